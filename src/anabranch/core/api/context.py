@@ -1,0 +1,46 @@
+"""What a broker's handlers may look at and change: one object, built by the shell or the simulator.
+
+The rule it keeps: handlers reach the world only through this object, and everything they want done
+outside of it (waking waiters, syncing a log, asking the controller) is left in `changed`,
+`unsynced` and `wishes`, which the shell collects after each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.core.access.authorize import Authorizer
+    from anabranch.core.api.fetch_sessions import FetchSessions
+    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.replication.partitions import Partitions
+    from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.types import TopicPartition
+
+
+@dataclass(slots=True)
+class Broker:
+    """One broker as its request handlers see it.
+
+    `image` is replaced, never changed, by the shell after each metadata batch. `config` is the
+    effective broker configuration (static, then dynamic). `allocate_producer_id` takes the next id
+    of this broker's block or returns None when the shell must fetch a block first.
+    """
+
+    broker_id: int
+    broker_epoch: int
+    cluster_id: str
+    config: BrokerConfig
+    image: MetadataImage
+    partitions: Partitions
+    fetch_sessions: FetchSessions
+    authorizer: Authorizer
+    allocate_producer_id: Callable[[], int | None]
+    changed: set[Hashable] = field(default_factory=set)
+    """Keys whose waits may now be over: a TopicPartition, or a name a Wait was parked under."""
+    unsynced: set[TopicPartition] = field(default_factory=set)
+    """Partitions that wait for an fdatasync before their records count (flush.interval.messages)."""
+    wishes: list[Any] = field(default_factory=list)
+    """Requests to the active controller that nobody waits for here (topic auto-creation)."""

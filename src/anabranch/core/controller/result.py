@@ -1,0 +1,37 @@
+"""What a controller decided, before anything has happened (the shape of KRaft's ControllerResult)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from anabranch.core.wire.metadata_records import MetadataRecord
+
+ResponseT = TypeVar("ResponseT")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why this, why not that: a machine-readable code and a sentence for people.
+
+    Made only from state, by core; command line, console, metrics and simulator print it.
+    """
+
+    code: str
+    sentence: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Generic[ResponseT]):
+    """Records that would change the state, the response once they are durable, and the reasons.
+
+    `atomic` says that the records must be committed as one batch or not at all.
+    """
+
+    records: tuple[MetadataRecord, ...]
+    response: ResponseT
+    reasons: tuple[Reason, ...] = ()
+    atomic: bool = True
