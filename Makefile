@@ -1,0 +1,31 @@
+# Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
+.DEFAULT_GOAL := help
+.PHONY: help demo up test check bench compat docs clean
+.NOTPARALLEL:
+
+help: ## list the verbs
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+
+demo: ## 336,776 real records through a real node, and a SIGKILL; ends by itself
+	@scripts/demo
+
+up: ## the demo's node, kept serving until Ctrl-C
+	@scripts/up
+
+test: ## the whole test suite
+	@scripts/test
+
+check: ## ruff, mypy --strict, the import rule, the tidy rules
+	@scripts/check
+
+bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
+	@scripts/bench
+
+compat: ## Apache Kafka's own Java tools against a node (Java and Maven)
+	@scripts/compat
+
+docs: ## build the documentation into site/
+	@scripts/docs
+
+clean: ## remove everything that the other verbs made
+	@scripts/clean
