@@ -1,0 +1,129 @@
+"""The import rule of the architecture, checked by walking every import statement.
+
+Core decides and imports nothing of the project outside core; server and sim never import each
+other; the rest may reach only what is listed here.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+MAY_IMPORT = {
+    "": set(),
+    "core": {"core"},
+    "client": {"core", "client"},
+    "server": {"core", "client", "server"},
+    "sim": {"core", "sim"},
+    "pipelines": {"core", "client", "pipelines"},
+    "console": {"core", "client", "console"},
+    "cli": {"core", "client", "server", "sim", "cli", "testing", "pipelines", "console"},
+    "testing": {"core", "client", "server", "sim", "testing"},
+}
+"""Room -> rooms of the project that it may import."""
+
+CORE_MAY_IMPORT_FROM_OUTSIDE = {"msgspec", "immutables", "fastcrc", "cramjam", "lz4"}
+"""Pure packages: they compute, and reach no socket, clock, file or thread."""
+
+CORE_NEVER = {
+    "asyncio", "concurrent", "contextvars", "datetime", "fcntl", "getpass", "glob", "http",
+    "importlib.resources", "logging", "mmap", "multiprocessing", "os", "pathlib", "platform",
+    "queue", "sched", "secrets", "select", "selectors", "shutil", "signal", "socket",
+    "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
+}  # fmt: skip
+"""Sockets, SQL, clocks, threads, files, logging: core is handed what it needs of these."""
+
+CORE_CALLS_NEVER = {"open", "print", "input"}
+
+CORE_RANDOM_NAMES = {"Random"}
+"""A generator that is passed in has a type; nothing else of `random` may be used."""
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str, tuple[str, ...]]]:
+    """Every import anywhere in the module: line, module, imported names."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, ()
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: write the whole module name"
+            yield node.lineno, node.module or "", tuple(alias.name for alias in node.names)
+
+
+def rooms_of(module: str, names: tuple[str, ...], known: set[str]) -> set[str]:
+    """The rooms of the project that one import reaches."""
+    parts = module.split(".")
+    if parts[0] != "anabranch":
+        return set()
+    if len(parts) > 1:
+        return {parts[1]}
+    return {name for name in names if name in known}
+
+
+def test_every_room_is_in_the_map(modules):
+    rooms = {module.room for module in modules}
+    assert rooms <= set(MAY_IMPORT), "a new room needs its line in MAY_IMPORT"
+
+
+def test_rooms_import_only_what_the_architecture_allows(modules):
+    known = set(MAY_IMPORT) - {""}
+    breaches = [
+        f"{module.place}:{line}: {module.room or 'the package'} imports {room}"
+        for module in modules
+        for line, name, names in imports_of(module.tree)
+        for room in rooms_of(name, names, known) - MAY_IMPORT[module.room]
+    ]
+    assert not breaches, "\n".join(breaches)
+
+
+def is_under(name: str, forbidden: set[str]) -> bool:
+    return any(name == each or name.startswith(each + ".") for each in forbidden)
+
+
+def test_core_is_pure(modules):
+    breaches = []
+    for module in modules:
+        if module.room != "core":
+            continue
+        for line, name, names in imports_of(module.tree):
+            top = name.split(".")[0]
+            if is_under(name, CORE_NEVER):
+                breaches.append(f"{module.place}:{line}: imports {name}")
+            elif top == "random" and not (names and set(names) <= CORE_RANDOM_NAMES):
+                breaches.append(f"{module.place}:{line}: takes more of random than the type Random")
+            elif top not in sys.stdlib_module_names | CORE_MAY_IMPORT_FROM_OUTSIDE | {"anabranch"}:
+                breaches.append(f"{module.place}:{line}: imports {name}, which is not listed here")
+    assert not breaches, "\n".join(breaches)
+
+
+def test_core_opens_and_prints_nothing(modules):
+    breaches = [
+        f"{module.place}:{node.lineno}: calls {node.func.id}"
+        for module in modules
+        if module.room == "core"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in CORE_CALLS_NEVER
+    ]
+    assert not breaches, "\n".join(breaches)
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("import anabranch.server.main", "server"),
+        ("from anabranch import server", "server"),
+        ("def f():\n    from anabranch.server import main", "server"),
+    ],
+)
+def test_the_rule_sees_every_way_to_import(source, line):
+    found = [
+        room
+        for _, name, names in imports_of(ast.parse(source))
+        for room in rooms_of(name, names, set(MAY_IMPORT))
+    ]
+    assert found == [line]
