@@ -1,0 +1,1 @@
+"""The command line: every verb prints what core decided or a cluster answered."""

@@ -1,0 +1,87 @@
+"""The command `anabranch`: a group whose verbs are loaded only when they are used.
+
+Each verb is one module of this package with a click command (or group) named `command`, so that
+`anabranch version` does not pay for the server, nor `anabranch serve` for the tables of the tools.
+
+The rule it keeps: no traceback reaches a user. A fault ends as one line on standard error and an
+exit code that is not 0; the variable `ANABRANCH_TRACEBACK=1` shows the whole story of a bug.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import Any
+
+import click
+
+VERBS = {
+    "serve": "Run a node until SIGTERM or Ctrl-C.",
+    "up": "Run a node with nothing to configure.",
+    "demo": "Send 336,776 real records through a real node, and survive a SIGKILL.",
+    "topics": "Create, list, describe, alter and delete topics.",
+    "configs": "Describe and alter the settings of topics and brokers.",
+    "produce": "Write records from standard input or a file.",
+    "consume": "Read records of a topic.",
+    "cluster": "Describe the nodes of a cluster.",
+    "log": "Dump and verify the segments of a log.",
+    "metadata": "Dump the metadata log, restore a lost metadata store.",
+    "version": "Print the version.",
+}
+"""Verb -> the line of `anabranch --help`; the module of the same name holds the command."""
+
+TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
+
+
+class Verbs(click.Group):
+    """A group that imports the module of a verb when the verb is asked for."""
+
+    def list_commands(self, _context: click.Context) -> list[str]:
+        """The verbs in the order in which people meet them."""
+        return list(VERBS)
+
+    def get_command(self, _context: click.Context, name: str) -> click.Command | None:
+        """The click command of a verb, or None for a name that is no verb."""
+        if name not in VERBS:
+            return None
+        command: click.Command = importlib.import_module(f"anabranch.cli.{name}").command
+        return command
+
+    def format_commands(self, _context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs, without importing any of them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(VERBS.items()))
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a verb; whatever goes wrong becomes one line."""
+        try:
+            return super().invoke(context)
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
+            raise
+        except Exception as fault:
+            if os.environ.get(TRACEBACK_VARIABLE):
+                raise
+            raise click.ClickException(sentence_of(fault)) from fault
+
+
+def sentence_of(fault: Exception) -> str:
+    """One line for people: what happened, and for what looks like a bug how to see more."""
+    from anabranch.core.errors import ApiError, StorageFault
+
+    text = str(fault) or type(fault).__name__
+    if isinstance(fault, (ApiError, StorageFault, OSError)):
+        return text
+    return f"{type(fault).__name__}: {text} (set {TRACEBACK_VARIABLE}=1 to see where)"
+
+
+@click.command(
+    cls=Verbs,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Example: anabranch up",
+)
+def main() -> None:
+    """A replicated, partitioned log that speaks the Kafka protocol."""
+
+
+if __name__ == "__main__":
+    main()
