@@ -1,0 +1,123 @@
+"""The small file system that a log is handed.
+
+What: the calls through which `core` touches disks. Why: the same log code then runs on a real disk
+(`server/files.py`), in memory (`memory_files.py`) and on a disk that fails on purpose (`sim/disk.py`).
+Rule kept: `core` never opens a file itself. Paths are plain strings joined with '/'.
+
+What a write promises: after `write` returns, a later `read` sees the bytes, also after the process
+died. After `sync` returns they survive a power cut. Nothing else is promised: unsynced bytes may
+survive in part and in any order. Not here: locks on folders, threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.types import Buffer
+
+
+class DiskFull(StorageFault):
+    """No space was left. The file is as it was before the call; the log stays usable."""
+
+
+class ColdRead(Exception):  # noqa: N818 - not an error: the caller is asked to come again
+    """The bytes are not in the page cache: warm `file.warm(position, length)`, then ask again."""
+
+    def __init__(self, file: File, position: int, length: int) -> None:
+        super().__init__(f"{file.path}: {length} bytes at {position} are not in memory")
+        self.file = file
+        self.position = position
+        self.length = length
+
+
+class Syncable(Protocol):
+    """Something whose last state can be made to survive a power cut; may be called in a thread."""
+
+    def sync(self) -> None:
+        """Block until everything written before the call is on stable storage.
+
+        Raises StorageFault; the state of the unsynced bytes is then unknown for good."""
+
+
+class File(Syncable, Protocol):
+    """One file. `read`, `write` and `truncate` are for one thread; `warm` and `sync` for any."""
+
+    path: str
+
+    def read(self, position: int, length: int) -> bytes | bytearray | memoryview:
+        """Bytes `[position, position + length)`, fewer only at the end of the file.
+
+        Raises ColdRead when reading would wait for the disk (data files of a real node only)."""
+
+    def read_blocking(self, position: int, length: int) -> bytes | bytearray | memoryview:
+        """As `read`, waiting for the disk: for start, recovery and truncation."""
+
+    def warm(self, position: int, length: int) -> None:
+        """Bring a range into memory, waiting for the disk. Safe in a thread."""
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """Write all buffers one after the other from `position`, or raise.
+
+        Raises DiskFull or StorageFault; bytes at or after `position` are then undefined."""
+
+    def size(self) -> int:
+        """Length in bytes."""
+
+    def truncate(self, size: int) -> None:
+        """Cut (or extend with zeros) to `size` bytes."""
+
+    def close(self) -> None:
+        """Give the handle back. The object may be used again: it reopens itself."""
+
+
+class Files(Protocol):
+    """A tree of files. Every call raises StorageFault when the disk refuses."""
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> File:
+        """A file handle; with `create` an absent file is made at the first write.
+
+        Raises StorageFault at the first use when the file is absent and `create` is not set."""
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder of that name exists."""
+
+    def is_dir(self, path: str) -> bool:
+        """Whether it is a folder."""
+
+    def list(self, path: str) -> list[str]:
+        """Names in a folder, sorted; an absent folder is empty."""
+
+    def make_dirs(self, path: str) -> None:
+        """Make a folder and its parents; it may exist."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Rename a file or folder; an existing target file is replaced."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; it may be absent."""
+
+    def remove_tree(self, path: str) -> None:
+        """Remove a folder and what is in it; it may be absent."""
+
+    def sync_dir(self, path: str) -> None:
+        """Make names created, renamed or removed in a folder survive a power cut."""
+
+    def sync_path(self, path: str) -> None:
+        """Sync a file by name; it may be absent."""
+
+    def read(self, path: str) -> bytes:
+        """A whole small file."""
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """Replace a small file: readers see the old or the new bytes, never a mixture."""
+
+    def size(self, path: str) -> int:
+        """Length of a file in bytes, 0 when absent."""
+
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written, in milliseconds since 1970."""
+
+    def free_bytes(self, path: str) -> int:
+        """Space left for files in that folder."""
