@@ -1,0 +1,195 @@
+"""The demo as a story: what is done, how long it took, and whether each promise held."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from anabranch.cli.demo.acts import (
+    PARTITIONS,
+    Advance,
+    Place,
+    Sender,
+    Took,
+    create_topic,
+    read_all,
+    send_all,
+)
+from anabranch.cli.demo.flights import Keyed, Tally, carrier_names, flights
+from anabranch.cli.demo.node import Node
+
+TOPIC = "flights"
+CRASH_TOPIC = "flights-during-a-crash"
+KILL_AFTER_SHARE = 0.3
+"""Of the records: the node is killed when this many are acknowledged and more are under way."""
+UNDER_WAY_SHARE = 0.2
+"""Of the records: the client holds no more than this many, so the kill comes before the end."""
+
+
+def megabytes(size_bytes: float) -> str:
+    """Bytes for people."""
+    return f"{size_bytes / 1e6:,.1f} MB"
+
+
+def rates(took: Took) -> str:
+    """Records, bytes and rates of one act on one line."""
+    return (
+        f"{took.records:,} records, {megabytes(took.value_bytes)} in {took.seconds:.1f} s: "
+        f"{took.records / took.seconds:,.0f} records/s, "
+        f"{took.value_bytes / took.seconds / 1e6:,.0f} MB/s"
+    )
+
+
+class Story:
+    """One run of the demo in `folder`, which the caller removes."""
+
+    def __init__(self, folder: str, *, records: int, port: int) -> None:
+        self.records = records
+        self.node = Node(folder, port=port)
+        self.console = Console(highlight=False, soft_wrap=True)
+        self.held = True
+
+    def tell(self) -> bool:
+        """The whole demo; returns whether every promise held."""
+        begin = time.perf_counter()
+        with contextlib.closing(self.node):
+            loaded = self._load()
+            tally = self._read_back()
+            self._carriers(tally)
+            self._sizes(tally)
+            self._crash(loaded)
+        verdict = "every promise held" if self.held else "[red]a promise was broken[/red]"
+        self.console.print(f"\n{verdict}; {time.perf_counter() - begin:.0f} s in all")
+        return self.held
+
+    def serve_until_interrupted(self) -> bool:
+        """Load the flights and leave the node serving until Ctrl-C."""
+        with contextlib.closing(self.node):
+            self._load()
+            self.console.print(f"\nserving at [bold]{self.node.bootstrap}[/bold] until Ctrl-C; try")
+            for line in (
+                f"anabranch topics --bootstrap-server {self.node.bootstrap} --describe",
+                f"anabranch consume --bootstrap-server {self.node.bootstrap} --topic {TOPIC} "
+                "--from-beginning --max-messages 3",
+            ):
+                self.console.print(f"  {line}", soft_wrap=True)
+            with contextlib.suppress(KeyboardInterrupt):
+                self.node.wait()
+            self.console.print("stopping")
+        return True
+
+    @contextlib.contextmanager
+    def _progress(self, doing: str) -> Iterator[Advance]:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+        )
+        with Progress(*columns, console=self.console, transient=True) as progress:
+            task = progress.add_task(doing, total=self.records)
+            yield lambda count: progress.advance(task, count)
+
+    def _promise(self, holds: bool, sentence: str) -> None:
+        self.held = self.held and holds
+        self.console.print(f"  {'[green]yes[/green]' if holds else '[red]NO [/red]'} {sentence}")
+
+    def _load(self) -> list[Keyed]:
+        print_ = self.console.print
+        seconds = self.node.start()
+        print_(f"node: started in {seconds:.2f} s, at {self.node.bootstrap}, a new folder")
+        seconds = create_topic(self.node.bootstrap, TOPIC)
+        print_(f"topic {TOPIC}: {PARTITIONS} partitions led after {seconds * 1000:.0f} ms")
+        loaded = []
+        with self._progress("unpacking the flights") as advance:
+            for record in flights(self.records):
+                loaded.append(record)
+                advance(1)
+        with self._progress("sending") as advance:
+            took = send_all(self.node.bootstrap, TOPIC, loaded, advance=advance)
+        print_(f"sent (acks=all, idempotent): {rates(took)}")
+        return loaded
+
+    def _read_back(self) -> Tally:
+        tally = Tally(self.records)
+        with self._progress("reading back") as advance:
+            took = read_all(self.node.bootstrap, TOPIC, tally, advance=advance)
+        self.console.print(f"read back: {rates(took)}")
+        self._promise(
+            tally.missing == 0 and tally.duplicates == 0,
+            f"all {self.records:,} records are there, each once",
+        )
+        self._promise(
+            tally.out_of_order == 0 and tally.wrong_key == 0,
+            f"in order for each of {tally.keys:,} tail numbers",
+        )
+        return tally
+
+    def _carriers(self, tally: Tally) -> None:
+        names = carrier_names()
+        table = Table(title="from what was read", title_justify="left")
+        table.add_column("carrier")
+        table.add_column("flights", justify="right")
+        table.add_column("mean departure delay, min", justify="right")
+        by_flights = sorted(tally.carriers.items(), key=lambda each: (-each[1].flights, each[0]))
+        for code, delay in by_flights:
+            name = f"{names.get(code, code)} ({code})"
+            table.add_row(name, f"{delay.flights:,}", f"{delay.mean_minutes:.1f}")
+        self.console.print(table)
+
+    def _sizes(self, tally: Tally) -> None:
+        resident = self.node.resident_bytes()
+        memory = f", {megabytes(resident)} of memory" if resident else ""
+        self.console.print(
+            f"the node keeps {megabytes(tally.value_bytes)} of values in "
+            f"{megabytes(self.node.disk_bytes())} on disk{memory}"
+        )
+
+    def _crash(self, loaded: list[Keyed]) -> None:
+        create_topic(self.node.bootstrap, CRASH_TOPIC)
+        with self._progress("sending, with a SIGKILL") as advance:
+            sender, before = self._send_through_a_kill(loaded, advance)
+        self.console.print(
+            f"every one of the {sender.acknowledged:,} records was acknowledged in the end "
+            "by the node that was killed"
+        )
+        lost = dict(sender.places)
+        tally = Tally(self.records)
+
+        def found(place: Place, row: int) -> None:
+            if lost.get(place) == row:
+                del lost[place]
+
+        with self._progress("looking for each acknowledged record") as advance:
+            read_all(self.node.bootstrap, CRASH_TOPIC, tally, advance=advance, each=found)
+        self._promise(
+            not lost,
+            f"each record acknowledged ({before:,} of them before the kill) lies where the "
+            "acknowledgement said",
+        )
+        self._promise(tally.holds, "none is missing, doubled or out of order")
+
+    def _send_through_a_kill(self, loaded: list[Keyed], advance: Advance) -> tuple[Sender, int]:
+        """Kill and restart the node while records are being acknowledged."""
+        queue = int(self.records * UNDER_WAY_SHARE)
+        sender = Sender(self.node.bootstrap, CRASH_TOPIC, advance=advance, queue_records=queue)
+        kill_at = int(self.records * KILL_AFTER_SHARE)
+        acknowledged_before = -1
+        for record in loaded:
+            sender.send(record)
+            if acknowledged_before < 0 and sender.acknowledged >= kill_at:
+                self.node.kill()
+                acknowledged_before = sender.acknowledged
+                seconds = self.node.start()
+                self.console.print(
+                    f"SIGKILL with {acknowledged_before:,} records acknowledged and "
+                    f"{sender.sent - acknowledged_before:,} under way; "
+                    f"the node serves again after {seconds:.2f} s"
+                )
+        sender.finish()
+        return sender, acknowledged_before
