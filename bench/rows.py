@@ -1,0 +1,146 @@
+"""The rows of `make bench`: name, what is measured, on which servers, and the target.
+
+A row on `shared` servers uses two long-running ones, warmed up, in turn. A row on `fresh` servers
+starts a new one in a new folder for each measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import workloads
+from servers import Server
+from workloads import Sample
+
+MB = 1_000_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """`ratio` of Anabranch to Kafka: at least it when `more_is_better`, at most it otherwise."""
+
+    ratio: float
+    more_is_better: bool = False
+
+    def is_met(self, ratio: float) -> bool:
+        """Whether a measured ratio meets the target."""
+        return ratio >= self.ratio if self.more_is_better else ratio <= self.ratio
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.more_is_better else '≤'} {self.ratio:.2f}×"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: `measure(server)` is one round on one server; `prepare(server)` runs once before."""
+
+    name: str
+    what: str
+    measure: Callable[[Server], Sample]
+    targets: dict[str, Target] = field(default_factory=dict)
+    fresh: bool = False
+    prepare: Callable[[Server], None] | None = None
+
+
+def more(ratio: float) -> Target:
+    """At least this ratio."""
+    return Target(ratio, more_is_better=True)
+
+
+def less(ratio: float) -> Target:
+    """At most this ratio."""
+    return Target(ratio)
+
+
+def _produce(value_bytes: int, total_bytes: int, batch_bytes: int) -> Callable[[Server], Sample]:
+    return lambda server: workloads.produce(
+        server, value_bytes=value_bytes, total_bytes=total_bytes, batch_bytes=batch_bytes
+    )
+
+
+CONSUMED_BYTES = 600 * MB
+CONSUMED_TOPIC = "consumed"
+
+
+def _fill_for_consume(server: Server) -> None:
+    workloads.create(server, [CONSUMED_TOPIC])
+    workloads.send(
+        server,
+        CONSUMED_TOPIC,
+        value_bytes=1000,
+        total_bytes=CONSUMED_BYTES,
+        batch_bytes=1_000_000,
+    )
+
+
+ROWS = [
+    Row(
+        "produce-1k-1mb",
+        "produce 1 KB, 1 MB batches, acks=1, one partition, 600 MB",
+        _produce(1000, 600 * MB, 1_000_000),
+        {"MB/s": more(2), "CPU s/GB": less(1 / 3), "peak MB": less(1 / 8)},
+    ),
+    Row(
+        "produce-1k-16kb",
+        "produce 1 KB, 16 KB batches, acks=1, one partition, 300 MB",
+        _produce(1000, 300 * MB, 16_384),
+        {"MB/s": more(3), "CPU s/GB": less(1 / 3), "peak MB": less(1 / 8)},
+    ),
+    Row(
+        "produce-100b-2kb",
+        "produce 100 B, 2 KB batches, acks=1, one partition, 100 MB",
+        _produce(100, 100 * MB, 2_048),
+        {"MB/s": more(2), "CPU s/GB": less(1 / 2), "peak MB": less(1 / 8)},
+    ),
+    Row(
+        "consume-1k",
+        "consume 1 KB from page cache, one partition, 600 MB",
+        lambda server: workloads.consume(
+            server, CONSUMED_TOPIC, value_bytes=1000, total_bytes=CONSUMED_BYTES
+        ),
+        {"MB/s": more(1.2), "CPU s/GB": less(1)},
+        prepare=_fill_for_consume,
+    ),
+    Row(
+        "one-at-a-time",
+        "one record of 100 B at a time, acks=1, 10,000 of them",
+        lambda server: workloads.one_at_a_time(server, value_bytes=100, count=10_000),
+        {"p50 ms": less(0.85), "p99 ms": less(1)},
+    ),
+    Row(
+        "cold-start",
+        "new folder: exec to first acknowledged record",
+        workloads.cold_start,
+        {"seconds": less(1 / 5)},
+        fresh=True,
+    ),
+    Row(
+        "restart-5500",
+        "SIGKILL with 5,500 partitions written to: exec to first acknowledged record",
+        lambda server: workloads.restart(server, topics=11, partitions=500),
+        {"seconds": less(1 / 5)},
+        fresh=True,
+    ),
+    Row(
+        "topics-500",
+        "500 topics of one partition created and led",
+        lambda server: workloads.many_topics(server, topics=500, partitions=1),
+        {"seconds": less(1 / 2)},
+        fresh=True,
+    ),
+    Row(
+        "partitions-5000",
+        "10 topics of 500 partitions created and led",
+        lambda server: workloads.many_topics(server, topics=10, partitions=500),
+        {"seconds": less(1)},
+        fresh=True,
+    ),
+    Row(
+        "memory-idle",
+        "resident memory and CPU share, idle",
+        lambda server: workloads.idle(server, settle_seconds=3.0),
+        {"MB": less(1 / 6)},
+        fresh=True,
+    ),
+]

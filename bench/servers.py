@@ -1,0 +1,215 @@
+"""The two servers that are compared: each one process, one folder, loopback, its own defaults.
+
+Both are started by the same code, in folders on the same disk, and looked at through /proc only.
+Apache Kafka runs as its own start script runs it: KRaft, one combined node, 1 GB heap, G1 with the
+script's flags. Linux only: CPU seconds and memory come from /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".cache" / "bench"
+JARS = ROOT / ".cache" / "kafka"
+START_SECONDS = 120.0
+LOG_TAIL_LINES = 20
+HEAP = "1g"
+JVM_FLAGS = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+]
+LOGGING = """<Configuration><Appenders><Console name="out" target="SYSTEM_OUT">
+<PatternLayout pattern="[%d] %p %m (%c)%n"/></Console></Appenders>
+<Loggers><Root level="WARN"><AppenderRef ref="out"/></Root></Loggers></Configuration>
+"""
+
+
+def free_port() -> int:
+    """A port of the loopback interface that nobody uses now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Server:
+    """One broker in a folder of its own; `start`, `kill` and `stop` act on its process."""
+
+    name = "server"
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.folder = WORK / f"{self.name}-{self.port}"
+        self.process: subprocess.Popen[bytes] | None = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self.prepare()
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    def prepare(self) -> None:
+        """Whatever the product wants done once before its first start; not timed."""
+
+    def command(self) -> list[str]:
+        """The command line of the broker."""
+        raise NotImplementedError
+
+    def launch(self) -> None:
+        """Start the process without waiting for anything."""
+        with open(self.folder / "output.log", "ab") as output:
+            self.process = subprocess.Popen(
+                self.command(), stdout=output, stderr=output, start_new_session=True, cwd=ROOT
+            )
+
+    def start(self) -> None:
+        """Start the process and wait until it accepts connections."""
+        self.launch()
+        self.await_port()
+
+    def await_port(self) -> None:
+        """Wait until the port accepts a connection."""
+        deadline = time.perf_counter() + START_SECONDS
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), 1.0).close()
+                return
+            except OSError:
+                if time.perf_counter() > deadline or not self.is_alive():
+                    raise SystemExit(self.last_words()) from None
+                time.sleep(0.002)
+
+    def is_alive(self) -> bool:
+        """Whether the process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def last_words(self) -> str:
+        """Why it did not start, as far as its output says."""
+        text = (self.folder / "output.log").read_text(errors="replace")
+        return "\n  ".join([f"{self.name} did not start:", *text.splitlines()[-LOG_TAIL_LINES:]])
+
+    @property
+    def pid(self) -> int:
+        """The process id of the broker."""
+        assert self.process is not None
+        return self.process.pid
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        if self.is_alive():
+            assert self.process is not None
+            self.process.terminate()
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def cpu_seconds(self) -> float:
+        """User and system seconds of the process so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self) -> int:
+        """Resident memory now."""
+        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @contextmanager
+    def watched(self) -> Iterator[list[int]]:
+        """Collects resident memory every 20 ms while the block runs; the list holds the peak."""
+        peak = [self.resident_bytes()]
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.02):
+                peak[0] = max(peak[0], self.resident_bytes())
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        try:
+            yield peak
+        finally:
+            over.set()
+            thread.join()
+
+
+class Anabranch(Server):
+    """A combined node with nothing but its folder and addresses configured."""
+
+    name = "anabranch"
+
+    def command(self) -> list[str]:
+        """`anabranch serve` of this checkout."""
+        listeners = (
+            f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self.controller_port}"
+        )
+        words = [sys.executable, "-m", "anabranch", "serve"]
+        for setting in (f"log.dirs={self.folder / 'data'}", f"listeners={listeners}"):
+            words += ["--set", setting]
+        return words
+
+
+class Kafka(Server):
+    """Apache Kafka 4.1, one combined KRaft node."""
+
+    name = "kafka"
+
+    def _java(self) -> list[str]:
+        logging = f"-Dlog4j2.configurationFile={self.folder / 'log4j2.xml'}"
+        heap = [f"-Xmx{HEAP}", f"-Xms{HEAP}"]
+        return ["java", *heap, *JVM_FLAGS, logging, "-cp", f"{JARS}/*"]
+
+    def prepare(self) -> None:
+        """Write the configuration and format the folder, which Kafka wants before its start."""
+        (self.folder / "log4j2.xml").write_text(LOGGING)
+        client, controller = f"127.0.0.1:{self.port}", f"127.0.0.1:{self.controller_port}"
+        lines = [
+            "process.roles=broker,controller",
+            "node.id=1",
+            f"listeners=PLAINTEXT://{client},CONTROLLER://{controller}",
+            f"advertised.listeners=PLAINTEXT://{client}",
+            "controller.listener.names=CONTROLLER",
+            f"controller.quorum.voters=1@{controller}",
+            "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            f"log.dirs={self.folder / 'data'}",
+            "offsets.topic.replication.factor=1",
+            "transaction.state.log.replication.factor=1",
+            "transaction.state.log.min.isr=1",
+        ]
+        properties = self.folder / "server.properties"
+        properties.write_text("\n".join(lines) + "\n")
+        tool = ["kafka.tools.StorageTool", "format", "-t", "AAAAAAAAQACAAAAAAAAAAQ"]
+        subprocess.run(
+            [*self._java(), *tool, "-c", str(properties)], check=True, capture_output=True
+        )
+
+    def command(self) -> list[str]:
+        """The broker's main class, as its start script calls it."""
+        return [*self._java(), "kafka.Kafka", str(self.folder / "server.properties")]
+
+
+SERVERS: dict[str, type[Server]] = {"anabranch": Anabranch, "kafka": Kafka}
