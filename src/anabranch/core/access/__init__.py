@@ -1,0 +1,1 @@
+"""Who may do what: principals and the question that handlers ask where Kafka asks it."""

@@ -1,0 +1,1 @@
+"""What a request means: one numbered file an API key."""

@@ -20,6 +20,25 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
 
 
+PRODUCER_IDS = "producer-ids"
+"""What a Wait for a block of producer ids is parked under."""
+
+
+@dataclass(slots=True)
+class Wish:
+    """A request to the active controller that no client waits for.
+
+    The shell sends `message` and calls `done` whatever came of it."""
+
+    message: Any
+    done: Callable[[], None]
+
+
+def unknown_volume(_folder: str) -> tuple[int, int]:
+    """Kafka's answer where the size of a volume cannot be told."""
+    return -1, -1
+
+
 @dataclass(slots=True)
 class Broker:
     """One broker as its request handlers see it.
@@ -42,5 +61,9 @@ class Broker:
     """Keys whose waits may now be over: a TopicPartition, or a name a Wait was parked under."""
     unsynced: set[TopicPartition] = field(default_factory=set)
     """Partitions that wait for an fdatasync before their records count (flush.interval.messages)."""
-    wishes: list[Any] = field(default_factory=list)
+    wishes: list[Wish] = field(default_factory=list)
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
+    wished: set[str] = field(default_factory=set)
+    """Topics whose creation is on its way to the controller."""
+    volume: Callable[[str], tuple[int, int]] = unknown_volume
+    """Total and usable bytes of the volume that holds a log folder."""

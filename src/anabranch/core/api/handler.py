@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anabranch.core.access.principal import Principal
 from anabranch.core.controller.result import Result
+
+if TYPE_CHECKING:
+    from anabranch.core.log.files import ColdRead
 
 
 @dataclass(slots=True)
@@ -67,6 +70,19 @@ class Forward:
 
 
 @dataclass(slots=True)
+class Cold:
+    """The answer needs bytes that are not in the page cache.
+
+    The shell warms `read` in a thread and then calls `again(now_ms)` for the next outcome. Not the
+    handler: what it has already stepped (a fetch session's epoch) must step once. A `Wait.poll` may
+    return one too.
+    """
+
+    read: ColdRead
+    again: Callable[[int], Any]
+
+
+@dataclass(slots=True)
 class NoAnswer:
     """The protocol has no response here (Produce with acks=0)."""
 
@@ -78,7 +94,7 @@ class Hangup:
     why: str
 
 
-Outcome: TypeAlias = Any  # Message | Wait | Propose | Forward | NoAnswer | Hangup
+Outcome: TypeAlias = Any  # Message | Wait | Cold | Propose | Forward | NoAnswer | Hangup
 Run: TypeAlias = Callable[[Any, Request, int], Outcome]
 
 

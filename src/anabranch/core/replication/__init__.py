@@ -1,0 +1,1 @@
+"""One partition's replicas: who leads, what is in sync, what is committed."""

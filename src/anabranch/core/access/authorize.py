@@ -1,0 +1,110 @@
+"""May this principal do this to that: the seam that access control fills.
+
+What: the vocabulary of Kafka's ACLs (operations, resource types) and the one question handlers ask.
+Why now: a handler that asks from its first day at the places where Kafka asks needs no second look
+when access control lists arrive. Rule kept: a handler asks before it looks, so that a refusal does
+not tell whether the thing exists. Source: KIP-11, KIP-430 (authorized operations). Not here: ACLs.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from anabranch.core.api.handler import Request
+
+CLUSTER = "kafka-cluster"
+"""The name of the one resource of type CLUSTER."""
+
+NOT_ASKED = -(2**31)
+"""What an authorized-operations field holds when the client did not ask for it."""
+
+
+class Operation(IntEnum):
+    """Kafka's AclOperation codes."""
+
+    READ = 3
+    WRITE = 4
+    CREATE = 5
+    DELETE = 6
+    ALTER = 7
+    DESCRIBE = 8
+    CLUSTER_ACTION = 9
+    DESCRIBE_CONFIGS = 10
+    ALTER_CONFIGS = 11
+    IDEMPOTENT_WRITE = 12
+
+
+class ResourceType(IntEnum):
+    """Kafka's ResourceType codes."""
+
+    TOPIC = 2
+    GROUP = 3
+    CLUSTER = 4
+    TRANSACTIONAL_ID = 5
+
+
+# fmt: off
+POSSIBLE = {
+    ResourceType.TOPIC: (
+        Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE, Operation.ALTER,
+        Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS,
+    ),
+    ResourceType.CLUSTER: (
+        Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION,
+        Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS, Operation.IDEMPOTENT_WRITE,
+    ),
+}
+# fmt: on
+"""The operations that a resource type knows (Kafka's AclEntry.supportedOperations)."""
+
+
+class Authorizer(Protocol):
+    """Answers `authorize`. `allows_all` lets the data path skip the question."""
+
+    allows_all: bool
+
+    def authorize(
+        self, request: Request, operation: Operation, resource: ResourceType, name: str
+    ) -> bool:
+        """Whether the request's principal, from its host, may do `operation` to the resource."""
+
+
+class AllowAll:
+    """No access control: Kafka without an `authorizer.class.name`."""
+
+    allows_all = True
+
+    def authorize(
+        self, _request: Request, _operation: Operation, _resource: ResourceType, _name: str
+    ) -> bool:
+        """Always yes."""
+        return True
+
+
+def topic_allowed(
+    authorizer: Authorizer, request: Request, operation: Operation, topic: str
+) -> bool:
+    """`authorize` for a topic."""
+    return authorizer.allows_all or authorizer.authorize(
+        request, operation, ResourceType.TOPIC, topic
+    )
+
+
+def cluster_allowed(authorizer: Authorizer, request: Request, operation: Operation) -> bool:
+    """`authorize` for the cluster."""
+    return authorizer.allows_all or authorizer.authorize(
+        request, operation, ResourceType.CLUSTER, CLUSTER
+    )
+
+
+def authorized_operations(
+    authorizer: Authorizer, request: Request, resource: ResourceType, name: str
+) -> int:
+    """The bit field of KIP-430: bit n says that the operation with code n is allowed."""
+    return sum(
+        1 << operation
+        for operation in POSSIBLE[resource]
+        if authorizer.authorize(request, operation, resource, name)
+    )

@@ -1,0 +1,173 @@
+"""The replicas that this broker hosts, and what a change of metadata asks of them.
+
+What: lookup by topic name or id and index, and `plan`, which compares the metadata with what is
+hosted. Why two dictionaries of dictionaries: a request names a topic once and then its partitions,
+so that the data path builds no key objects. Rule kept: `plan` decides and changes nothing; the
+shell opens, creates and deletes logs and then calls `host` and `drop`.
+Not here: files, folders, the order of work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+    from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicId
+
+
+class Assignment(NamedTuple):
+    """A partition that the metadata places on this broker."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId
+    state: PartitionImage
+
+
+class Plan(NamedTuple):
+    """What the shell has to do, in this order."""
+
+    drop: tuple[Replica, ...] = ()
+    """Hosted, but deleted or moved away: out of sight at once, files later."""
+    update: tuple[tuple[Replica, PartitionImage], ...] = ()
+    """Hosted, and their leader, epochs or ISR changed."""
+    create: tuple[Assignment, ...] = ()
+    """Not hosted yet: open the log when its folder is there, create it when not."""
+
+
+class Partitions:
+    """Every replica on this broker. `offline` are those whose folder or log has failed."""
+
+    def __init__(self, broker_id: int) -> None:
+        self.broker_id = broker_id
+        self.by_name: dict[str, dict[int, Replica]] = {}
+        self.by_id: dict[TopicId, dict[int, Replica]] = {}
+        self.offline: dict[TopicPartition, TopicId] = {}
+        self.offline_folders: set[str] = set()
+        self.folders: list[str] = []
+
+    def __iter__(self) -> Iterator[Replica]:
+        for replicas in self.by_name.values():
+            yield from replicas.values()
+
+    def __len__(self) -> int:
+        return sum(map(len, self.by_name.values()))
+
+    def get(self, topic: str, index: int) -> Replica | None:
+        """The hosted replica of a partition, or None."""
+        replicas = self.by_name.get(topic)
+        return None if replicas is None else replicas.get(index)
+
+    def get_by_id(self, topic_id: TopicId, index: int) -> Replica | None:
+        """The hosted replica of a partition whose topic is known by id, or None."""
+        replicas = self.by_id.get(topic_id)
+        return None if replicas is None else replicas.get(index)
+
+    def find(self, image: MetadataImage, topic: str, index: int) -> Replica:
+        """The hosted replica, whoever leads it.
+
+        Raises KAFKA_STORAGE_ERROR (its disk failed), NOT_LEADER_OR_FOLLOWER (hosted elsewhere) or
+        UNKNOWN_TOPIC_OR_PARTITION.
+        """
+        replica = self.get(topic, index)
+        if replica is not None:
+            return replica
+        if (topic, index) in self.offline:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic}-{index} is in an offline folder"
+            )
+        if not exists(image, topic, index):
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        raise ApiError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"Partition {topic}-{index} is not hosted here"
+        )
+
+    def find_leader(
+        self, image: MetadataImage, topic: str, index: int, *, current_leader_epoch: int = -1
+    ) -> Replica:
+        """As `find`, and it must lead in the epoch that the client knows."""
+        replica = self.find(image, topic, index)
+        replica.check_epoch(current_leader_epoch)
+        replica.check_leader()
+        return replica
+
+    def host(self, replica: Replica) -> None:
+        """Make an opened replica visible to requests."""
+        topic, index = replica.topic_partition
+        self.by_name.setdefault(topic, {})[index] = replica
+        self.by_id.setdefault(replica.topic_id, {})[index] = replica
+        self.offline.pop(replica.topic_partition, None)
+
+    def drop(self, replica: Replica) -> None:
+        """Hide a replica from requests; dropping twice is harmless."""
+        topic, index = replica.topic_partition
+        _remove(self.by_name, topic, index, replica)
+        _remove(self.by_id, replica.topic_id, index, replica)
+        replica.is_leader = False
+
+    def take_offline(self, replica: Replica) -> None:
+        """Hide a replica whose log or folder failed; requests get KAFKA_STORAGE_ERROR."""
+        self.drop(replica)
+        self.offline[replica.topic_partition] = replica.topic_id
+
+    def plan(self, image: MetadataImage, delta: MetadataDelta | None = None) -> Plan:
+        """What the metadata asks of this broker: for what `delta` touched, or (None) for all."""
+        touched = self._everything(image) if delta is None else self._touched(delta)
+        drop: list[Replica] = []
+        update: list[tuple[Replica, PartitionImage]] = []
+        create: list[Assignment] = []
+        for topic_id, indexes in touched.items():
+            topic = image.topic_by_id(topic_id)
+            hosted = self.by_id.get(topic_id, {})
+            if topic is None:
+                drop += hosted.values()
+                self._forget_offline(topic_id)
+                continue
+            for index in indexes:
+                state = topic.partitions.get(index)
+                replica = hosted.get(index)
+                if state is None or self.broker_id not in state.replicas:
+                    drop += () if replica is None else (replica,)
+                elif replica is not None:
+                    update.append((replica, state))
+                elif self.offline.get(place := TopicPartition(topic.name, index)) != topic_id:
+                    create.append(Assignment(place, topic_id, state))
+        return Plan(tuple(drop), tuple(update), tuple(create))
+
+    def _touched(self, delta: MetadataDelta) -> dict[TopicId, Iterable[int]]:
+        touched: dict[TopicId, Iterable[int]] = dict(delta.changed_partitions)
+        for topic in delta.deleted_topics:
+            touched[topic.topic_id] = ()
+        return touched
+
+    def _everything(self, image: MetadataImage) -> dict[TopicId, Iterable[int]]:
+        touched: dict[TopicId, Iterable[int]] = {
+            topic_id: sorted({*topic.partitions, *self.by_id.get(topic_id, ())})
+            for topic_id, topic in image.topics_by_id.items()
+        }
+        for topic_id in self.by_id:
+            touched.setdefault(topic_id, ())
+        return touched
+
+    def _forget_offline(self, topic_id: TopicId) -> None:
+        for place in [place for place, known in self.offline.items() if known == topic_id]:
+            del self.offline[place]
+
+
+def exists(image: MetadataImage, topic: str, index: int) -> bool:
+    """Whether the metadata knows the partition, wherever it is."""
+    found = image.topic(topic)
+    return found is not None and index in found.partitions
+
+
+def _remove(tree: dict, key: object, index: int, replica: Replica) -> None:  # type: ignore[type-arg]
+    replicas = tree.get(key)
+    if replicas is not None and replicas.get(index) is replica:
+        del replicas[index]
+        if not replicas:
+            del tree[key]

@@ -1,0 +1,217 @@
+"""One hosted replica of one partition: its log, who leads it, and what of it is committed.
+
+What: the leader's half of a partition's life: the checks before an append, the high watermark, the
+limit of a read, the min.insync.replicas rule. Rule kept: a record counts (is acknowledged under
+acks=all, is shown to consumers) when every in-sync replica has it and at least
+min.insync.replicas are in sync; with flush.messages=1, when it is also flushed here.
+Source: KIP-101 and KIP-320 (leader epochs), KIP-966 (the high watermark waits for the minimum ISR).
+Not here: following another leader, changing the ISR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from anabranch.core.controller.image import PartitionImage
+    from anabranch.core.log.log import AppendResult, Log
+    from anabranch.core.settings.topic import TopicConfig
+    from anabranch.core.types import Buffer, TopicId, TopicPartition
+
+ACKS_ALL = -1
+NO_LEADER = -1
+UNKNOWN_EPOCH = -1
+READ_COMMITTED = 1
+
+
+class Replica:
+    """One partition as this broker hosts it. All calls are for the loop's thread.
+
+    `appended_bytes` only grows: a cheap measure of what arrived since a fetch was parked.
+    """
+
+    __slots__ = (
+        "appended_bytes",
+        "broker_id",
+        "config",
+        "flushed_counts",
+        "folder",
+        "follower_ends",
+        "high_watermark",
+        "in_sync_replicas",
+        "is_leader",
+        "leader_epoch",
+        "leader_id",
+        "log",
+        "min_insync_replicas",
+        "partition_epoch",
+        "replicas",
+        "topic_id",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: TopicId,
+        log: Log,
+        config: TopicConfig,
+        *,
+        broker_id: int,
+        folder: str,
+        high_watermark: int = 0,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.topic_id = topic_id
+        self.log = log
+        self.broker_id = broker_id
+        self.folder = folder
+        self.leader_id = NO_LEADER
+        self.leader_epoch = UNKNOWN_EPOCH
+        self.partition_epoch = UNKNOWN_EPOCH
+        self.replicas: tuple[int, ...] = ()
+        self.in_sync_replicas: tuple[int, ...] = ()
+        self.is_leader = False
+        self.appended_bytes = 0
+        self.follower_ends: dict[int, int] = {}
+        self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
+        self.take_config(config)
+
+    def take_config(self, config: TopicConfig) -> None:
+        """Use a topic's effective configuration from now on."""
+        self.config = config
+        self.flushed_counts = config.flush_messages == 1
+        self.min_insync_replicas = config.min_insync_replicas
+
+    def take_state(self, state: PartitionImage) -> bool:
+        """Follow the metadata: leader, epochs, replicas, ISR. True when leadership changed.
+
+        A state that is older than what is known here is left alone.
+        """
+        if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
+            return False
+        new_epoch = state.leader_epoch != self.leader_epoch
+        self.leader_id = state.leader
+        self.leader_epoch = state.leader_epoch
+        self.partition_epoch = state.partition_epoch
+        self.replicas = tuple(state.replicas)
+        self.in_sync_replicas = tuple(state.isr)
+        self.is_leader = state.leader == self.broker_id
+        if new_epoch:
+            self.follower_ends = {}
+            if self.is_leader:
+                self.log.assign_leader_epoch(state.leader_epoch)
+        self.advance()
+        return new_epoch
+
+    @property
+    def required_in_sync(self) -> int:
+        """min.insync.replicas, but never more than the partition has replicas."""
+        return min(self.min_insync_replicas, max(1, len(self.replicas)))
+
+    @property
+    def enough_in_sync(self) -> bool:
+        """Whether acks=all may be promised."""
+        return len(self.in_sync_replicas) >= self.required_in_sync
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch a client knows with ours; -1 means that it did not say.
+
+        Raises FENCED_LEADER_EPOCH (the client is behind) or UNKNOWN_LEADER_EPOCH (we are).
+        """
+        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
+            return
+        if current_leader_epoch < self.leader_epoch:
+            raise ApiError(
+                ErrorCode.FENCED_LEADER_EPOCH,
+                f"The requested leader epoch {current_leader_epoch} is older than "
+                f"{self.leader_epoch}, the current one of {self.topic_partition}.",
+            )
+        raise ApiError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"The requested leader epoch {current_leader_epoch} is newer than "
+            f"{self.leader_epoch}, the last one known here of {self.topic_partition}.",
+        )
+
+    def check_leader(self) -> None:
+        """Raises NOT_LEADER_OR_FOLLOWER unless this broker leads the partition."""
+        if not self.is_leader:
+            raise ApiError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"Leader not local for partition {self.topic_partition} on broker {self.broker_id}",
+            )
+
+    def append(
+        self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True
+    ) -> AppendResult:
+        """Append a producer's batch as the leader; `records` is patched in place.
+
+        Raises NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, or what the log refuses with.
+        """
+        if not self.is_leader:
+            self.check_leader()
+        if required_acks == ACKS_ALL and len(self.in_sync_replicas) < self.required_in_sync:
+            raise ApiError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {sorted(self.in_sync_replicas)} is insufficient to "
+                f"satisfy the min.isr requirement of {self.required_in_sync} for partition "
+                f"{self.topic_partition}",
+            )
+        result = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
+        )
+        self.appended_bytes += len(records)
+        self.advance()
+        return result
+
+    def advance(self) -> bool:
+        """Raise the high watermark to what every in-sync replica has. True when it moved."""
+        if not self.is_leader or not self.enough_in_sync:
+            return False
+        log = self.log
+        end = log.flushed_offset if self.flushed_counts else log.end_offset
+        if len(self.in_sync_replicas) > 1:
+            ends = self.follower_ends
+            end = min(end, *(ends.get(i, 0) for i in self.in_sync_replicas if i != self.broker_id))
+        if end <= self.high_watermark:
+            return False
+        self.high_watermark = end
+        return True
+
+    def synced(self, end_offset: int) -> bool:
+        """A sync round ended: the log is flushed up to `end_offset`. True when that commits more."""
+        self.log.synced(end_offset)
+        return self.advance()
+
+    def follower_fetched(self, replica_id: int, fetch_offset: int) -> bool:
+        """A follower asks from `fetch_offset`: it has everything before. True when that commits."""
+        self.follower_ends[replica_id] = fetch_offset
+        return self.advance()
+
+    def acknowledged(self, required_offset: int) -> ErrorCode | None:
+        """Whether acks=all holds up to `required_offset` (exclusive): None means not yet.
+
+        The ISR may have shrunk since the append: then the records are there and committed, but on
+        fewer replicas than was promised.
+        """
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.high_watermark >= required_offset:
+            enough = self.enough_in_sync
+            return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return None
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Where readers that want only committed transactions stop (exclusive)."""
+        return self.log.last_stable_offset(self.high_watermark)
+
+    def read_limit(self, isolation_level: int, *, is_follower: bool) -> int:
+        """The offset that a reader of this kind may not reach (exclusive)."""
+        if is_follower:
+            return self.log.end_offset
+        if isolation_level == READ_COMMITTED:
+            return self.last_stable_offset
+        return self.high_watermark
