@@ -1,0 +1,80 @@
+"""Which requests exist: API key, name, versions. One module a message family, imported when used.
+
+The rule it keeps: importing this package imports no family, so that a node pays at start only for
+the requests that somebody sends. Versions are those that Apache Kafka 4.1 serves.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from importlib import import_module
+from types import MappingProxyType
+
+from anabranch.core.wire.schema import Message
+
+
+class ApiSpec:
+    """One API key: its name, its versions, and where its two message classes are."""
+
+    def __init__(self, api_key: int, name: str, versions: range, flexible_from: int) -> None:
+        self.api_key = api_key
+        self.name = name
+        self.versions = versions
+        self.flexible_from = flexible_from
+
+    @property
+    def module(self) -> str:
+        """The module name of the family: `list_offsets` for ListOffsets."""
+        return re.sub(r"(?<!^)([A-Z])", r"_\1", self.name).lower()
+
+    @cached_property
+    def request(self) -> type[Message]:
+        """The request's class; imports the family."""
+        return self._class("Request")
+
+    @cached_property
+    def response(self) -> type[Message]:
+        """The response's class; imports the family."""
+        return self._class("Response")
+
+    def _class(self, suffix: str) -> type[Message]:
+        family = import_module(f"{__name__}.{self.module}")
+        cls: type[Message] = getattr(family, self.name + suffix)
+        return cls
+
+    def __repr__(self) -> str:
+        return f"ApiSpec({self.api_key}, {self.name}, {self.versions})"
+
+
+_TABLE = (
+    # API key, name, versions, first flexible version
+    (0, "Produce", range(3, 14), 9),
+    (1, "Fetch", range(4, 19), 12),
+    (2, "ListOffsets", range(1, 11), 6),
+    (3, "Metadata", range(14), 9),
+    (18, "ApiVersions", range(5), 3),
+    (19, "CreateTopics", range(2, 8), 5),
+    (20, "DeleteTopics", range(1, 7), 4),
+    (21, "DeleteRecords", range(3), 2),
+    (22, "InitProducerId", range(6), 2),
+    (23, "OffsetForLeaderEpoch", range(2, 5), 4),
+    (32, "DescribeConfigs", range(1, 5), 4),
+    (33, "AlterConfigs", range(3), 2),
+    (35, "DescribeLogDirs", range(1, 5), 2),
+    (37, "CreatePartitions", range(4), 2),
+    (44, "IncrementalAlterConfigs", range(2), 1),
+    (58, "Envelope", range(1), 0),
+    (59, "FetchSnapshot", range(2), 0),
+    (60, "DescribeCluster", range(3), 0),
+    (61, "DescribeProducers", range(1), 0),
+    (62, "BrokerRegistration", range(5), 0),
+    (63, "BrokerHeartbeat", range(2), 0),
+    (67, "AllocateProducerIds", range(1), 0),
+    (71, "GetTelemetrySubscriptions", range(1), 0),
+    (72, "PushTelemetry", range(1), 0),
+    (75, "DescribeTopicPartitions", range(1), 0),
+)
+
+API_KEYS = MappingProxyType({row[0]: ApiSpec(*row) for row in _TABLE})
+"""Every API key whose messages Anabranch can read and write."""
