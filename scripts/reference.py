@@ -1,0 +1,237 @@
+"""Writes docs/reference/ from the code: settings, verbs, metrics, errors, API keys, the ledger.
+
+Nothing here is typed twice: a page is only what the tables of the code say, and a test fails when
+a setting, verb, metric, error or skipped feature has no sentence.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+ROOT = Path(__file__).resolve().parents[1]
+REFERENCE = ROOT / "docs" / "reference"
+API_FOLDER = ROOT / "src" / "anabranch" / "core" / "api"
+
+
+def cell(text: object) -> str:
+    """Text that is safe inside a table of Markdown."""
+    return " ".join(str(text).replace("|", "\\|").split())
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table of Markdown."""
+    lines = ["| " + " | ".join(headings) + " |", "|" + " --- |" * len(headings)]
+    lines += ["| " + " | ".join(cell(each) for each in row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def page(title: str, introduction: str, *parts: str) -> str:
+    """A page that says it is generated."""
+    return "\n".join([f"# {title}", "", introduction, "", *parts])
+
+
+def settings_of(kind: str) -> Mapping[str, Any]:
+    """Every setting of brokers or of topics, by name."""
+    catalogue = importlib.import_module("anabranch.core.settings.catalogue")
+    tables = {"broker": catalogue.BROKER_SETTINGS, "topic": catalogue.TOPIC_SETTINGS}
+    return tables[kind]
+
+
+def is_public(setting: Any) -> bool:
+    """Internal settings are accepted as Kafka accepts them, and documented by neither."""
+    return not setting.internal
+
+
+def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
+    """One row a public setting."""
+    for name, setting in sorted(settings.items()):
+        if not is_public(setting):
+            continue
+        yield (
+            f"`{name}`",
+            setting.type.name.lower(),
+            "" if setting.default is None else f"`{setting.default}`",
+            setting.scope.value,
+            setting.importance.value,
+            "yes" if setting.in_force else "accepted",
+            setting.sentence,
+        )
+
+
+def settings_page() -> str:
+    """Settings of brokers and topics."""
+    headings = ("name", "type", "default", "changes", "importance", "in force", "what it does")
+    parts = []
+    for kind, title in (("broker", "Broker settings"), ("topic", "Topic settings")):
+        parts += [f"## {title}", "", table(headings, setting_rows(settings_of(kind)))]
+    return page(
+        "Settings",
+        "Names, types, defaults and limits are Kafka 4.1's. A setting that is *accepted* is "
+        "validated, stored and described, and changes nothing yet.",
+        *parts,
+    )
+
+
+def verbs() -> dict[str, click.Command]:
+    """Every verb of the command line, `topics create` style where a verb has verbs of its own."""
+    main = importlib.import_module("anabranch.cli.main")
+    found: dict[str, click.Command] = {}
+
+    def walk(prefix: str, command: click.Command) -> None:
+        found[prefix] = command
+        if isinstance(command, click.Group):
+            context = click.Context(command)
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                if inner is not None:
+                    walk(f"{prefix} {name}", inner)
+
+    context = click.Context(main.main)
+    for name in main.main.list_commands(context):
+        command = main.main.get_command(context, name)
+        if command is not None:
+            walk(name, command)
+    return found
+
+
+def help_of(name: str, command: click.Command) -> str:
+    """What `--help` prints."""
+    context = click.Context(command, info_name=f"anabranch {name}", max_content_width=90)
+    return command.get_help(context)
+
+
+def cli_page() -> str:
+    """The verbs, each as its own help says it."""
+    parts: list[str] = []
+    for name, command in verbs().items():
+        parts += [f"## anabranch {name}", "", "```text", help_of(name, command), "```", ""]
+    return page("Command line", "Every verb, as its `--help` prints it.", *parts)
+
+
+def metrics() -> list[tuple[str, str, str]]:
+    """Name, kind and sentence of every metric of a node."""
+    module = importlib.import_module("anabranch.server.metrics")
+    return sorted(module.describe())
+
+
+def metrics_page() -> str:
+    """The metrics."""
+    rows = ((f"`{name}`", kind, sentence) for name, kind, sentence in metrics())
+    return page(
+        "Metrics",
+        "What `/metrics` of a node shows, in Prometheus' format, when `http.listener` is set.",
+        table(("name", "kind", "what it says"), rows),
+    )
+
+
+def errors_page() -> str:
+    """The errors of the protocol."""
+    errors = importlib.import_module("anabranch.core.errors")
+    rows = (
+        (int(code), f"`{code.name}`", "yes" if info.retriable else "no", info.sentence)
+        for code, info in sorted(errors.ERRORS.items())
+    )
+    return page(
+        "Errors",
+        "Kafka's error codes as a client meets them, and what each says here.",
+        table(("code", "name", "retriable", "what it says"), rows),
+    )
+
+
+def handlers() -> list[tuple[Any, str]]:
+    """Every API key's handler and the docstring of its file."""
+    found = []
+    for path in sorted(API_FOLDER.glob("p[0-9][0-9]_*.py")):
+        module = importlib.import_module(f"anabranch.core.api.{path.stem}")
+        found.append((module.HANDLER, module.__doc__ or ""))
+    return sorted(found, key=lambda each: each[0].api_key)
+
+
+def versions_text(versions: range) -> str:
+    """A range of versions for people."""
+    return f"{versions[0]}-{versions[-1]}" if len(versions) > 1 else str(versions[0])
+
+
+def apis_page() -> str:
+    """The API keys, with their versions and what is skipped."""
+    rows = []
+    parts = []
+    for handler, docstring in handlers():
+        listeners = [name for name in ("broker", "controller") if getattr(handler, name)]
+        advertised = handler.advertised or handler.versions
+        rows.append(
+            (
+                handler.api_key,
+                f"[{handler.name}](#{handler.name.lower()})",
+                versions_text(handler.versions),
+                versions_text(advertised),
+                ", ".join(listeners),
+            )
+        )
+        parts += [f"## {handler.name}", "", f"API key {handler.api_key}.", "", *prose(docstring)]
+    summary = table(("key", "name", "served", "advertised", "listeners"), rows)
+    return page("API keys", "Every request a node answers.", summary, *parts)
+
+
+def prose(docstring: str) -> list[str]:
+    """A docstring as Markdown: a heading at the start of a line becomes bold."""
+    lines = []
+    for line in docstring.strip().splitlines():
+        for heading in ("KIP:", "Versions:", "Behaviour:", "Skipped:"):
+            if line.startswith(heading):
+                lines.append("")
+                line = f"**{heading[:-1]}:**{line[len(heading) :]}"
+        lines.append(line)
+    return [*lines, ""]
+
+
+def skipped() -> list[tuple[str, str]]:
+    """API name and sentence of everything that Kafka does there and a node does not."""
+    return [(handler.name, each) for handler, _ in handlers() for each in handler.skipped]
+
+
+def ledger_page() -> str:
+    """What is skipped, and which settings are not in force."""
+    accepted = []
+    for kind in ("broker", "topic"):
+        for name, setting in sorted(settings_of(kind).items()):
+            if is_public(setting) and not setting.in_force:
+                accepted.append((f"`{name}`", kind, setting.sentence))
+    return page(
+        "What is skipped",
+        "Features of served requests that are not there, and settings that are accepted without "
+        "being in force. Tests keep both lists true.",
+        "## Requests",
+        "",
+        table(("request", "what is skipped"), skipped()),
+        "## Settings accepted, not in force",
+        "",
+        table(("setting", "of", "what it does in Kafka"), accepted),
+    )
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "settings.md": settings_page,
+    "command-line.md": cli_page,
+    "metrics.md": metrics_page,
+    "errors.md": errors_page,
+    "api-keys.md": apis_page,
+    "ledger.md": ledger_page,
+}
+
+
+def write(folder: Path = REFERENCE) -> None:
+    """Write every page."""
+    for name, make in PAGES.items():
+        (folder / name).write_text(make(), encoding="utf-8")
+        print(f"wrote {name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    write()

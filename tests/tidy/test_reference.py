@@ -1,0 +1,80 @@
+"""Every public setting, verb, metric, error and skipped feature has its sentence in the docs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """The generator of the reference pages."""
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "scripts" / "reference.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def is_sentence(text: str) -> bool:
+    """Begins like one, ends like one, and is not one word."""
+    return text[:1] != text[:1].lower() and text.rstrip()[-1:] == "." and " " in text
+
+
+@pytest.mark.parametrize("kind", ["broker", "topic"])
+def test_every_setting_has_its_sentence(reference, kind):
+    settings = reference.settings_of(kind)
+    silent = [
+        name
+        for name, setting in settings.items()
+        if reference.is_public(setting) and not is_sentence(setting.sentence)
+    ]
+    assert settings
+    assert not silent
+    text = reference.settings_page()
+    assert all(f"`{n}`" in text for n, s in settings.items() if reference.is_public(s))
+
+
+def test_every_verb_has_a_sentence_and_an_example(reference):
+    verbs = reference.verbs()
+    assert verbs
+    silent = [name for name, verb in verbs.items() if not is_sentence((verb.help or "").strip())]
+    assert not silent, f"no sentence in --help: {silent}"
+    no_example = [name for name, verb in verbs.items() if "Example" not in (verb.epilog or "")]
+    assert not no_example, f"no example in --help: {no_example}"
+
+
+def test_every_option_of_every_verb_says_what_it_is(reference):
+    silent = [
+        f"{name} {parameter.opts[0]}"
+        for name, verb in reference.verbs().items()
+        for parameter in verb.params
+        if parameter.param_type_name == "option" and not parameter.help and not parameter.hidden
+    ]
+    assert not silent
+
+
+def test_every_metric_has_its_sentence(reference):
+    metrics = reference.metrics()
+    assert metrics
+    assert not [name for name, _, sentence in metrics if not is_sentence(sentence)]
+
+
+def test_every_error_has_its_sentence(reference):
+    errors = importlib.import_module("anabranch.core.errors")
+    assert set(errors.ERRORS) == set(errors.ErrorCode)
+    silent = [code.name for code, info in errors.ERRORS.items() if not is_sentence(info.sentence)]
+    assert not silent
+
+
+def test_every_skipped_feature_is_in_the_ledger(reference):
+    text = reference.ledger_page()
+    assert all(reference.cell(sentence) in text for _, sentence in reference.skipped())
+
+
+def test_every_page_can_be_made(reference, tmp_path):
+    reference.write(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(reference.PAGES)
