@@ -14,6 +14,7 @@ import pytest
 
 MAY_IMPORT = {
     "": set(),
+    "__main__": {"cli"},
     "core": {"core"},
     "client": {"core", "client"},
     "server": {"core", "client", "server"},

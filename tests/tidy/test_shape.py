@@ -74,8 +74,8 @@ def test_every_module_says_what_it_is(modules):
 
 def is_notation(place: str) -> bool:
     """Schema notation: there the class is the documentation, named as Kafka names the struct."""
-    tables = ("messages/", "metadata_records.py", "offsets_records.py", "control_records.py")
-    return any(f"core/wire/{table}" in place for table in tables)
+    tables = ("wire/messages/", "metadata_records.py", "offsets_records.py", "settings/tables/")
+    return any(f"core/{table}" in place or place.endswith(table) for table in tables)
 
 
 def test_every_public_definition_has_a_docstring(modules):
