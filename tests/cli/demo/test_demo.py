@@ -1,0 +1,65 @@
+"""R5: the demo as people run it, with fewer flights: every promise holds, nothing stays behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+COMMAND = [sys.executable, "-m", "anabranch", "demo", "--records", "20000"]
+
+
+def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *more],
+        env={**os.environ, "TMPDIR": str(folder), "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+
+
+def test_no_acknowledged_record_is_missing_after_a_kill(tmp_path):
+    done = run(tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "every promise held" in done.stdout
+    assert "SIGKILL with" in done.stdout
+    assert " NO " not in done.stdout
+    assert list(tmp_path.iterdir()) == [], "the folder of the demo is still there"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
+    demo = subprocess.Popen(
+        [*COMMAND, "--keep-serving"],
+        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        assert demo.stdout is not None
+        lines = []
+        for line in demo.stdout:
+            lines.append(line)
+            if "until Ctrl-C" in line:
+                break
+        children = psutil.Process(demo.pid).children(recursive=True)
+        assert children, "".join(lines)
+        demo.send_signal(number)
+        demo.wait(30)
+    finally:
+        demo.kill()
+        demo.wait()
+    deadline = time.monotonic() + 10
+    while any(child.is_running() for child in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [child for child in children if child.is_running()]
+    assert list(tmp_path.iterdir()) == []
