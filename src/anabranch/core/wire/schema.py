@@ -86,10 +86,11 @@ class WireMeta(msgspec.StructMeta):
         """Make the class and leave its numbers on it."""
         cls = super().__new__(mcls, name, bases, namespace, **options)
         if versions != "none":
-            cls.api_key = api_key
-            cls.type_id = type_id
-            cls.versions = parse_versions(versions)
-            cls.flexible_versions = parse_versions(flexible)
+            numbers: dict[str, Any] = {"api_key": api_key, "type_id": type_id}
+            numbers["versions"] = parse_versions(versions)
+            numbers["flexible_versions"] = parse_versions(flexible)
+            for attribute, value in numbers.items():
+                setattr(cls, attribute, value)
         return cls
 
 
