@@ -7,7 +7,6 @@ import pytest
 
 from anabranch.cli.demo.flights import Flight, Keyed, Tally, carrier_names, flights
 
-
 SENT = 2_000
 """The first flight without a tail number is row 1,782."""
 
