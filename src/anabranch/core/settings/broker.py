@@ -1,0 +1,189 @@
+"""The settings of one broker as they are in effect: file and command line, then dynamic changes.
+
+Every setting is a plain attribute (`message.max.bytes` is `message_max_bytes`), found in the
+instance's own dictionary, so that hot paths pay one look-up. The annotations below are the settings
+in force that code reads by name; a test keeps them equal to what is read.
+
+The rule it keeps: a configuration never changes; a dynamic change (KIP-226) makes a new one. Order
+of precedence as Kafka's: this broker's dynamic value, the cluster's, the file's, the default. A
+dynamic value that does not parse is left out and named in `ignored`, as Kafka does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.settings.catalogue import BROKER_SETTINGS
+from anabranch.core.settings.setting import ConfigFault, Scope, Value, parse
+
+if TYPE_CHECKING:
+    from anabranch.core.settings.topic import TopicConfig
+
+
+class BrokerConfig:
+    """Effective values of one broker.
+
+    The texts by origin are kept in `static`, `dynamic_broker` and `dynamic_default`.
+    """
+
+    advertised_listeners: str | None
+    auto_create_topics_enable: bool
+    broker_heartbeat_interval_ms: int
+    broker_id: int
+    broker_rack: str | None
+    broker_session_timeout_ms: int
+    compression_gzip_level: int
+    compression_lz4_level: int
+    compression_type: str
+    compression_zstd_level: int
+    connections_max_idle_ms: int
+    controller_listener_names: str | None
+    controller_quorum_bootstrap_servers: tuple[str, ...]
+    controller_quorum_voters: tuple[str, ...]
+    default_replication_factor: int
+    delete_topic_enable: bool
+    fetch_max_bytes: int
+    http_listener: str
+    initial_broker_registration_timeout_ms: int
+    inter_broker_listener_name: str | None
+    listener_plaintext_beyond_loopback_allow: bool
+    listener_security_protocol_map: str
+    listeners: str
+    log_cleanup_policy: tuple[str, ...]
+    log_dir: str
+    log_dirs: str | None
+    log_flush_interval_messages: int
+    log_flush_interval_ms: int | None
+    log_flush_offset_checkpoint_interval_ms: int
+    log_flush_scheduler_interval_ms: int
+    log_flush_start_offset_checkpoint_interval_ms: int
+    log_index_interval_bytes: int
+    log_index_size_max_bytes: int
+    log_message_timestamp_after_max_ms: int
+    log_message_timestamp_before_max_ms: int
+    log_message_timestamp_type: str
+    log_preallocate: bool
+    log_retention_bytes: int
+    log_retention_check_interval_ms: int
+    log_retention_hours: int
+    log_retention_minutes: int | None
+    log_retention_ms: int | None
+    log_roll_hours: int
+    log_roll_jitter_hours: int
+    log_roll_jitter_ms: int | None
+    log_roll_ms: int | None
+    log_segment_bytes: int
+    log_segment_delete_delay_ms: int
+    max_connections: int
+    max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
+    max_incremental_fetch_session_cache_slots: int
+    max_request_partition_size_limit: int
+    message_max_bytes: int
+    metadata_log_dir: str | None
+    metadata_log_max_record_bytes_between_snapshots: int
+    metadata_log_max_snapshot_interval_ms: int
+    metadata_log_segment_bytes: int
+    metadata_store_url: str
+    min_insync_replicas: int
+    node_id: int | None
+    num_partitions: int
+    num_recovery_threads_per_data_dir: int
+    process_roles: tuple[str, ...] | None
+    producer_id_expiration_ms: int
+    replica_high_watermark_checkpoint_interval_ms: int
+    socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_request_max_bytes: int
+    socket_send_buffer_bytes: int
+    unclean_leader_election_enable: bool
+
+    static: Mapping[str, str]
+    dynamic_broker: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    ignored: tuple[str, ...]
+
+    def __init__(
+        self,
+        static: Mapping[str, str],
+        dynamic_broker: Mapping[str, str],
+        dynamic_default: Mapping[str, str],
+    ) -> None:
+        self.static = static
+        self.dynamic_broker = dynamic_broker
+        self.dynamic_default = dynamic_default
+        values = self.__dict__
+        values.update(_defaults())
+        values.update(_parsed(static))
+        ignored = _take_dynamic(values, dynamic_default, allowed=(Scope.CLUSTER_WIDE,))
+        ignored += _take_dynamic(
+            values, dynamic_broker, allowed=(Scope.CLUSTER_WIDE, Scope.PER_BROKER)
+        )
+        self.ignored = tuple(ignored)
+
+    @classmethod
+    def of(
+        cls,
+        static: Mapping[str, str] | None = None,
+        *,
+        dynamic_broker: Mapping[str, str] | None = None,
+        dynamic_default: Mapping[str, str] | None = None,
+    ) -> BrokerConfig:
+        """A configuration from texts by name; names that are not settings are left alone.
+
+        Raises ConfigFault for a static value that Kafka would refuse.
+        """
+        return cls(static or {}, dynamic_broker or {}, dynamic_default or {})
+
+    def with_dynamic(
+        self, dynamic_broker: Mapping[str, str], dynamic_default: Mapping[str, str]
+    ) -> BrokerConfig:
+        """The same file and command line under other dynamic values (KIP-226)."""
+        return BrokerConfig(self.static, dynamic_broker, dynamic_default)
+
+    def __getitem__(self, name: str) -> Value:
+        """The effective value of a setting by Kafka's name; KeyError when there is none."""
+        value: Value = self.__dict__[BROKER_SETTINGS[name].attribute]
+        return value
+
+    @cached_property
+    def topic_defaults(self) -> TopicConfig:
+        """What a topic without settings of its own has; one object for all of them."""
+        from anabranch.core.settings.topic import TopicConfig
+
+        return TopicConfig.of({}, self)
+
+
+@cache
+def _defaults() -> dict[str, Any]:
+    return {
+        setting.attribute: None if setting.default is None else parse(setting, setting.default)
+        for setting in BROKER_SETTINGS.values()
+    }
+
+
+def _parsed(texts: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        setting.attribute: parse(setting, text)
+        for name, text in texts.items()
+        if (setting := BROKER_SETTINGS.get(name)) is not None
+    }
+
+
+def _take_dynamic(
+    values: dict[str, Any], texts: Mapping[str, str], *, allowed: tuple[Scope, ...]
+) -> list[str]:
+    """Put dynamic values over what is there; the names that could not be taken."""
+    ignored = []
+    for name, text in sorted(texts.items()):
+        setting = BROKER_SETTINGS.get(name)
+        if setting is None or setting.scope not in allowed:
+            ignored.append(name)
+            continue
+        try:
+            values[setting.attribute] = parse(setting, text)
+        except ConfigFault:
+            ignored.append(name)
+    return ignored

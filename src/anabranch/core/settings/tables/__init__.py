@@ -1,0 +1,1 @@
+"""The tables of settings, one file a subject; `catalogue.py` joins them."""

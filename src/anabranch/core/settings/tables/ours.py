@@ -1,0 +1,32 @@
+"""Settings that Kafka 4.1 does not have: Anabranch's own, and one of Kafka 3 that is accepted."""
+
+from __future__ import annotations
+
+from anabranch.core.settings.notation import (
+    BOOLEAN,
+    HIGH,
+    IN_FORCE,
+    INT,
+    MEDIUM,
+    OURS,
+    STRING,
+    row,
+)
+from anabranch.core.settings.validators import between
+
+# fmt: off
+OWN = (
+    row("http.listener",
+        "Address of metrics and health, as host:port; empty is off, port 0 any free.",
+        STRING, "", MEDIUM, OURS, IN_FORCE),
+    row("leader.imbalance.per.broker.percentage",
+        "Share of leaderships that a broker may be away from preferred before they move.",
+        INT, "10", HIGH, between(0, 100), OURS),
+    row("listener.plaintext.beyond.loopback.allow",
+        "Say true to listen without encryption on addresses that other machines can reach.",
+        BOOLEAN, "false", HIGH, OURS, IN_FORCE),
+    row("metadata.store.url",
+        "Where committed metadata lives; a file in the first folder when empty.",
+        STRING, "", HIGH, OURS, IN_FORCE),
+)
+# fmt: on

@@ -1,0 +1,62 @@
+"""Followers, in-sync replicas, high watermark.
+
+Names, types, defaults, limits and scopes are those of Kafka 4.1.0's definitions.
+"""
+
+from __future__ import annotations
+
+from anabranch.core.settings.notation import (
+    CLUSTER_WIDE,
+    HIGH,
+    IN_FORCE,
+    INT,
+    LONG,
+    MEDIUM,
+    STRING,
+    row,
+)
+from anabranch.core.settings.validators import (
+    at_least,
+)
+
+# fmt: off
+REPLICATION = (
+    row("delete.records.purgatory.purge.interval.requests",
+        "Kafka's housekeeping step for waiting DeleteRecords.",
+        INT, "1", MEDIUM),
+    row("fetch.purgatory.purge.interval.requests", "Kafka's housekeeping step for waiting Fetches.",
+        INT, "1000", MEDIUM),
+    row("num.replica.alter.log.dirs.threads", "Threads that move replicas between folders.",
+        INT, None, HIGH),
+    row("num.replica.fetchers", "Connections over which a follower copies from one leader.",
+        INT, "1", HIGH, CLUSTER_WIDE),
+    row("producer.purgatory.purge.interval.requests",
+        "Kafka's housekeeping step for waiting Produces.",
+        INT, "1000", MEDIUM),
+    row("replica.fetch.backoff.ms", "Wait of a follower after a partition's fetch failed.",
+        INT, "1000", MEDIUM, at_least(0)),
+    row("replica.fetch.max.bytes", "Bytes of one partition in a follower's fetch.",
+        INT, "1048576", MEDIUM, at_least(0)),
+    row("replica.fetch.min.bytes", "Bytes that a leader waits for before it answers a follower.",
+        INT, "1", HIGH),
+    row("replica.fetch.response.max.bytes", "Bytes of a whole answer to a follower.",
+        INT, "10485760", MEDIUM, at_least(0)),
+    row("replica.fetch.wait.max.ms", "Longest wait of a leader before it answers a follower.",
+        INT, "500", HIGH),
+    row("replica.high.watermark.checkpoint.interval.ms",
+        "How often high watermarks are written down.",
+        LONG, "5000", HIGH, IN_FORCE),
+    row("replica.lag.time.max.ms", "A follower behind for this long leaves the in-sync set.",
+        LONG, "30000", HIGH),
+    row("replica.selector.class",
+        "Java class that picks the replica a consumer reads from in Kafka.",
+        STRING, None, MEDIUM),
+    row("replica.socket.receive.buffer.bytes", "Kernel receive buffer of a follower's connection.",
+        INT, "65536", HIGH),
+    row("replica.socket.timeout.ms", "Socket timeout of a follower's requests.",
+        INT, "30000", HIGH),
+    row("share.fetch.purgatory.purge.interval.requests",
+        "Kafka's housekeeping step for waiting ShareFetches.",
+        INT, "1000", MEDIUM),
+)
+# fmt: on
