@@ -117,7 +117,7 @@ def cli_page() -> str:
 def metrics() -> list[tuple[str, str, str]]:
     """Name, kind and sentence of every metric of a node."""
     module = importlib.import_module("anabranch.server.metrics")
-    return sorted(module.describe())
+    return sorted((each.name, each.kind, each.sentence) for each in module.METRICS)
 
 
 def metrics_page() -> str:
