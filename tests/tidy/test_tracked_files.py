@@ -14,7 +14,8 @@ TEXT_SUFFIXES = {
 }  # fmt: skip
 
 MACHINE_PATHS = re.compile(r"(?<![\w.\-/])/(?:work|root|home/\w+|Users/\w+)(?:/|\b)")
-TEMPORARY_PATH = re.compile(r"""["'\s=]/tmp/""")
+TEMPORARY_PATH = re.compile(r"""["'\s=]/tmp/(?!kafka-logs)""")
+"""Kafka's default of `log.dir` is a fact about Kafka."""
 REGISTRY_HOSTS = re.compile(
     r"pypi\.org|pythonhosted|repo1?\.maven|maven\.org|registry\.npmjs|docker\.io|ghcr\.io"
     r"|deb\.debian|crates\.io|artifactory|nexus\.",

@@ -1,0 +1,57 @@
+"""The house itself: verbs, decisions, navigation."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+VERBS = ("demo", "up", "test", "check", "bench", "compat", "docs", "clean")
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+HALF_A_PAGE_WORDS = 320
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_each_verb_is_one_script(verb):
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(rf"^{verb}: ## .+\n\t@scripts/{verb}$", makefile, re.MULTILINE)
+    script = ROOT / "scripts" / verb
+    assert os.access(script, os.X_OK)
+    text = script.read_text()
+    assert "set -euo pipefail" in text
+    assert verb == "clean" or "scripts/venv" in text, "a verb works on a fresh clone by itself"
+
+
+def test_ci_runs_check_and_test():
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "make check test" in script.read_text()
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.stem)
+def test_a_decision_is_half_a_page_and_whole(path):
+    text = path.read_text()
+    assert text.startswith(f"# {int(path.name[:4])}. ")
+    for part in ("Context", "Choice", "Rejected", "Consequence"):
+        assert f"**{part}.**" in text
+    assert len(text.split()) <= HALF_A_PAGE_WORDS
+
+
+def test_decisions_are_numbered_without_gaps_and_listed():
+    assert [int(path.name[:4]) for path in DECISIONS] == list(range(1, len(DECISIONS) + 1))
+    index = (ROOT / "docs" / "decisions" / "index.md").read_text()
+    assert all(f"]({path.name})" in index for path in DECISIONS)
+
+
+def test_every_page_can_be_found():
+    listed = (ROOT / "mkdocs.yml").read_text()
+    pages = [
+        path.relative_to(ROOT / "docs")
+        for room in ("concepts", "operate")
+        for path in (ROOT / "docs" / room).glob("*.md")
+    ]
+    assert pages
+    assert all(f": {page}" in listed for page in pages)
