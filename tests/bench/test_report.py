@@ -1,0 +1,69 @@
+"""The arithmetic of the benchmark: ratios within a round, targets read the right way round."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).resolve().parents[2] / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    return importlib.import_module("report"), importlib.import_module("rows")
+
+
+def row_of(rows, targets):
+    return rows.Row("some", "a row", lambda _server: None, targets)
+
+
+ROUNDS = {
+    "anabranch": [{"MB/s": 300.0}, {"MB/s": 100.0}, {"MB/s": 500.0}],
+    "kafka": [{"MB/s": 100.0}, {"MB/s": 50.0}, {"MB/s": 100.0}],
+}
+
+
+def test_the_ratio_is_of_one_round_not_of_the_medians(bench):
+    report, rows = bench
+    (line,) = report.lines_of(row_of(rows, {"MB/s": rows.more(2)}), ROUNDS)
+    assert (line.ratio.median, line.ratio.lowest, line.ratio.highest) == (3.0, 2.0, 5.0)
+    assert line.spreads["kafka"].median == 100.0
+    assert line.verdict == "met"
+
+
+@pytest.mark.parametrize(
+    ("kind", "limit", "verdict"),
+    [("more", 3.1, "missed"), ("more", 3.0, "met"), ("less", 3.0, "met"), ("less", 2.9, "missed")],
+)
+def test_a_target_is_met_at_its_limit(bench, kind, limit, verdict):
+    report, rows = bench
+    (line,) = report.lines_of(row_of(rows, {"MB/s": getattr(rows, kind)(limit)}), ROUNDS)
+    assert line.verdict == verdict
+
+
+def test_one_server_alone_has_no_ratio(bench):
+    report, rows = bench
+    (line,) = report.lines_of(row_of(rows, {"MB/s": rows.more(2)}), {"kafka": ROUNDS["kafka"]})
+    assert line.ratio is None
+    assert line.verdict == ""
+
+
+def test_the_json_keeps_every_round(bench, tmp_path):
+    report, rows = bench
+    row = row_of(rows, {"MB/s": rows.more(2)})
+    report.write_json(tmp_path / "figures.json", {"processors": 2}, {"some": (row, ROUNDS)})
+    written = json.loads((tmp_path / "figures.json").read_text())
+    assert written["rows"]["some"]["rounds"] == ROUNDS
+    assert written["rows"]["some"]["verdicts"] == {"MB/s": "met"}
+
+
+def test_every_target_names_a_metric_of_its_workload(bench):
+    _, rows = bench
+    names = [row.name for row in rows.ROWS]
+    assert len(names) == len(set(names))
+    known = {"MB/s", "CPU s/GB", "peak MB", "p50 ms", "p99 ms", "seconds", "MB"}
+    assert {metric for row in rows.ROWS for metric in row.targets} <= known
