@@ -1,0 +1,70 @@
+"""Which leader epoch started at which offset: what a follower asks before it truncates.
+
+Source: KIP-101, KIP-279. The table is `leader-epoch-checkpoint`; a batch carries its epoch too, so
+the table can be rebuilt from the segments. Rule kept: epochs and start offsets both increase.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+UNKNOWN_EPOCH = (-1, -1)
+
+
+class LeaderEpochs:
+    """A list of (epoch, start offset); `unsaved` when the file does not say the same."""
+
+    __slots__ = ("entries", "unsaved", "unsynced")
+
+    def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
+        self.entries = entries if entries is not None else []
+        self.unsaved = self.unsynced = False
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 when there is none."""
+        return self.entries[-1][0] if self.entries else -1
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Note that an epoch starts at an offset; True when that is news."""
+        entries = self.entries
+        if epoch < 0 or (entries and epoch == entries[-1][0]):
+            return False
+        while entries and (entries[-1][0] >= epoch or entries[-1][1] >= start_offset):
+            entries.pop()
+        entries.append((epoch, start_offset))
+        self.unsaved = True
+        return True
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """The largest known epoch up to `epoch`, and where it ended; (-1, -1) when unknown."""
+        entries = self.entries
+        if epoch < 0 or not entries or epoch > entries[-1][0]:
+            return UNKNOWN_EPOCH
+        if epoch == entries[-1][0]:
+            return epoch, log_end_offset
+        higher = bisect_right(entries, (epoch, 2**63))
+        return (entries[higher - 1][0] if higher else epoch), entries[higher][1]
+
+    def epoch_of(self, offset: int) -> int:
+        """The epoch that an offset was written in, -1 when unknown."""
+        found = -1
+        for epoch, start_offset in self.entries:
+            if start_offset > offset:
+                break
+            found = epoch
+        return found
+
+    def cut_end(self, end_offset: int) -> None:
+        """Forget epochs that start at or after the log's new end."""
+        kept = [entry for entry in self.entries if entry[1] < end_offset]
+        self.unsaved |= len(kept) != len(self.entries)
+        self.entries = kept
+
+    def cut_start(self, start_offset: int) -> None:
+        """Forget epochs that ended before the log's new start; the one in force moves up to it."""
+        first = bisect_right([entry[1] for entry in self.entries], start_offset) - 1
+        if first < 0 or (first == 0 and self.entries[0][1] == start_offset):
+            return
+        self.entries = [(self.entries[first][0], start_offset), *self.entries[first + 1 :]]
+        self.unsaved = True

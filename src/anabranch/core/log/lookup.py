@@ -1,0 +1,163 @@
+"""Answers that need more than one batch's place: by timestamp, and what was aborted.
+
+Source: KIP-33 (time index), KIP-734 (largest timestamp), KIP-98 (aborted ranges). Read through the page
+cache like any fetch, so ColdRead may be raised; the same call is then made again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted, encode_aborted
+from anabranch.core.log.producer_replay import replay, state_at
+from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
+from anabranch.core.log.scan import BadBatch, sound_header
+from anabranch.core.log.segment import TRANSACTIONS, Segment
+from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
+from anabranch.core.wire.records import decode_records
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+
+class AbortedTransaction(NamedTuple):
+    """A producer's records from `first_offset` to its abort marker do not count."""
+
+    producer_id: int
+    first_offset: int
+
+
+class TimestampOffset(NamedTuple):
+    """A record found by time."""
+
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+def offset_for_timestamp(log: Log, timestamp: int, upto: int) -> TimestampOffset | None:
+    """The first record at or after the log start, before `upto`, that is not older."""
+    if log.fault is not None:
+        raise log.fault
+    for segment in log.segments[max(0, log.segment_index(log.start_offset)) :]:
+        if newest_timestamp(log, segment) >= timestamp:
+            found = _first_not_older(log, segment, timestamp)
+            if found is not None:
+                return found if found.offset < upto else None
+    return None
+
+
+def max_timestamp_offset(log: Log, upto: int) -> TimestampOffset | None:
+    """The first record that has the largest timestamp in the log."""
+    if log.fault is not None:
+        raise log.fault
+    best: Segment | None = None
+    for segment in log.segments:
+        newest = newest_timestamp(log, segment)
+        if newest >= 0 and (best is None or newest > best.max_timestamp):
+            best = segment
+    if best is None:
+        return None
+    position, _ = position_of(log, best, best.max_timestamp_offset)
+    for at, header in _headers(log, best, position):
+        if header.max_timestamp == best.max_timestamp:
+            found = _record(log, best, at, header, best.max_timestamp)
+            return found if found is not None and found.offset < upto else None
+    return None
+
+
+def newest_timestamp(log: Log, segment: Segment) -> int:
+    """The largest timestamp of a segment, -1 when its records have none."""
+    if segment.max_timestamp < 0 and segment is not log.active and segment.size > 0:
+        log.time_index(segment)
+    return segment.max_timestamp
+
+
+def nothing_after(log: Log, segment: Segment, offset: int) -> bool:
+    """Whether no batch of a segment ends at or after an offset."""
+    return position_of(log, segment, offset)[0] == segment.size
+
+
+def _first_not_older(log: Log, segment: Segment, timestamp: int) -> TimestampOffset | None:
+    relative = log.time_index(segment).offset_before(timestamp)
+    relative = max(relative, log.start_offset - segment.base_offset)
+    position = log.offset_index(segment).position_before(relative)
+    for at, header in _headers(log, segment, position):
+        if header.max_timestamp >= timestamp and header.last_offset >= log.start_offset:
+            found = _record(log, segment, at, header, timestamp)
+            if found is not None:
+                return found
+    return None
+
+
+def _record(
+    log: Log, segment: Segment, position: int, header: BatchHeader, timestamp: int
+) -> TimestampOffset | None:
+    batch = memoryview(segment.file.read(position, header.size_bytes))
+    for record in decode_records(batch):
+        if record.timestamp >= timestamp and record.offset >= log.start_offset:
+            return TimestampOffset(record.timestamp, record.offset, header.leader_epoch)
+    return None
+
+
+def _headers(log: Log, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Batch headers from a position on, read in small probes."""
+    while position < segment.size:
+        probe = memoryview(segment.file.read(position, min(PROBE_BYTES, segment.size - position)))
+        at = 0
+        while at + BATCH_OVERHEAD <= len(probe):
+            try:
+                header = sound_header(probe, at, position + at)
+            except BadBatch:
+                raise rot(log, segment, position + at) from None
+            yield position + at, header
+            at += header.size_bytes
+        if at == 0:
+            raise rot(log, segment, position)
+        position += at
+
+
+def aborted_transactions(log: Log, first: int, upto: int) -> list[AbortedTransaction]:
+    """Every aborted transaction that overlaps `[first, upto)`."""
+    found = []
+    for segment in log.segments[max(0, log.segment_index(first)) :]:
+        for entry in aborted_ranges(log, segment):
+            if entry.last_offset >= first and entry.first_offset < upto:
+                found.append(AbortedTransaction(entry.producer_id, entry.first_offset))
+            if entry.last_stable_offset >= upto:
+                return found
+    return found
+
+
+def aborted_ranges(log: Log, segment: Segment) -> list[AbortedRange]:
+    """A segment's aborted ranges, from memory or from its file."""
+    held = log.aborted.get(segment.base_offset)
+    if held is not None or segment is log.active:
+        return held or []
+    return load_aborted(log, segment)
+
+
+def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
+    """Read a transaction index; rebuilt from the markers when the file is missing or wrong."""
+    try:
+        return decode_aborted(log.files.read(segment.stem + TRANSACTIONS))
+    except (InvalidIndex, StorageFault):
+        ranges: list[AbortedRange] = []
+        replay(state_at(log, segment.base_offset), segment, ranges)
+        log.aborted[segment.base_offset] = ranges
+        save_aborted(log, segment)
+        return ranges
+
+
+def save_aborted(log: Log, segment: Segment) -> None:
+    """Write a segment's transaction index; an empty one says that nothing was aborted."""
+    ranges = log.aborted.get(segment.base_offset, [])
+    try:
+        log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=False)
+    except DiskFull:
+        return
+    if segment is not log.active:
+        log.aborted.pop(segment.base_offset, None)

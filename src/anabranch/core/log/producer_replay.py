@@ -1,0 +1,94 @@
+"""Rebuilding producer state from batch headers and markers, from the newest usable snapshot on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.log.producer_snapshot import decode_snapshot
+from anabranch.core.log.producers import ProducerStates
+from anabranch.core.log.scan import scan
+from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name
+from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import BatchHeader
+from anabranch.core.wire.control import end_marker
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+
+def note_batch(
+    states: ProducerStates,
+    header: BatchHeader,
+    batch: Buffer,
+    position: int,
+    base_offset: int,
+    timestamp: int,
+) -> AbortedRange | None:
+    """Keep producer state in step with a batch of a producer; the range that it aborts, if any."""
+    if not header.is_control:
+        states.appended(header, base_offset, timestamp)
+        return None
+    marker = end_marker(batch, position)
+    if marker is None:
+        return None
+    return states.ended(
+        header, base_offset, marker.coordinator_epoch, committed=marker.committed
+    )
+
+
+def note_in_file(
+    states: ProducerStates, segment: Segment, position: int, header: BatchHeader
+) -> AbortedRange | None:
+    """As `note_batch` for a batch in a file, of which only the header was read."""
+    batch: Buffer = b""
+    if header.is_control:
+        batch = segment.file.read_blocking(position, header.size_bytes)
+    return note_batch(states, header, batch, 0, header.base_offset, header.max_timestamp)
+
+
+def replay(
+    states: ProducerStates,
+    segment: Segment,
+    aborted: list[AbortedRange],
+    *,
+    start: int = 0,
+    from_offset: int = 0,
+) -> None:
+    """Note every batch of a segment from a position and offset on; raises BadBatch."""
+    for position, header in scan(segment.file, segment.size, start, check_crc=False):
+        if header.producer_id >= 0 and header.base_offset >= from_offset:
+            entry = note_in_file(states, segment, position, header)
+            if entry is not None:
+                aborted.append(entry)
+
+
+def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:
+    """Producer state just before an offset: a snapshot, and the batches between it and the offset."""
+    states, reached = _newest_snapshot(log, offset, names)
+    ignored: list[AbortedRange] = []
+    for index, segment in enumerate(log.segments):
+        following = log.segments[index + 1 :]
+        if segment.base_offset >= offset:
+            break
+        if reached < offset and not (following and following[0].base_offset <= reached):
+            replay(states, segment, ignored, from_offset=reached)
+    return states
+
+
+def _newest_snapshot(
+    log: Log, offset: int, names: list[str] | None
+) -> tuple[ProducerStates, int]:
+    listed = log.files.list(log.folder) if names is None else names
+    offsets = sorted(int(name[:20]) for name in listed if name.endswith(SNAPSHOT))
+    for taken in reversed([one for one in offsets if one <= offset]):
+        try:
+            states = decode_snapshot(
+                log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}")
+            )
+        except StorageFault:
+            continue
+        if states is not None:
+            return states, taken
+    return ProducerStates(), 0

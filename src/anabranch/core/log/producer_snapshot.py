@@ -1,0 +1,78 @@
+"""Producer state in a file, `<offset>.snapshot`: Kafka's version 1.
+
+Layout, big-endian: version int16 (1), CRC-32C uint32 of everything after it, number of entries
+int32, then for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset
+delta int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64 (-1).
+Only the last batch of a producer is kept, as Kafka does. A snapshot that fails its checksum is not
+used: state is then rebuilt from batch headers.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from anabranch.core.log.producers import Producer, ProducerBatch, ProducerStates
+from anabranch.core.wire.crc import crc32c
+
+VERSION = 1
+_HEAD = struct.Struct(">hIi")
+_ENTRY = struct.Struct(">qhiqiqiq")
+_COVERED_FROM = 6
+
+
+def encode_snapshot(states: ProducerStates) -> bytes:
+    """The file's bytes; producers in order of id."""
+    entries = []
+    for producer in sorted(states, key=lambda one: one.producer_id):
+        last = producer.batches[-1] if producer.batches else None
+        entries.append(
+            _ENTRY.pack(
+                producer.producer_id,
+                producer.epoch,
+                last.last_sequence if last else -1,
+                last.last_offset if last else -1,
+                last.offset_delta if last else 0,
+                producer.last_timestamp,
+                producer.coordinator_epoch,
+                producer.transaction_first_offset,
+            )
+        )
+    body = struct.pack(">i", len(entries)) + b"".join(entries)
+    return struct.pack(">hI", VERSION, crc32c(body)) + body
+
+
+def decode_snapshot(encoded: bytes) -> ProducerStates | None:
+    """Read a snapshot; None when it is damaged or of a version that is not known."""
+    if len(encoded) < _HEAD.size:
+        return None
+    version, crc, count = _HEAD.unpack_from(encoded)
+    if version != VERSION or crc != crc32c(encoded[_COVERED_FROM:]):
+        return None
+    if len(encoded) != _HEAD.size + count * _ENTRY.size:
+        return None
+    states = ProducerStates()
+    for fields in _ENTRY.iter_unpack(encoded[_HEAD.size :]):
+        _restore(states, *fields)
+    return states
+
+
+def _restore(
+    states: ProducerStates,
+    producer_id: int,
+    epoch: int,
+    last_sequence: int,
+    last_offset: int,
+    offset_delta: int,
+    timestamp: int,
+    coordinator_epoch: int,
+    transaction_first_offset: int,
+) -> None:
+    producer = Producer(producer_id, epoch)
+    if last_offset >= 0:
+        producer.batches.append(ProducerBatch(last_sequence, last_offset, offset_delta, timestamp))
+    producer.last_timestamp = timestamp
+    producer.coordinator_epoch = coordinator_epoch
+    producer.transaction_first_offset = transaction_first_offset
+    states.producers[producer_id] = producer
+    if transaction_first_offset >= 0:
+        states.open_transactions[producer_id] = transaction_first_offset

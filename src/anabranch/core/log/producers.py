@@ -1,0 +1,215 @@
+"""What a partition knows of the producers that write to it: idempotence and open transactions.
+
+Source: KIP-98, KIP-360, KIP-447. For each producer id: its epoch, its last five batches (a client may
+have five in flight), the transaction coordinator's epoch and where its open transaction began.
+Rules kept: a batch seen before is answered with its first place and not written again; a batch
+from an older epoch is fenced; sequence numbers have no gaps (they wrap from 2^31-1 to 0); a producer
+that is not known here may begin anywhere, for its state may have expired or been deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.wire.batch import BatchHeader
+
+BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent producer
+SEQUENCES = 2**31
+
+
+class ProducerBatch:
+    """A batch that was appended: enough to recognise it when it comes again."""
+
+    __slots__ = ("first_sequence", "last_offset", "last_sequence", "offset_delta", "timestamp")
+
+    def __init__(
+        self, last_sequence: int, last_offset: int, offset_delta: int, timestamp: int
+    ) -> None:
+        self.last_sequence = last_sequence
+        self.last_offset = last_offset
+        self.offset_delta = offset_delta
+        self.timestamp = timestamp
+        self.first_sequence = (last_sequence - offset_delta) % SEQUENCES if last_sequence >= 0 else -1
+
+    @property
+    def first_offset(self) -> int:
+        """Offset of the batch's first record."""
+        return self.last_offset - self.offset_delta
+
+
+class Producer:
+    """One producer id's state in this partition."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_timestamp",
+        "producer_id",
+        "transaction_first_offset",
+    )
+
+    def __init__(self, producer_id: int, epoch: int) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.batches: list[ProducerBatch] = []
+        self.coordinator_epoch = -1
+        self.last_timestamp = -1
+        self.transaction_first_offset = -1
+
+    @property
+    def last_sequence(self) -> int:
+        """Sequence number of the last record, -1 when there is none."""
+        return self.batches[-1].last_sequence if self.batches else -1
+
+    @property
+    def last_offset(self) -> int:
+        """Offset of the last data record, -1 when there is none."""
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def advance_epoch(self, epoch: int) -> None:
+        """Begin a newer epoch: what the older one wrote is no longer a duplicate."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+
+
+class ProducerStates:
+    """All producers of one partition, and the transactions that are open or not yet replicated."""
+
+    __slots__ = ("open_transactions", "producers", "unreplicated")
+
+    def __init__(self) -> None:
+        self.producers: dict[int, Producer] = {}
+        self.open_transactions: dict[int, int] = {}
+        """Producer id -> first offset of its open transaction."""
+        self.unreplicated: list[tuple[int, int]] = []
+        """(first offset, marker's offset) of ended transactions above the high watermark."""
+
+    def __iter__(self) -> Iterator[Producer]:
+        return iter(self.producers.values())
+
+    def __len__(self) -> int:
+        return len(self.producers)
+
+    def duplicate_of(self, header: BatchHeader) -> ProducerBatch | None:
+        """The batch of the same epoch and sequence range that was appended before."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None or producer.epoch != header.producer_epoch:
+            return None
+        last_sequence = header.last_sequence
+        for batch in producer.batches:
+            if (
+                batch.first_sequence == header.base_sequence
+                and batch.last_sequence == last_sequence
+            ):
+                return batch
+        return None
+
+    def check(self, header: BatchHeader) -> None:
+        """Refuse a client's data batch that is fenced or out of order."""
+        producer = self.producers.get(header.producer_id)
+        if producer is None:
+            return
+        self.check_epoch(header.producer_id, header.producer_epoch)
+        first = header.base_sequence
+        if header.producer_epoch != producer.epoch:
+            if first != 0 and producer.epoch >= 0:
+                raise ApiError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Producer {header.producer_id} begins epoch {header.producer_epoch} with "
+                    f"sequence {first} instead of 0; its epoch here is {producer.epoch}.",
+                )
+            return
+        last = producer.last_sequence
+        # With no batch left of this epoch only the first sequence number can follow.
+        if first != (last + 1) % SEQUENCES:
+            raise ApiError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id}: {first} came, "
+                f"but the last one appended is {last}.",
+            )
+
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Refuse an epoch that a newer instance of the producer has fenced."""
+        producer = self.producers.get(producer_id)
+        if producer is not None and epoch < producer.epoch:
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"Epoch {epoch} of producer {producer_id} is older than the last one seen here, "
+                f"{producer.epoch}.",
+            )
+
+    def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
+        """Refuse a transaction marker from a deposed transaction coordinator."""
+        self.check_epoch(producer_id, epoch)
+        producer = self.producers.get(producer_id)
+        if producer is not None and coordinator_epoch < producer.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Coordinator epoch {coordinator_epoch} for producer {producer_id} is older than "
+                f"the last one seen here, {producer.coordinator_epoch}.",
+            )
+
+    def appended(self, header: BatchHeader, base_offset: int, max_timestamp: int) -> None:
+        """Note a data batch of a producer (`producer_id` >= 0) that is now in the log."""
+        producer_id = header.producer_id
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id, header.producer_epoch)
+        producer.advance_epoch(header.producer_epoch)
+        delta = header.last_offset_delta
+        batches = producer.batches
+        batches.append(
+            ProducerBatch(header.last_sequence, base_offset + delta, delta, max_timestamp)
+        )
+        if len(batches) > BATCHES_KEPT:
+            del batches[0]
+        producer.last_timestamp = max_timestamp
+        if header.is_transactional and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = base_offset
+            self.open_transactions[producer_id] = base_offset
+
+    def ended(
+        self, header: BatchHeader, marker_offset: int, coordinator_epoch: int, *, committed: bool
+    ) -> AbortedRange | None:
+        """Note a transaction marker; what it aborted, for the segment's transaction index."""
+        producer_id = header.producer_id
+        producer = self.producers.get(producer_id)
+        if producer is None:
+            producer = self.producers[producer_id] = Producer(producer_id, header.producer_epoch)
+        producer.advance_epoch(header.producer_epoch)
+        producer.coordinator_epoch = coordinator_epoch
+        producer.last_timestamp = header.max_timestamp
+        first_offset = producer.transaction_first_offset
+        producer.transaction_first_offset = -1
+        self.open_transactions.pop(producer_id, None)
+        if first_offset < 0:
+            return None
+        self.unreplicated.append((first_offset, marker_offset))
+        if committed:
+            return None
+        stable = min(self.open_transactions.values(), default=marker_offset + 1)
+        return AbortedRange(producer_id, first_offset, marker_offset, stable)
+
+    def first_unstable_offset(self, high_watermark: int) -> int:
+        """First offset of a transaction whose outcome is not known below the high watermark; -1."""
+        if not self.open_transactions and not self.unreplicated:
+            return -1
+        self.unreplicated = [ended for ended in self.unreplicated if ended[1] >= high_watermark]
+        firsts = [*self.open_transactions.values(), *(first for first, _ in self.unreplicated)]
+        return min(firsts, default=-1)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> int:
+        """Forget producers that wrote nothing for so long and have no open transaction."""
+        gone = [
+            producer.producer_id
+            for producer in self.producers.values()
+            if producer.transaction_first_offset < 0
+            and now_ms - producer.last_timestamp >= expiration_ms
+        ]
+        for producer_id in gone:
+            del self.producers[producer_id]
+        return len(gone)

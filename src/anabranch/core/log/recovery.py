@@ -1,0 +1,314 @@
+"""Opening a log: finding its end, and telling what was never safe from what has rotted.
+
+After a clean shutdown only the end of the active segment is looked at. Otherwise every segment from the one
+that holds the recovery point on is read whole, checksums included, and its indexes, the producer state and the
+epochs are made anew. Bytes that are not sound at or after the recovery point were never promised: they are
+cut, with everything behind them, and counted. Before the recovery point they were synced, so the disk lost
+them: CorruptLog. The same holds for a log that ends before its recovery point.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
+from anabranch.core.log.epochs import LeaderEpochs
+from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.log.producer_replay import note_in_file, state_at
+from anabranch.core.log.scan import BadBatch, scan
+from anabranch.core.log.segment import (
+    DELETED,
+    LOG,
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+)
+from anabranch.core.wire.batch import BatchHeader
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+LEFTOVERS = (DELETED, ".cleaned", ".tmp")
+_OFFSET_DIGITS = 20
+
+
+class _Opening:
+    """The counters and bounds of one opening."""
+
+    __slots__ = ("cut_bytes", "now_ms", "rebuilt", "recovery_point", "scanned_bytes")
+
+    def __init__(self, now_ms: int, recovery_point: int) -> None:
+        self.now_ms = now_ms
+        self.recovery_point = recovery_point
+        self.scanned_bytes = self.cut_bytes = self.rebuilt = 0
+
+
+def load(
+    log: Log, *, now_ms: int, recovery_point: int, log_start_offset: int, clean: bool
+) -> tuple[int, int, int]:
+    """Fill a fresh Log from its folder; (scanned bytes, cut bytes, rebuilt indexes)."""
+    opening = _Opening(now_ms, recovery_point)
+    names = _own_names(log)
+    _find_segments(log, names, now_ms)
+    epochs_known = _load_epochs(log, names)
+    log.start_offset = log_start_offset
+    if log.segments:
+        log.start_offset = max(log_start_offset, log.segments[0].base_offset)
+        if not (clean and _open_clean(log, names, opening, epochs_known)):
+            _recover(log, names, opening, epochs_known=epochs_known)
+    _check_length(log, opening)
+    log.flushed_offset = log.end_offset if clean else min(recovery_point, log.end_offset)
+    log.sync_ceiling = log.flushed_offset
+    log.unsynced_since_ms = now_ms if log.flushed_offset < log.end_offset else -1
+    if log.epochs.entries:
+        log.epochs.cut_end(log.end_offset)
+        log.epochs.cut_start(log.start_offset)
+    log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
+    return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
+
+
+def _own_names(log: Log) -> list[str]:
+    """The folder's names, without files that were about to be removed."""
+    names = []
+    for name in log.files.list(log.folder):
+        if name.endswith(LEFTOVERS):
+            log.files.remove(f"{log.folder}/{name}")
+        else:
+            names.append(name)
+    return names
+
+
+def _find_segments(log: Log, names: list[str], now_ms: int) -> None:
+    for name in names:
+        if name.endswith(LOG) and name[:_OFFSET_DIGITS].isdigit():
+            segment = Segment(log.files, log.folder, int(name[:_OFFSET_DIGITS]), now_ms)
+            segment.size = segment.file.size()
+            segment.drop_indexes()
+            log.segments.append(segment)
+            log.size_bytes += segment.size
+    if log.segments:
+        log.active = log.segments[-1]
+        log.end_offset = log.active.base_offset
+
+
+def _load_epochs(log: Log, names: list[str]) -> bool:
+    """Read the epoch table; False when it has to be made again."""
+    if LEADER_EPOCHS not in names:
+        return False
+    try:
+        log.epochs = LeaderEpochs(parse_epochs(log.files.read(f"{log.folder}/{LEADER_EPOCHS}")))
+    except InvalidCheckpoint:
+        return False
+    return True
+
+
+def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: bool) -> bool:
+    """Walk from the last index entry to the end; False when that does not hold together."""
+    active = log.segments[-1]
+    _check_closed_indexes(log, log.segments[:-1], names, opening)
+    try:
+        if active.load_indexes(log.files, log.config.index_interval_bytes):
+            opening.rebuilt += 1
+        assert active.offset_index is not None
+        positions = active.offset_index.positions
+        start = positions[-1] if positions else 0
+        if start:
+            active.first_timestamp = first_timestamp(active)
+        for position, header in scan(active.file, active.size, start, check_crc=False):
+            log.end_offset = header.next_offset
+            if active.first_timestamp < 0:
+                active.first_timestamp = header.max_timestamp
+            if position > start or not positions:
+                _note(log, active, position, header)
+        if not epochs_known:
+            _rebuild_epochs(log, log.segments)
+        log.producers = state_at(log, log.end_offset, names)
+        _load_active_aborted(log, active, names)
+    except BadBatch:
+        active.reset()
+        return False
+    return True
+
+
+def first_timestamp(segment: Segment) -> int:
+    """The largest timestamp of a segment's first batch: `segment.ms` counts from it."""
+    for _, header in scan(segment.file, segment.size, check_crc=False):
+        return header.max_timestamp
+    return -1
+
+
+def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
+    segment.note(
+        position,
+        header.size_bytes,
+        header.last_offset,
+        header.max_timestamp,
+        log.config.index_interval_bytes,
+    )
+
+
+def _load_active_aborted(log: Log, active: Segment, names: list[str]) -> None:
+    from anabranch.core.log.lookup import load_aborted
+
+    if active.size:
+        ranges = load_aborted(log, active)
+        if ranges:
+            log.aborted[active.base_offset] = ranges
+
+
+def _check_closed_indexes(
+    log: Log, segments: list[Segment], names: list[str], opening: _Opening
+) -> None:
+    """Rebuild indexes that are missing beside closed segments; wrong ones show when they are used."""
+    present = set(names)
+    for segment in segments:
+        stem = segment.stem.rpartition("/")[2]
+        if stem + OFFSETS in present and stem + TIMES in present:
+            continue
+        try:
+            segment.rebuild_indexes(log.files, log.config.index_interval_bytes)
+        except BadBatch as bad:
+            raise log.corrupt(segment, bad.position, bad.why) from None
+        segment.drop_indexes()
+        opening.rebuilt += 1
+
+
+def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: bool) -> None:
+    """Read every segment from the recovery point's on, checksums included."""
+    first = max(0, log.segment_index(opening.recovery_point))
+    _check_closed_indexes(log, log.segments[:first], names, opening)
+    base_offset = log.segments[first].base_offset
+    if epochs_known:
+        log.epochs.cut_end(base_offset)
+    else:
+        _rebuild_epochs(log, log.segments[:first])
+    log.producers = state_at(log, base_offset, names)
+    log.aborted.clear()
+    _remove_snapshots_after(log, names, base_offset)
+    log.end_offset = base_offset
+    _recover_segments(log, first, opening)
+
+
+def _recover_segments(log: Log, first: int, opening: _Opening) -> None:
+    for index, segment in enumerate(log.segments[first:], first):
+        log.active = segment
+        whole = _recover_segment(log, segment, opening)
+        if index + 1 == len(log.segments):
+            return
+        following = log.segments[index + 1]
+        if not whole or _gap(log, following.base_offset):
+            if log.end_offset < _promised(log, opening):
+                raise log.corrupt(
+                    following, 0, f"the segment cannot follow offset {log.end_offset - 1}"
+                )
+            _drop_segments(log, index + 1, opening)
+            return
+        log.end_offset = following.base_offset
+        log.close_segment(segment)
+
+
+def _rebuild_epochs(log: Log, segments: list[Segment]) -> None:
+    log.epochs = LeaderEpochs()
+    for segment in segments:
+        try:
+            for _, header in scan(segment.file, segment.size, check_crc=False):
+                log.epochs.assign(header.leader_epoch, header.base_offset)
+        except BadBatch as bad:
+            raise log.corrupt(segment, bad.position, bad.why) from None
+
+
+def _recover_segment(log: Log, segment: Segment, opening: _Opening) -> bool:
+    """Check one segment and make its indexes; False when it had to be cut."""
+    segment.reset()
+    try:
+        for position, header in scan(segment.file, segment.size, check_crc=True):
+            _accept(log, segment, position, header)
+            opening.scanned_bytes += header.size_bytes
+    except BadBatch as bad:
+        _cut(log, segment, bad, opening)
+        return False
+    return True
+
+
+def _gap(log: Log, base_offset: int) -> bool:
+    """Whether a batch or segment cannot be the next: only compaction leaves offsets out."""
+    if base_offset < log.end_offset:
+        return True
+    return base_offset > log.end_offset and not log.config.compacted
+
+
+def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
+    if _gap(log, header.base_offset) or not segment.can_hold(header.last_offset):
+        raise BadBatch(position, f"offset {header.base_offset} cannot follow {log.end_offset - 1}")
+    _note(log, segment, position, header)
+    if segment.first_timestamp < 0:
+        segment.first_timestamp = header.max_timestamp
+    log.epochs.assign(header.leader_epoch, header.base_offset)
+    if header.producer_id >= 0:
+        entry: AbortedRange | None = note_in_file(log.producers, segment, position, header)
+        if entry is not None:
+            log.aborted.setdefault(segment.base_offset, []).append(entry)
+    log.end_offset = header.next_offset
+
+
+def _cut(log: Log, segment: Segment, bad: BadBatch, opening: _Opening) -> None:
+    """Cut unsound bytes that were never safe; name those that were."""
+    if log.end_offset < _promised(log, opening):
+        raise log.corrupt(segment, bad.position, bad.why)
+    opening.cut_bytes += segment.size - bad.position
+    log.size_bytes -= segment.size - bad.position
+    segment.size = bad.position
+    segment.file.truncate(bad.position)
+    segment.file.sync()
+
+
+def _promised(log: Log, opening: _Opening) -> int:
+    """The offset up to which bytes were synced and are still wanted."""
+    return opening.recovery_point if log.start_offset < opening.recovery_point else 0
+
+
+def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
+    """Remove the segments behind a cut, the last one first, so that what stays has no hole."""
+    while len(log.segments) > index:
+        segment = log.segments.pop()
+        opening.cut_bytes += segment.size
+        log.size_bytes -= segment.size
+        segment.file.close()
+        for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
+            log.files.remove(segment.stem + suffix)
+        log.names_unsynced = True
+
+
+def _remove_snapshots_after(log: Log, names: list[str], base_offset: int) -> None:
+    """Drop snapshots behind a point from which the log is read again."""
+    for name in names:
+        if name.endswith(SNAPSHOT) and int(name[:_OFFSET_DIGITS]) > base_offset:
+            log.files.remove(f"{log.folder}/{name}")
+
+
+def _check_length(log: Log, opening: _Opening) -> None:
+    """A log that is shorter than what was synced is not opened."""
+    if log.end_offset < log.start_offset:
+        _start_over(log, opening)
+    if log.end_offset < opening.recovery_point:
+        segment = log.active or Segment(log.files, log.folder, log.end_offset, opening.now_ms)
+        raise log.corrupt(
+            segment,
+            segment.size,
+            f"the log ends at offset {log.end_offset}, but {opening.recovery_point} was synced",
+        )
+
+
+def _start_over(log: Log, opening: _Opening) -> None:
+    """Everything that was left lies before the log start: go on there."""
+    _drop_segments(log, 0, opening)
+    log.end_offset = log.start_offset
+    log.epochs.entries = []
+    log.aborted.clear()
+    log.active = None
+    if log.start_offset > 0:
+        log.roll(opening.now_ms)
+
+

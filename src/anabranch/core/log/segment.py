@@ -1,0 +1,191 @@
+"""One segment: a run of batches in a file, and its indexes.
+
+Files are named after the segment's first offset, 20 digits: `.log`, `.index`, `.timeindex`, `.txnindex`, and
+`.snapshot` for the producer state at that offset. Indexes of segments that are no longer written are
+loaded when they are needed and dropped again by an IndexCache, so that a node with many segments
+does not hold them all. What cannot be loaded is rebuilt from the batches.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import Files
+from anabranch.core.log.indexes import (
+    INT32_MAX,
+    NO_TIMESTAMP,
+    OFFSET_ENTRY_BYTES,
+    TIME_ENTRY_BYTES,
+    InvalidIndex,
+    OffsetIndex,
+    TimeIndex,
+)
+from anabranch.core.log.scan import scan
+
+LOG, OFFSETS, TIMES, TRANSACTIONS, SNAPSHOT, DELETED = (
+    ".log",
+    ".index",
+    ".timeindex",
+    ".txnindex",
+    ".snapshot",
+    ".deleted",
+)
+CACHED_INDEX_BYTES = 32 << 20
+"""Indexes of closed segments kept in memory, for all logs of a folder together."""
+
+
+def offset_name(offset: int, suffix: str) -> str:
+    """A file name after an offset, as Kafka forms it."""
+    return f"{offset:020d}{suffix}"
+
+
+class Segment:
+    """Batches from `base_offset` on. `size` is how far the file is ours."""
+
+    __slots__ = (
+        "base_offset",
+        "bytes_since_index",
+        "created_ms",
+        "file",
+        "first_timestamp",
+        "index_saved",
+        "max_timestamp",
+        "max_timestamp_offset",
+        "offset_index",
+        "size",
+        "stem",
+        "time_index",
+    )
+
+    def __init__(self, files: Files, folder: str, base_offset: int, now_ms: int) -> None:
+        self.base_offset = base_offset
+        self.stem = f"{folder}/{base_offset:020d}"
+        self.file = files.open(self.stem + LOG, create=True)
+        self.size = 0
+        self.created_ms = now_ms
+        self.first_timestamp = NO_TIMESTAMP
+        self.index_saved = False
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty indexes, for an empty segment or before they are rebuilt."""
+        self.bytes_since_index = 0
+        self.max_timestamp = NO_TIMESTAMP
+        self.max_timestamp_offset = self.base_offset
+        self.offset_index: OffsetIndex | None = OffsetIndex()
+        self.time_index: TimeIndex | None = TimeIndex()
+
+    def note(
+        self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int
+    ) -> None:
+        """Index a batch: the newest timestamp always, a position about every `interval` bytes."""
+        if max_timestamp > self.max_timestamp:
+            self.max_timestamp = max_timestamp
+            self.max_timestamp_offset = last_offset
+        if self.bytes_since_index > interval:
+            assert self.offset_index is not None
+            assert self.time_index is not None
+            self.offset_index.append(last_offset - self.base_offset, position)
+            self.time_index.append_if_later(
+                self.max_timestamp, self.max_timestamp_offset - self.base_offset
+            )
+            self.bytes_since_index = 0
+        self.bytes_since_index += size
+
+    def index_full(self, limit_bytes: int) -> bool:
+        """Whether another entry may not fit into index files of that size."""
+        assert self.offset_index is not None
+        entries = len(self.offset_index)
+        return entries >= limit_bytes // OFFSET_ENTRY_BYTES or entries >= (
+            limit_bytes // TIME_ENTRY_BYTES - 1
+        )
+
+    def can_hold(self, offset: int) -> bool:
+        """Whether an offset can be written relative to this segment's first."""
+        return 0 <= offset - self.base_offset <= INT32_MAX
+
+    def save_indexes(self, files: Files) -> None:
+        """Write the indexes beside a segment that is closed."""
+        assert self.offset_index is not None
+        assert self.time_index is not None
+        self.time_index.append_if_later(
+            self.max_timestamp, self.max_timestamp_offset - self.base_offset
+        )
+        files.write_atomic(self.stem + OFFSETS, self.offset_index.encode(), sync=False)
+        files.write_atomic(self.stem + TIMES, self.time_index.encode(), sync=False)
+        self.index_saved = True
+
+    def load_indexes(self, files: Files, interval: int) -> bool:
+        """Read the indexes; True when they had to be rebuilt from the batches."""
+        try:
+            offset_index = OffsetIndex.decode(files.read(self.stem + OFFSETS), self.size)
+            time_index = TimeIndex.decode(files.read(self.stem + TIMES))
+        except (InvalidIndex, StorageFault):
+            self.rebuild_indexes(files, interval)
+            return True
+        self.offset_index, self.time_index = offset_index, time_index
+        timestamp, relative_offset = time_index.last()
+        if timestamp > self.max_timestamp:
+            self.max_timestamp = timestamp
+            self.max_timestamp_offset = self.base_offset + relative_offset
+        self.index_saved = True
+        return False
+
+    def rebuild_indexes(self, files: Files, interval: int) -> None:
+        """Make the indexes again from the batches and save them; raises BadBatch."""
+        self.reset()
+        for position, header in scan(self.file, self.size, check_crc=False):
+            self.note(
+                position, header.size_bytes, header.last_offset, header.max_timestamp, interval
+            )
+        self.save_indexes(files)
+
+    def cut_indexes(self, position: int, end_offset: int) -> None:
+        """Forget what lies at or after a position; the largest timestamp must be found again."""
+        assert self.offset_index is not None
+        assert self.time_index is not None
+        self.offset_index.cut(position)
+        self.time_index.cut(end_offset - self.base_offset)
+        self.max_timestamp, relative_offset = self.time_index.last()
+        self.max_timestamp_offset = self.base_offset + relative_offset
+        self.bytes_since_index = 0
+        self.index_saved = False
+
+    def drop_indexes(self) -> None:
+        """Give memory back; the files are there."""
+        self.offset_index = self.time_index = None
+
+    @property
+    def index_bytes(self) -> int:
+        """About how much memory the indexes take."""
+        if self.offset_index is None or self.time_index is None:
+            return 0
+        return 8 * len(self.offset_index) + 12 * len(self.time_index) + 400
+
+
+class IndexCache:
+    """Which closed segments have their indexes in memory; the longest unused go first."""
+
+    __slots__ = ("_held", "held_bytes", "limit_bytes")
+
+    def __init__(self, limit_bytes: int = CACHED_INDEX_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._held: OrderedDict[Segment, int] = OrderedDict()
+
+    def keep(self, segment: Segment) -> None:
+        """Note a use; drops others when there are too many. Only for saved indexes."""
+        if segment in self._held:
+            self._held.move_to_end(segment)
+            return
+        self._held[segment] = segment.index_bytes
+        self.held_bytes += segment.index_bytes
+        while self.held_bytes > self.limit_bytes and len(self._held) > 1:
+            oldest, size_bytes = self._held.popitem(last=False)
+            self.held_bytes -= size_bytes
+            oldest.drop_indexes()
+
+    def forget(self, segment: Segment) -> None:
+        """A segment is written again or gone."""
+        self.held_bytes -= self._held.pop(segment, 0)

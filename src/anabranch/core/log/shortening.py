@@ -1,0 +1,233 @@
+"""Making a log shorter: truncation at the end, retention and DeleteRecords at the start.
+
+Rules kept: the checkpoints are lowered on stable storage before bytes go, so that a restart does not take
+the missing end for loss; segments go one by one from the end that shrinks, so that what stays has no hole;
+a cut is synced, so that no older bytes come back behind newer ones. Removed files keep the suffix
+`.deleted` for `file.delete.delay.ms`, for readers that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.lookup import newest_timestamp
+from anabranch.core.log.producer_replay import state_at
+from anabranch.core.log.producers import ProducerStates
+from anabranch.core.log.reader import position_of
+from anabranch.core.log.scan import scan
+from anabranch.core.log.segment import (
+    DELETED,
+    LOG,
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+    offset_name,
+)
+from anabranch.core.types import Offset, TopicPartition
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+ShorterFirst: TypeAlias = Callable[[TopicPartition, int], None]
+"""Called with the end that a log is about to be cut to: lower what was checkpointed above it."""
+
+
+def keep_checkpoints(_partition: TopicPartition, _end_offset: int) -> None:
+    """For a log whose recovery point nobody keeps."""
+
+
+def truncate_to(log: Log, offset: int) -> Offset:
+    """Cut every batch that ends at or after `offset`; the log's new end."""
+    if log.fault is not None:
+        raise log.fault
+    if offset >= log.end_offset:
+        return Offset(log.end_offset)
+    if offset < log.start_offset or log.segment_index(offset) < 0:
+        truncate_fully(log, offset)
+        return Offset(log.end_offset)
+    log.shorter_first(log.topic_partition, offset)
+    try:
+        _cut_end(log, offset)
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+    return Offset(log.end_offset)
+
+
+def _cut_end(log: Log, offset: int) -> None:
+    index = log.segment_index(offset)
+    segment = log.segments[index]
+    position, base_offset = position_of(log, segment, offset, blocking=True)
+    end_offset = min(offset, base_offset) if position < segment.size else offset
+    log.epochs.cut_end(end_offset)
+    log.save_epochs(sync=True)
+    while len(log.segments) > index + 1:
+        _drop(log, log.segments.pop(), 0)
+    log.offset_index(segment)
+    log.index_cache.forget(segment)
+    log.active = segment
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[0] <= end_offset]
+    log.size_bytes -= segment.size - position
+    segment.size = position
+    segment.file.truncate(position)
+    segment.file.sync()
+    _set_end(log, end_offset)
+    segment.cut_indexes(position, end_offset)
+    _note_tail(log, segment)
+    _cut_aborted(log, segment, end_offset)
+    _drop_snapshots(log, lambda taken: taken > end_offset)
+    log.producers = state_at(log, end_offset)
+
+
+def _note_tail(log: Log, segment: Segment) -> None:
+    """Index what follows the last entry again, so that the largest timestamp is known."""
+    assert segment.offset_index is not None
+    positions = segment.offset_index.positions
+    start = positions[-1] if positions else 0
+    for position, header in scan(segment.file, segment.size, start, check_crc=False):
+        if position > start or not positions:
+            segment.note(
+                position,
+                header.size_bytes,
+                header.last_offset,
+                header.max_timestamp,
+                log.config.index_interval_bytes,
+            )
+
+
+def _cut_aborted(log: Log, segment: Segment, end_offset: int) -> None:
+    from anabranch.core.log.lookup import load_aborted
+
+    ranges = log.aborted.get(segment.base_offset)
+    if ranges is None and log.files.exists(segment.stem + TRANSACTIONS):
+        ranges = load_aborted(log, segment)
+    log.aborted = {
+        segment.base_offset: [one for one in ranges or [] if one.last_offset < end_offset]
+    }
+
+
+def _set_end(log: Log, end_offset: int) -> None:
+    log.end_offset = end_offset
+    log.flushed_offset = min(log.flushed_offset, end_offset)
+    log.sync_ceiling = min(log.sync_ceiling, end_offset)
+    log.hints.clear()
+
+
+def truncate_fully(log: Log, offset: int) -> None:
+    """Drop every batch and go on at `offset`."""
+    if log.fault is not None:
+        raise log.fault
+    log.shorter_first(log.topic_partition, 0)
+    log.epochs.entries = []
+    log.save_epochs(sync=True)
+    while log.segments:
+        _drop(log, log.segments.pop(), 0)
+    log.active = None
+    log.aborted.clear()
+    log.unsynced_segments.clear()
+    log.size_bytes = 0
+    _set_end(log, offset)
+    log.flushed_offset = log.sync_ceiling = offset
+    log.start_offset = offset
+    _drop_snapshots(log, lambda _taken: True)
+    log.producers = ProducerStates()
+    log.roll(0)
+
+
+def raise_start(log: Log, offset: int) -> None:
+    """Move the log start forward; bytes before it are removed by the next retention."""
+    if log.fault is not None:
+        raise log.fault
+    if offset > log.end_offset:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Cannot delete records of {log.topic_partition} before {offset}: the log ends at "
+            f"{log.end_offset}.",
+        )
+    if offset > log.start_offset:
+        log.start_offset = offset
+        log.epochs.cut_start(offset)
+        if log.epochs.unsaved:
+            log.save_epochs(sync=False)
+
+
+def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
+    """Drop the oldest segments that are expired; the paths that will be removed later."""
+    if log.fault is not None or not log.segments:
+        return []
+    doomed = _expired(log, now_ms, high_watermark)
+    if not doomed:
+        return []
+    if len(doomed) == len(log.segments):
+        log.roll(now_ms)
+    raise_start(log, log.segments[len(doomed)].base_offset)
+    paths: list[str] = []
+    for _ in range(len(doomed)):
+        paths += _drop(log, log.segments.pop(0), now_ms)
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
+    return paths
+
+
+def _expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
+    """The leading segments that are too old, too much or before the log start, and replicated."""
+    config, expired = log.config, []
+    excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+    for segment in log.segments:
+        end_offset = log.end_of(segment)
+        if end_offset > high_watermark or (segment is log.active and segment.size == 0):
+            break
+        before_start = end_offset <= log.start_offset and segment is not log.active
+        too_much = config.deletes and config.retention_bytes >= 0 and excess >= segment.size
+        if not (before_start or too_much or _too_old(log, segment, now_ms)):
+            break
+        excess -= segment.size
+        expired.append(segment)
+    return expired
+
+
+def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
+    if not log.config.deletes or log.config.retention_ms < 0:
+        return False
+    newest = newest_timestamp(log, segment)
+    if newest < 0:
+        newest = log.files.modified_ms(segment.stem + LOG)
+    return now_ms - newest > log.config.retention_ms
+
+
+def _drop(log: Log, segment: Segment, now_ms: int) -> list[str]:
+    """Rename a segment's files; they are removed after the delay."""
+    log.size_bytes -= segment.size
+    log.index_cache.forget(segment)
+    log.aborted.pop(segment.base_offset, None)
+    log.hints.clear()
+    segment.file.close()
+    paths = []
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
+        path = segment.stem + suffix
+        if log.files.exists(path):
+            log.files.rename(path, path + DELETED)
+            paths.append(path + DELETED)
+            log.deleted.append((due_ms, path + DELETED))
+    if segment.base_offset < log.end_offset:
+        log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+    log.names_unsynced = True
+    return paths
+
+
+def _drop_snapshots(log: Log, doomed: Callable[[int], bool]) -> None:
+    for name in log.files.list(log.folder):
+        if name.endswith(SNAPSHOT) and doomed(int(name[:20])):
+            log.files.remove(f"{log.folder}/{name}")
+
+
+def remove_deleted_files(log: Log, now_ms: int) -> None:
+    """Remove files whose delay is over."""
+    due = [path for due_ms, path in log.deleted if due_ms <= now_ms]
+    log.deleted = [one for one in log.deleted if one[0] > now_ms]
+    for path in due:
+        log.files.remove(path)

@@ -1,0 +1,67 @@
+"""What one sync round of a log covers, as objects whose `sync` may run in a thread.
+
+Order: closed segments with their indexes, the active segment, the epoch table, then the names of files
+that are new. The recovery point moves only after all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.log.checkpoints import LEADER_EPOCHS
+from anabranch.core.log.files import Files, Syncable
+from anabranch.core.log.segment import OFFSETS, SNAPSHOT, TIMES, TRANSACTIONS, offset_name
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+
+class PathSync:
+    """A file that is not held open."""
+
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        """See Syncable."""
+        self._files.sync_path(self._path)
+
+
+class NamesSync:
+    """The names in a folder."""
+
+    __slots__ = ("_files", "_path")
+
+    def __init__(self, files: Files, path: str) -> None:
+        self._files = files
+        self._path = path
+
+    def sync(self) -> None:
+        """See Syncable."""
+        self._files.sync_dir(self._path)
+
+
+def sync_targets(log: Log) -> tuple[Syncable, ...]:
+    """Everything that must be on stable storage before the recovery point may be the log's end."""
+    files = log.files
+    targets: list[Syncable] = []
+    for end_offset, segment in log.unsynced_segments:
+        beside = [segment.stem + suffix for suffix in (OFFSETS, TIMES, TRANSACTIONS)]
+        beside.append(f"{log.folder}/{offset_name(end_offset, SNAPSHOT)}")
+        targets.append(segment.file)
+        targets += [PathSync(files, path) for path in beside]
+    if log.active is not None:
+        targets.append(log.active.file)
+    if log.epochs.unsaved:
+        log.save_epochs(sync=False)
+    if log.epochs.unsynced:
+        targets.append(PathSync(files, f"{log.folder}/{LEADER_EPOCHS}"))
+        log.epochs.unsynced = False
+    if log.names_unsynced:
+        targets.append(NamesSync(files, log.folder))
+        targets.append(NamesSync(files, log.folder.rpartition("/")[0]))
+        log.names_unsynced = False
+    return tuple(targets)
