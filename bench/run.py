@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import pstats
 import shutil
 import subprocess
 import sys
@@ -23,9 +24,10 @@ from typing import Any
 from report import Rounds, print_row, write_json
 from rich.console import Console
 from rows import ROWS, Row
-from servers import SERVERS, WORK, Server
+from servers import SERVERS, WORK, Anabranch, Server
 
 ROOT = Path(__file__).resolve().parents[1]
+PROFILE_LINES = 40
 RESULTS = ROOT / ".cache" / "bench-results.json"
 
 
@@ -39,6 +41,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="rounds after the warm-up")
     parser.add_argument(
         "--server", action="append", choices=list(SERVERS), help="only this server (repeatable)"
+    )
+    parser.add_argument(
+        "--profile", type=Path, help="profile Anabranch into this file, and print what took longest"
     )
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     return parser.parse_args()
@@ -140,11 +145,14 @@ def main() -> None:
         raise SystemExit("the benchmark reads /proc: it needs Linux")
     if "kafka" in (options.server or SERVERS):
         fetch_peer()
+    Anabranch.profile = options.profile
     console = Console(soft_wrap=True)
     try:
         run(options, console)
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
+    if options.profile:
+        pstats.Stats(str(options.profile)).sort_stats("tottime").print_stats(PROFILE_LINES)
     console.print(f"figures: {os.path.relpath(options.json)}")
 
 
