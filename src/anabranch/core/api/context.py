@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
     from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.errors import StorageFault
     from anabranch.core.replication.partitions import Partitions
+    from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.types import TopicPartition
 
@@ -60,10 +63,14 @@ class Broker:
     changed: set[Hashable] = field(default_factory=set)
     """Keys whose waits may now be over: a TopicPartition, or a name a Wait was parked under."""
     unsynced: set[TopicPartition] = field(default_factory=set)
-    """Partitions that wait for an fdatasync before their records count (flush.interval.messages)."""
+    """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
+    faults: list[tuple[Replica, StorageFault]] = field(default_factory=list)
+    """Storage that failed under a request: the shell takes the partition or folder offline."""
     wishes: list[Wish] = field(default_factory=list)
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)
     """Topics whose creation is on its way to the controller."""
+    random: Random = field(default_factory=Random)
+    """For ids that clients are given; a simulation passes a seeded one."""
     volume: Callable[[str], tuple[int, int]] = unknown_volume
     """Total and usable bytes of the volume that holds a log folder."""

@@ -66,7 +66,7 @@ class Propose:
 
 @dataclass(slots=True)
 class Forward:
-    """Only the active controller can answer: the shell wraps the request in an Envelope (KIP-590)."""
+    """Only the active controller can answer: the shell sends it on in an Envelope (KIP-590)."""
 
 
 @dataclass(slots=True)

@@ -181,9 +181,9 @@ class Replica:
         return True
 
     def synced(self, end_offset: int) -> bool:
-        """A sync round ended: the log is flushed up to `end_offset`. True when that commits more."""
+        """A sync round ended: everything before `end_offset` is flushed. True when waiters care."""
         self.log.synced(end_offset)
-        return self.advance()
+        return self.advance() or self.flushed_counts
 
     def follower_fetched(self, replica_id: int, fetch_offset: int) -> bool:
         """A follower asks from `fetch_offset`: it has everything before. True when that commits."""

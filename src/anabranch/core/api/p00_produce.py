@@ -1,0 +1,337 @@
+"""Produce: a client appends record batches to partitions that this broker leads.
+
+KIP: KIP-98 (idempotence), KIP-110 (zstd), KIP-467 (record errors), KIP-516 (topic ids), KIP-951
+    (current leader), KIP-966 (min.insync.replicas).
+Versions: 3-13. ApiVersions advertises 0-13, as Kafka 4 does for old librdkafka (KAFKA-18659).
+Behaviour: each partition succeeds or fails by itself, in this order of checks: topic id, WRITE on
+    the topic, existence, exactly one batch of format 2, acks, internal topics, leadership,
+    min.insync.replicas, then the log's own (size, CRC, producer sequence, timestamps, keys).
+    acks=0 has no answer, and an error closes the connection. acks=1 is answered when the leader has
+    the batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`.
+    With flush.messages=1 the leader has it when it is flushed.
+Skipped: transactional batches (no transaction coordinator exists yet).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Any
+
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
+from anabranch.core.api.leader_hints import leader_hint
+from anabranch.core.api.topic_names import INTERNAL_TOPICS
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.partitions import exists
+from anabranch.core.replication.replica import ACKS_ALL, Replica
+from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.wire.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+ADMIN_CLIENT = "__admin_client"
+"""The client id that Kafka lets write to internal topics."""
+
+_HEAD = Struct(">qiibIh")
+"""Of a batch: base offset, length, leader epoch, magic, CRC, attributes."""
+_PREFIX = 12
+_OVERHEAD = 61
+_MAGIC = 2
+_ZSTD = 4
+_CODEC_MASK = 0x07
+_TRANSACTIONAL = 0x10
+_ZSTD_SINCE = 7
+_LEADER_HINT_SINCE = 10
+_TOPIC_IDS_SINCE = 13
+
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    }
+)
+"""Refusals that Kafka answers without a log start offset."""
+
+Pending = tuple[PartitionProduceResponse, Replica, int]
+"""An appended batch whose acknowledgement must wait: its answer, replica, offset to be reached."""
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """Append what the request brings and say, or wait to say, what became of it."""
+    body: ProduceRequest = request.body
+    response = ProduceResponse(responses=[])
+    if not broker.authorizer.allows_all and not _transaction_allowed(broker, request):
+        _refuse_all(body, response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        return _finish(broker, request, response, failed=True)
+    pending: list[Pending] = []
+    failed = False
+    for topic in body.topic_data:
+        answers = []
+        name, refusal = _open_topic(broker, request, topic)
+        hosted = None if name is None else broker.partitions.by_name.get(name)
+        for data in topic.partition_data:
+            answer = PartitionProduceResponse(index=data.index, base_offset=-1)
+            answers.append(answer)
+            try:
+                if refusal is not None:
+                    raise ApiError(refusal)
+                replica = None if hosted is None else hosted.get(data.index)
+                _append(broker, request, name or "", replica, data, answer, pending, now_ms)
+            except (ApiError, StorageFault) as error:
+                failed = True
+                replica = None if hosted is None else hosted.get(data.index)
+                _refuse(broker, answer, error, replica)
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+    if pending:
+        return _wait(broker, request, response, pending, now_ms)
+    if not failed and body.acks:
+        return response
+    return _finish(broker, request, response, failed=failed)
+
+
+def _open_topic(
+    broker: Broker, request: Request, topic: TopicProduceData
+) -> tuple[str | None, ErrorCode | None]:
+    """The topic's name, and the error that all its partitions get if there is one."""
+    name: str | None = topic.name
+    if request.version >= _TOPIC_IDS_SINCE:
+        found = broker.image.topic_by_id(topic.topic_id)
+        if found is None:
+            return None, ErrorCode.UNKNOWN_TOPIC_ID
+        name = found.name
+    if not topic_allowed(broker.authorizer, request, Operation.WRITE, name or ""):
+        return name, ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return name, None
+
+
+def _append(
+    broker: Broker,
+    request: Request,
+    topic: str,
+    replica: Replica | None,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    pending: list[Pending],
+    now_ms: int,
+) -> None:
+    """Check and append one partition's batch; fill in the answer, or note what it waits for."""
+    if replica is None and not exists(broker.image, topic, data.index):
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    records = data.records
+    attributes = _check_batch(records, request.version)
+    acks = request.body.acks
+    if not -1 <= acks <= 1:
+        raise ApiError(ErrorCode.INVALID_REQUIRED_ACKS)
+    if topic in INTERNAL_TOPICS and request.client_id != ADMIN_CLIENT:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot append to internal topic {topic}"
+        )
+    if replica is None:
+        replica = broker.partitions.find(broker.image, topic, data.index)
+    if attributes & _TRANSACTIONAL:
+        raise ApiError(ErrorCode.INVALID_TXN_STATE)
+    result = replica.append(records, required_acks=acks, now_ms=now_ms)
+    answer.base_offset = result.first_offset
+    answer.log_append_time_ms = result.log_append_time_ms
+    answer.log_start_offset = result.start_offset
+    place = replica.topic_partition
+    broker.changed.add(place)
+    end_offset = result.last_offset + 1
+    if replica.flushed_counts:
+        broker.unsynced.add(place)
+        if acks == 1 and replica.log.flushed_offset < end_offset:
+            pending.append((answer, replica, end_offset))
+    elif replica.log.sync_due(now_ms):
+        broker.unsynced.add(place)
+    if acks == ACKS_ALL:
+        state = replica.acknowledged(end_offset)
+        if state is None:
+            pending.append((answer, replica, end_offset))
+        else:
+            answer.error_code = state
+
+
+def _check_batch(records: Any, version: int) -> int:
+    """The attributes of the one whole batch that `records` must be."""
+    size = 0 if records is None else len(records)
+    if size < _OVERHEAD:
+        raise ApiError(ErrorCode.INVALID_RECORD)
+    _, length, _, magic, _, attributes = _HEAD.unpack_from(records)
+    if length < _OVERHEAD - _PREFIX and magic == _MAGIC:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    if length + _PREFIX != size or magic != _MAGIC:
+        raise ApiError(ErrorCode.INVALID_RECORD)
+    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == _ZSTD:
+        raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
+    return int(attributes)
+
+
+def _refuse(
+    broker: Broker,
+    answer: PartitionProduceResponse,
+    error: ApiError | StorageFault,
+    replica: Replica | None,
+) -> None:
+    if isinstance(error, StorageFault):
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if replica is not None:
+            broker.faults.append((replica, error))
+        return
+    answer.error_code = error.code
+    if replica is not None and replica.is_leader and error.code not in _WITHOUT_LOG_START:
+        answer.log_start_offset = replica.log.start_offset
+    record_errors = getattr(error, "record_errors", ())
+    if record_errors:
+        answer.error_message = error.message
+        answer.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
+            for index, text in record_errors
+        ]
+
+
+def _wait(
+    broker: Broker,
+    request: Request,
+    response: ProduceResponse,
+    pending: list[Pending],
+    now_ms: int,
+) -> Wait:
+    """Answer when all pending batches are acknowledged, have failed, or time is up."""
+    acks = request.body.acks
+
+    def poll(_now_ms: int, expired: bool) -> Outcome | None:
+        pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]
+        if pending and not expired:
+            return None
+        for answer, _, _ in pending:
+            answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return _finish(broker, request, response, failed=True)
+
+    keys = tuple(replica.topic_partition for _, replica, _ in pending)
+    return Wait(keys, now_ms + max(0, request.body.timeout_ms), poll)
+
+
+def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
+    """Whether one batch's fate is known; writes it into the answer."""
+    answer, replica, end_offset = entry
+    topic, index = replica.topic_partition
+    if broker.partitions.get(topic, index) is not replica:
+        try:
+            broker.partitions.find(broker.image, topic, index)
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        except ApiError as error:
+            answer.error_code = error.code
+        return True
+    if acks == 1:
+        if not replica.is_leader:
+            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return not replica.is_leader or replica.log.flushed_offset >= end_offset
+    state = replica.acknowledged(end_offset)
+    if state is None:
+        return False
+    answer.error_code = state
+    return True
+
+
+def _finish(
+    broker: Broker, request: Request, response: ProduceResponse, *, failed: bool
+) -> Outcome:
+    """The answer, with leaders where they help; for acks=0 silence, or a hangup after an error."""
+    if request.body.acks == 0:
+        if not failed:
+            return NoAnswer()
+        return Hangup(f"a produce request without acknowledgements failed: {_summary(response)}")
+    if failed and request.version >= _LEADER_HINT_SINCE:
+        _add_leader_hints(broker, request, response)
+    return response
+
+
+def _summary(response: ProduceResponse) -> str:
+    return ", ".join(
+        f"{topic.name}-{answer.index} {ErrorCode(answer.error_code).name}"
+        for topic in response.responses
+        for answer in topic.partition_responses
+        if answer.error_code
+    )
+
+
+def _add_leader_hints(broker: Broker, request: Request, response: ProduceResponse) -> None:
+    endpoints: dict[int, NodeEndpoint] = {}
+    for topic in response.responses:
+        name = topic.name
+        if topic.topic_id != ZERO_TOPIC_ID:
+            found = broker.image.topic_by_id(topic.topic_id)
+            name = "" if found is None else found.name
+        for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                continue
+            hint = leader_hint(broker, request.listener, name, answer.index)
+            answer.current_leader = LeaderIdAndEpoch(
+                leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
+            )
+            if hint.host is not None:
+                endpoints[hint.leader_id] = NodeEndpoint(
+                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+                )
+    response.node_endpoints = list(endpoints.values())
+
+
+def _transaction_allowed(broker: Broker, request: Request) -> bool:
+    """Whether a request with transactional batches may write under its transactional id."""
+    body: ProduceRequest = request.body
+    if not any(
+        _is_transactional(data) for topic in body.topic_data for data in topic.partition_data
+    ):
+        return True
+    return body.transactional_id is not None and broker.authorizer.authorize(
+        request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, body.transactional_id
+    )
+
+
+def _is_transactional(data: PartitionProduceData) -> bool:
+    records = data.records
+    if records is None or len(records) < _OVERHEAD:
+        return False
+    return bool(_HEAD.unpack_from(records)[-1] & _TRANSACTIONAL)
+
+
+def _refuse_all(body: ProduceRequest, response: ProduceResponse, code: ErrorCode) -> None:
+    for topic in body.topic_data:
+        answers = [
+            PartitionProduceResponse(index=data.index, base_offset=-1, error_code=code)
+            for data in topic.partition_data
+        ]
+        response.responses.append(
+            TopicProduceResponse(
+                name=topic.name, topic_id=topic.topic_id, partition_responses=answers
+            )
+        )
+
+
+HANDLER = Handler(
+    api_key=0,
+    name="Produce",
+    versions=range(3, 14),
+    broker=run,
+    advertised=range(14),
+    kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-951", "KIP-966"),
+    skipped=("Transactional batches are refused with INVALID_TXN_STATE.",),
+)
