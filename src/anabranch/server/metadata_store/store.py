@@ -119,5 +119,10 @@ class MetadataStore(Protocol):
     async def release_lease(self, lease: Lease) -> None:
         """Give it back, so that the next taker need not wait; the epoch stays used."""
 
+    async def restore(
+        self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
+    ) -> None:
+        """Put a node's copy in place of what is here; refused when what is here is longer."""
+
     async def close(self) -> None:
         """Let go of the store."""

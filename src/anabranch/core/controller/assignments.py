@@ -1,0 +1,111 @@
+"""Replica lists of new partitions, checked if given by hand, placed if not.
+
+Rule kept: the ISR of a new partition is its active replicas in replica order and its leader is the
+first of them; at least one must be active. Codes, texts and order are those of Kafka's
+ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+from anabranch.core.controller.image import BrokerImage, MetadataImage
+from anabranch.core.controller.membership import is_active, usable_brokers
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
+from anabranch.core.placement.placer import Placer, place
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import PartitionRecord
+
+UNASSIGNED_DIRECTORY = bytes(16)
+
+
+def invalid_assignment(sentence: str) -> ApiError:
+    """INVALID_REPLICA_ASSIGNMENT with a sentence."""
+    return ClientFault(ErrorCode.INVALID_REPLICA_ASSIGNMENT, sentence)
+
+
+def check_manual(
+    image: MetadataImage, replicas: Sequence[int], expected_size: int | None
+) -> tuple[int, ...]:
+    """A replica list from a request; raises INVALID_REPLICA_ASSIGNMENT."""
+    if not replicas:
+        raise invalid_assignment("The manual partition assignment includes an empty replica list.")
+    previous = None
+    for broker_id in sorted(replicas):
+        if broker_id not in image.brokers:
+            raise invalid_assignment(
+                f"The manual partition assignment includes broker {broker_id}, but no such broker "
+                "is registered."
+            )
+        if broker_id == previous:
+            raise invalid_assignment(
+                f"The manual partition assignment includes the broker {broker_id} more than once."
+            )
+        previous = broker_id
+    if expected_size is not None and len(replicas) != expected_size:
+        raise invalid_assignment(
+            f"The manual partition assignment includes a partition with {len(replicas)} "
+            "replica(s), but this is not consistent with previous partitions, which have "
+            f"{expected_size} replica(s)."
+        )
+    return tuple(replicas)
+
+
+def placed(
+    image: MetadataImage,
+    placer: Placer,
+    rng: Random,
+    *,
+    start_partition: int,
+    partition_count: int,
+    replication_factor: int,
+) -> list[tuple[int, ...]]:
+    """Replica lists from the placer; raises INVALID_REPLICATION_FACTOR."""
+    return place(
+        placer,
+        usable_brokers(image),
+        start_partition=start_partition,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        rng=rng,
+    )
+
+
+class PartitionMaker:
+    """Makes the records of new partitions; brokers are looked up once a request."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.active: dict[int, bool] = {}
+        self.directories: dict[int, bytes] = {}
+
+    def isr(self, replicas: Sequence[int]) -> list[int]:
+        """The replicas that start in sync."""
+        for broker_id in replicas:
+            if broker_id not in self.active:
+                self.active[broker_id] = is_active(self.image, broker_id)
+                self.directories[broker_id] = default_directory(self.image.brokers.get(broker_id))
+        return [broker_id for broker_id in replicas if self.active[broker_id]]
+
+    def record(
+        self, topic_id: TopicId, index: int, replicas: Sequence[int], isr: list[int]
+    ) -> PartitionRecord:
+        """The record of a new partition."""
+        return PartitionRecord(
+            partition_id=index,
+            topic_id=topic_id,
+            replicas=list(replicas),
+            isr=isr,
+            leader=isr[0],
+            leader_epoch=0,
+            partition_epoch=0,
+            directories=[self.directories[broker_id] for broker_id in replicas],
+        )
+
+
+def default_directory(broker: BrokerImage | None) -> bytes:
+    """The directory id of a broker with one folder; with several it chooses itself (KIP-858)."""
+    if broker is None or len(broker.log_dirs) != 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0]

@@ -1,0 +1,125 @@
+"""What the active controller knows beside the image: indexes that make a decision cost what it
+touches.
+
+What: the newest planned image, and for each broker the partitions in whose ISR or ELR it is, the
+number it leads, the partitions without a leader, and topic names that could collide. Why: fencing a
+broker among a million partitions must not look at a million partitions. Rule kept: everything here
+follows from the image; `ClusterState.of(image)` equals the state that was advanced record by record.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.controller.replay import replay_batch
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
+
+PartitionKey: TypeAlias = tuple[TopicId, int]
+Index: TypeAlias = dict[int, dict[PartitionKey, None]]
+
+
+def collision_form(name: str) -> str:
+    """Two names with equal forms would have equal metric names: '.' and '_' are one there."""
+    return name.replace(".", "_")
+
+
+class ClusterState:
+    """One image and its indexes; advanced by records, never otherwise changed."""
+
+    def __init__(self) -> None:
+        self.image = MetadataImage.empty()
+        self.in_isr: Index = defaultdict(dict)
+        self.in_elr: Index = defaultdict(dict)
+        self.led_count: dict[int, int] = defaultdict(int)
+        self.leaderless: dict[PartitionKey, None] = {}
+        self.colliding: dict[str, set[str]] = {}
+        self.registration_offsets: dict[int, int] = {}
+        self.steps = 0
+        """Partitions looked at so far: what the cost test counts."""
+
+    @classmethod
+    def of(cls, image: MetadataImage) -> ClusterState:
+        """The state that belongs to an image: one pass over everything, on taking office."""
+        state = cls()
+        state.image = image
+        for topic in image.topics_by_id.values():
+            state._name_appears(topic.name)
+            for index, partition in topic.partitions.items():
+                state._appears((topic.topic_id, index), partition)
+        state.registration_offsets = {b.broker_id: b.epoch for b in image.brokers.values()}
+        return state
+
+    def advance(self, batch: Iterable[MetadataRecord], offset: int, epoch: int) -> MetadataDelta:
+        """Apply a batch whose last record has `offset`."""
+        records = tuple(batch)
+        before = self.image
+        self.image, delta = replay_batch(before, records, offset, epoch)
+        for record in records:
+            if type(record) is RegisterBrokerRecord:
+                self.registration_offsets[record.broker_id] = offset
+        self._follow(before, delta)
+        return delta
+
+    def partition(self, key: PartitionKey) -> PartitionImage:
+        """The partition an index entry names."""
+        self.steps += 1
+        return self.image.topics_by_id[key[0]].partitions[key[1]]
+
+    def topic_name(self, key: PartitionKey) -> str:
+        """The topic's name of an index entry."""
+        return self.image.topics_by_id[key[0]].name
+
+    def _follow(self, before: MetadataImage, delta: MetadataDelta) -> None:
+        for topic in delta.deleted_topics:
+            old = before.topics_by_id[topic.topic_id]
+            self._name_disappears(old.name)
+            for index, partition in old.partitions.items():
+                self._disappears((old.topic_id, index), partition)
+        for topic_id in delta.created_topics:
+            self._name_appears(self.image.topics_by_id[topic_id].name)
+        for topic_id, indexes in delta.changed_partitions.items():
+            old_topic = before.topics_by_id.get(topic_id)
+            partitions = self.image.topics_by_id[topic_id].partitions
+            for index in indexes:
+                was = None if old_topic is None else old_topic.partitions.get(index)
+                if was is not None:
+                    self._disappears((topic_id, index), was)
+                self._appears((topic_id, index), partitions[index])
+
+    def _appears(self, key: PartitionKey, partition: PartitionImage) -> None:
+        self.steps += 1
+        for broker_id in partition.isr:
+            self.in_isr[broker_id][key] = None
+        for broker_id in partition.elr:
+            self.in_elr[broker_id][key] = None
+        if partition.leader < 0:
+            self.leaderless[key] = None
+        else:
+            self.led_count[partition.leader] += 1
+
+    def _disappears(self, key: PartitionKey, partition: PartitionImage) -> None:
+        self.steps += 1
+        for broker_id in partition.isr:
+            self.in_isr[broker_id].pop(key, None)
+        for broker_id in partition.elr:
+            self.in_elr[broker_id].pop(key, None)
+        if partition.leader < 0:
+            self.leaderless.pop(key, None)
+        else:
+            self.led_count[partition.leader] -= 1
+
+    def _name_appears(self, name: str) -> None:
+        if "." in name or "_" in name:
+            self.colliding.setdefault(collision_form(name), set()).add(name)
+
+    def _name_disappears(self, name: str) -> None:
+        form = collision_form(name)
+        names = self.colliding.get(form)
+        if names is not None:
+            names.discard(name)
+            if not names:
+                del self.colliding[form]

@@ -1,0 +1,124 @@
+"""Who leads a partition after its in-sync replicas changed, and the one record that says so.
+
+What: the rules of Kafka's PartitionChangeBuilder without reassignment. A candidate is valid when it
+is acceptable (active) and in the target ISR, or, when that is empty, among the eligible leader
+replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
+known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
+replica. Rule kept: without ELR the ISR never becomes empty, so its last member may lead again.
+Not here: preferred elections, reassignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from anabranch.core.controller.image import NO_LEADER, RECOVERING, PartitionImage
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What holds for a partition's election besides its own state."""
+
+    acceptable: Callable[[int], bool]
+    min_insync: int
+    elr_enabled: bool
+    unclean_allowed: bool = False
+
+
+class Chosen(NamedTuple):
+    """The elected leader, -1 for nobody; unclean when it may lack acknowledged records."""
+
+    leader: int
+    unclean: bool
+
+
+class Target(NamedTuple):
+    """Where the partition should go."""
+
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known: tuple[int, ...]
+
+
+def change_isr(
+    topic_id: TopicId,
+    index: int,
+    partition: PartitionImage,
+    isr: tuple[int, ...],
+    rules: Rules,
+    unclean_shutdown: frozenset[int] = frozenset(),
+) -> PartitionChangeRecord | None:
+    """The record that takes a partition to the ISR `isr` with a fitting leader; None: no change."""
+    target = _eligible(partition, isr, rules, unclean_shutdown)
+    chosen = _elect(partition, target, rules)
+    target = _after_election(partition, target, chosen, rules)
+    record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
+    changed = False
+    if chosen.leader != partition.leader:
+        record.leader = chosen.leader
+        changed = True
+        if chosen.unclean and partition.recovery_state != RECOVERING:
+            record.leader_recovery_state = RECOVERING
+    if target.isr != partition.isr:
+        record.isr = list(target.isr)
+        changed = True
+    if target.elr != partition.elr:
+        record.eligible_leader_replicas = list(target.elr)
+        changed = True
+    if target.last_known != partition.last_known_elr:
+        record.last_known_elr = list(target.last_known)
+        changed = True
+    return record if changed else None
+
+
+def _eligible(
+    partition: PartitionImage,
+    isr: tuple[int, ...],
+    rules: Rules,
+    unclean_shutdown: frozenset[int],
+) -> Target:
+    if not rules.elr_enabled:
+        return Target(isr or partition.isr, partition.elr, partition.last_known_elr)
+    if len(isr) >= min(rules.min_insync, len(partition.replicas)):
+        return Target(isr, (), ())
+    gone = set(isr) | unclean_shutdown
+    before = dict.fromkeys((*partition.elr, *partition.isr))
+    elr = tuple(sorted(broker for broker in before if broker not in gone))
+    return Target(isr, elr, partition.last_known_elr)
+
+
+def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
+    candidates = target.isr or (target.elr if rules.elr_enabled else ())
+    for broker_id in (partition.leader, *partition.replicas):
+        if broker_id in candidates and rules.acceptable(broker_id):
+            return Chosen(broker_id, False)
+    last_known = target.last_known
+    if rules.elr_enabled and not target.isr and not target.elr and len(last_known) == 1:
+        if rules.acceptable(last_known[0]):
+            return Chosen(last_known[0], True)
+    if rules.unclean_allowed:
+        for broker_id in partition.replicas:
+            if rules.acceptable(broker_id):
+                return Chosen(broker_id, True)
+    return Chosen(NO_LEADER, False)
+
+
+def _after_election(
+    partition: PartitionImage, target: Target, chosen: Chosen, rules: Rules
+) -> Target:
+    isr, elr, last_known = target
+    if chosen.unclean:
+        return Target((chosen.leader,), (), ())
+    if chosen.leader >= 0:
+        if chosen.leader not in isr:
+            isr = (chosen.leader,)
+            elr = tuple(broker for broker in elr if broker != chosen.leader)
+        return Target(isr, elr, ())
+    if rules.elr_enabled and not last_known and partition.leader >= 0:
+        last_known = (partition.leader,)
+    return Target(isr, elr, last_known)
+

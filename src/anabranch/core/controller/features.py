@@ -1,0 +1,76 @@
+"""Feature levels: what the cluster as a whole may use (KIP-584), as Kafka 4.1 sets them.
+
+A new cluster starts with `BOOTSTRAP_LEVELS`. A broker that does not support a finalized level may
+not register. Not here: changing levels (UpdateFeatures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.core.controller.image import (
+    CLUSTER_DEFAULT,
+    RESOURCE_BROKER,
+    MetadataImage,
+)
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+
+METADATA_VERSION = "metadata.version"
+ELR_VERSION = "eligible.leader.replicas.version"
+
+SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    ELR_VERSION: (0, 1),
+    "group.version": (0, 1),
+    "kraft.version": (0, 1),
+    METADATA_VERSION: (7, 27),
+    "transaction.version": (0, 2),
+}
+"""Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
+
+BOOTSTRAP_LEVELS: Mapping[str, int] = {
+    ELR_VERSION: 1,
+    "group.version": 1,
+    METADATA_VERSION: 27,
+    "transaction.version": 2,
+}
+"""Levels of a new cluster: Kafka 4.1's defaults. Level 0 is not written."""
+
+
+def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
+    """The first records of a new cluster.
+
+    With eligible leader replicas the cluster-wide `min.insync.replicas` is written down, as Kafka
+    does, so that ELR never depends on one broker's file.
+    """
+    levels = tuple(
+        FeatureLevelRecord(name=name, feature_level=level)
+        for name, level in sorted(BOOTSTRAP_LEVELS.items())
+    )
+    insync = ConfigRecord(
+        resource_type=RESOURCE_BROKER,
+        resource_name=CLUSTER_DEFAULT,
+        name="min.insync.replicas",
+        value=str(min_insync_replicas),
+    )
+    return (*levels, insync)
+
+
+def elr_enabled(image: MetadataImage) -> bool:
+    """Whether eligible leader replicas are kept (KIP-966)."""
+    return image.features.get(ELR_VERSION, 0) > 0
+
+
+def check_broker_features(
+    image: MetadataImage, offered: Mapping[str, tuple[int, int]]
+) -> None:
+    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level."""
+    for name, level in sorted(image.features.items()):
+        low, high = offered.get(name, (0, 0))
+        if not low <= level <= high:
+            raise ClientFault(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"Unable to register because the broker does not support finalized version "
+                f"{level} of {name}. The broker wants a version between {low} and {high}, "
+                "inclusive.",
+            )

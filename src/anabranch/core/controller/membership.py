@@ -1,0 +1,114 @@
+"""What registered brokers do to the partitions: who is usable, acceptable, and what leaving causes.
+
+Rule kept (KIP-841): a fenced or leaving broker is neither leader nor in sync, except as the last
+member that may lead again. Records follow the order of Kafka's ReplicationControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.elections import Rules, change_isr
+from anabranch.core.controller.features import elr_enabled
+from anabranch.core.controller.image import BrokerImage, MetadataImage
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.placement.placer import UsableBroker
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.topic import TopicConfig, effective_topic_config
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+
+def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
+    """The registered broker; raises STALE_BROKER_EPOCH when id or epoch are not its."""
+    broker = image.brokers.get(broker_id)
+    if broker is None:
+        raise ClientFault(
+            ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}"
+        )
+    if broker.epoch != epoch:
+        raise ClientFault(
+            ErrorCode.STALE_BROKER_EPOCH,
+            f"Expected broker epoch {epoch}, but got broker epoch {broker.epoch}",
+        )
+    return broker
+
+
+def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
+    """Brokers that may be given replicas: registered and not in controlled shutdown."""
+    return [
+        UsableBroker(broker_id, image.brokers[broker_id].rack, image.brokers[broker_id].fenced)
+        for broker_id in sorted(image.brokers)
+        if not image.brokers[broker_id].in_controlled_shutdown
+    ]
+
+
+def is_active(image: MetadataImage, broker_id: int) -> bool:
+    """Whether the broker may lead and be in sync."""
+    broker = image.brokers.get(broker_id)
+    return broker is not None and broker.active
+
+
+class Consequences:
+    """Makes the partition records that a broker's change of state causes."""
+
+    def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
+        self.state = state
+        self.config = config
+        self.elr = elr_enabled(state.image)
+        self.topics: dict[str, TopicConfig] = {}
+
+    def leaves(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The broker is fenced or shutting down: it leaves every ISR."""
+        yield from self._without(broker_id, self.state.in_isr.get(broker_id, {}), frozenset())
+
+    def lost(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The broker came back after a crash: what it had may be gone, so it leaves ELRs too."""
+        if not self.elr:
+            yield from self.leaves(broker_id)
+            return
+        keys = dict(self.state.in_isr.get(broker_id, {}))
+        keys.update(self.state.in_elr.get(broker_id, {}))
+        yield from self._without(broker_id, keys, frozenset((broker_id,)))
+
+    def returns(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The broker is unfenced: leaderless partitions may elect it. The ISR does not grow."""
+        image = self.state.image
+
+        def acceptable(other: int) -> bool:
+            return other == broker_id or is_active(image, other)
+
+        for key in list(self.state.leaderless):
+            partition = self.state.partition(key)
+            if broker_id in partition.replicas:
+                record = change_isr(*key, partition, partition.isr, self._rules(key, acceptable))
+                if record is not None:
+                    yield record
+
+    def _without(
+        self, broker_id: int, keys: dict[PartitionKey, None], unclean: frozenset[int]
+    ) -> Iterator[MetadataRecord]:
+        image = self.state.image
+
+        def acceptable(other: int) -> bool:
+            return other != broker_id and is_active(image, other)
+
+        for key in list(keys):
+            partition = self.state.partition(key)
+            isr = tuple(member for member in partition.isr if member != broker_id)
+            record = change_isr(*key, partition, isr, self._rules(key, acceptable), unclean)
+            if record is not None:
+                yield record
+
+    def _rules(self, key: PartitionKey, acceptable: Callable[[int], bool]) -> Rules:
+        name = self.state.topic_name(key)
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = effective_topic_config(self.state.image, name, self.config)
+            self.topics[name] = topic
+        return Rules(
+            acceptable,
+            topic.min_insync_replicas,
+            self.elr,
+            topic.unclean_leader_election_enable,
+        )

@@ -1,0 +1,326 @@
+"""Topics: create, delete, add partitions.
+
+What: plans for CreateTopics, DeleteTopics and CreatePartitions, with Kafka's codes, texts and order
+of checks (ReplicationControlManager). Each topic of a request succeeds or fails by itself, and a
+failed topic leaves no records. Rule kept: nothing here compares `min.insync.replicas` with the
+replication factor, and brokers that are down may get replicas, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from anabranch.core.controller.assignments import (
+    PartitionMaker,
+    check_manual,
+    invalid_assignment,
+    placed,
+)
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from anabranch.core.controller.result import Reason
+from anabranch.core.controller.topic_names import name_fault
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
+from anabranch.core.placement.placer import Placer
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.validation import validate_topic_configs
+from anabranch.core.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic_id_text
+from anabranch.core.wire.messages.create_partitions import CreatePartitionsTopic
+from anabranch.core.wire.messages.create_topics import CreatableTopic
+from anabranch.core.wire.metadata_records import (
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+MOST_PARTITIONS_A_REQUEST = 10_000
+"""Kafka's cap: one request must fit into one atomic batch."""
+USE_DEFAULT = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """What planning needs besides the request: state, settings, the placer, and chance."""
+
+    state: ClusterState
+    config: BrokerConfig
+    placer: Placer
+    rng: Random
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest planned image."""
+        return self.state.image
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that can be created, and the records that create it."""
+
+    topic_id: TopicId
+    configs: Mapping[str, str]
+    partitions: tuple[PartitionRecord, ...]
+    records: tuple[MetadataRecord, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas of its first partition."""
+        return len(self.partitions[0].replicas)
+
+
+# Creating topics
+
+
+def create_topics(
+    planner: Planner, topics: Sequence[CreatableTopic]
+) -> dict[str, NewTopic | ApiError]:
+    """What becomes of each topic of a request, by name. Names must differ.
+
+    Raises ClientFault POLICY_VIOLATION when the request asks for too many partitions at once.
+    """
+    _check_total(planner, topics)
+    outcomes: dict[str, NewTopic | ApiError] = {}
+    planned_names: dict[str, str] = {}
+    for topic in topics:
+        try:
+            _check_name(planner, planned_names, topic.name)
+            outcomes[topic.name] = _create(planner, topic)
+        except ApiError as fault:
+            outcomes[topic.name] = fault
+    return outcomes
+
+
+def _check_total(planner: Planner, topics: Sequence[CreatableTopic]) -> None:
+    total = 0
+    for topic in topics:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == USE_DEFAULT:
+            total += planner.config.num_partitions
+        else:
+            total += max(topic.num_partitions, 0)
+    if total > MOST_PARTITIONS_A_REQUEST:
+        raise ClientFault(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+
+
+def _check_name(planner: Planner, planned_names: dict[str, str], name: str) -> None:
+    fault = name_fault(planner.state, name)
+    if fault is not None:
+        raise fault
+    form = name.replace(".", "_")
+    other = planned_names.setdefault(form, name)
+    if other != name:
+        raise ClientFault(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"Topic '{name}' collides with existing topic: {other}",
+        )
+    if name in planner.image.topic_ids_by_name:
+        raise ClientFault(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+
+
+def _create(planner: Planner, topic: CreatableTopic) -> NewTopic:
+    configs = _configs(planner, topic)
+    topic_id = new_topic_id(planner.image, planner.rng)
+    if topic.assignments:
+        partitions = _manual_partitions(planner, topic, topic_id)
+    else:
+        partitions = _automatic_partitions(planner, topic, topic_id)
+    config_records = tuple(
+        ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
+        for name, value in sorted(configs.items())
+    )
+    record = TopicRecord(name=topic.name, topic_id=topic_id)
+    records = (record, *config_records, *partitions)
+    return NewTopic(topic_id, configs, tuple(partitions), records)
+
+
+def new_topic_id(image: MetadataImage, rng: Random) -> TopicId:
+    """A random id (UUID version 4) that nobody has and whose text does not begin with a dash."""
+    while True:
+        raw = bytearray(rng.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        topic_id = TopicId(bytes(raw))
+        reserved = topic_id in (ZERO_TOPIC_ID, METADATA_TOPIC_ID)
+        dashed = topic_id_text(topic_id).startswith("-")
+        if not reserved and not dashed and topic_id not in image.topics_by_id:
+            return topic_id
+
+
+def _configs(planner: Planner, topic: CreatableTopic) -> dict[str, str]:
+    nulls = [each.name for each in topic.configs if each.value is None]
+    if nulls:
+        raise ClientFault(
+            ErrorCode.INVALID_CONFIG,
+            f"Null value not supported for topic configs: {','.join(nulls)}",
+        )
+    configs = {each.name: each.value for each in topic.configs if each.value is not None}
+    if configs:
+        validate_topic_configs(configs, planner.config)
+    return configs
+
+
+def _manual_partitions(
+    planner: Planner, topic: CreatableTopic, topic_id: TopicId
+) -> list[PartitionRecord]:
+    for wanted, what in (
+        (topic.replication_factor, "replication factor"),
+        (topic.num_partitions, "numPartitions"),
+    ):
+        if wanted != USE_DEFAULT:
+            raise ClientFault(
+                ErrorCode.INVALID_REQUEST,
+                f"A manual partition assignment was specified, but {what} was not set to -1.",
+            )
+    maker = PartitionMaker(planner.image)
+    found: dict[int, PartitionRecord] = {}
+    size = None
+    for each in topic.assignments:
+        index = each.partition_index
+        if index in found:
+            raise invalid_assignment(
+                f"Found multiple manual partition assignments for partition {index}"
+            )
+        replicas = check_manual(planner.image, each.broker_ids, size)
+        size = len(replicas)
+        isr = maker.isr(replicas)
+        if not isr:
+            raise invalid_assignment(
+                "All brokers specified in the manual partition assignment for partition "
+                f"{index} are fenced or in controlled shutdown."
+            )
+        found[index] = maker.record(topic_id, index, replicas, isr)
+    if sorted(found) != list(range(len(found))):
+        raise invalid_assignment("partitions should be a consecutive 0-based integer sequence")
+    return [found[index] for index in sorted(found)]
+
+
+def _automatic_partitions(
+    planner: Planner, topic: CreatableTopic, topic_id: TopicId
+) -> list[PartitionRecord]:
+    if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        raise ClientFault(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    count, factor = topic.num_partitions, topic.replication_factor
+    count = planner.config.num_partitions if count == USE_DEFAULT else count
+    factor = planner.config.default_replication_factor if factor == USE_DEFAULT else factor
+    try:
+        return _placed_partitions(planner, topic_id, 0, count, factor)
+    except ClientFault as fault:
+        if fault.code != ErrorCode.INVALID_REPLICATION_FACTOR:
+            raise
+        sentence = f"Unable to replicate the partition {factor} time(s): {fault.message}"
+        raise ClientFault(fault.code, sentence) from None
+
+
+def _placed_partitions(
+    planner: Planner, topic_id: TopicId, start: int, count: int, factor: int
+) -> list[PartitionRecord]:
+    lists = placed(
+        planner.image,
+        planner.placer,
+        planner.rng,
+        start_partition=start,
+        partition_count=count,
+        replication_factor=factor,
+    )
+    maker = PartitionMaker(planner.image)
+    made: list[PartitionRecord] = []
+    for index, replicas in enumerate(lists, start):
+        isr = maker.isr(replicas)
+        if not isr:
+            raise ClientFault(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                "All brokers are currently fenced or in controlled shutdown.",
+            )
+        made.append(maker.record(topic_id, index, replicas, isr))
+    return made
+
+
+def creation_reason(name: str, topic: NewTopic) -> Reason:
+    """Why the topic lies where it lies."""
+    return Reason(
+        "TOPIC_CREATED",
+        f"topic {name} created with {len(topic.partitions)} partition(s), replication factor "
+        f"{topic.replication_factor}",
+        {"topic": name, "partitions": len(topic.partitions)},
+    )
+
+
+# Deleting topics
+
+
+def delete_topic(image: MetadataImage, topic: TopicImage) -> RemoveTopicRecord:
+    """The record that removes a topic with its partitions and configurations."""
+    assert topic.topic_id in image.topics_by_id
+    return RemoveTopicRecord(topic_id=topic.topic_id)
+
+
+# Adding partitions
+
+
+def create_partitions(
+    planner: Planner, wanted: CreatePartitionsTopic
+) -> tuple[PartitionRecord, ...]:
+    """Records of the partitions that take a topic to `wanted.count`. Raises ClientFault."""
+    topic = planner.image.topic(wanted.name)
+    if topic is None:
+        raise ClientFault(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            "This server does not host this topic-partition.",
+        )
+    have = len(topic.partitions)
+    additional = _additional(topic, wanted)
+    factor = len(topic.partitions[0].replicas)
+    if wanted.assignments is None:
+        return tuple(_placed_partitions(planner, topic.topic_id, have, additional, factor))
+    maker = PartitionMaker(planner.image)
+    made: list[PartitionRecord] = []
+    for index, assignment in enumerate(wanted.assignments, have):
+        replicas = check_manual(planner.image, assignment.broker_ids, factor)
+        isr = maker.isr(replicas)
+        if not isr:
+            raise invalid_assignment(
+                "All brokers specified in the manual partition assignment for partition "
+                f"{index} are fenced or in controlled shutdown."
+            )
+        made.append(maker.record(topic.topic_id, index, replicas, isr))
+    return tuple(made)
+
+
+def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
+    have = len(topic.partitions)
+    if wanted.count == have:
+        raise ClientFault(
+            ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s)."
+        )
+    if wanted.count < have:
+        raise ClientFault(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {have} partition(s); {wanted.count} would not "
+            "be an increase.",
+        )
+    additional = wanted.count - have
+    if additional > MOST_PARTITIONS_A_REQUEST:
+        raise ClientFault(
+            ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request."
+        )
+    if wanted.assignments is not None and len(wanted.assignments) != additional:
+        raise invalid_assignment(
+            f"Attempted to add {additional} additional partition(s), but only "
+            f"{len(wanted.assignments)} assignment(s) were specified."
+        )
+    return additional

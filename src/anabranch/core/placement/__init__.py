@@ -1,0 +1,1 @@
+"""Where replicas go: one file a placer, and the checks that hold for every placer."""

@@ -1,0 +1,72 @@
+"""What a placer is, and the checks that hold for all of them.
+
+What: `place` asks a placer for the replica lists of some partitions, after Kafka's generic checks.
+Why outside the placer: every placer then refuses with the same code and the same text (KIP-660).
+Usable brokers are all registered ones but those in controlled shutdown; fenced ones are offered,
+marked as such, and never lead a new partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple, Protocol
+
+from anabranch.core.errors import ClientFault, ErrorCode
+
+
+class UsableBroker(NamedTuple):
+    """A broker that may be given replicas."""
+
+    broker_id: int
+    rack: str | None
+    fenced: bool
+
+
+class Placer(Protocol):
+    """Chooses replicas. The first of each list is the preferred leader and is not fenced."""
+
+    def __call__(
+        self,
+        brokers: Sequence[UsableBroker],
+        *,
+        start_partition: int,
+        partition_count: int,
+        replication_factor: int,
+        rng: Random,
+    ) -> list[tuple[int, ...]]: ...
+
+
+def place(
+    placer: Placer,
+    brokers: Sequence[UsableBroker],
+    *,
+    start_partition: int,
+    partition_count: int,
+    replication_factor: int,
+    rng: Random,
+) -> list[tuple[int, ...]]:
+    """Replica lists, one a partition. Raises ClientFault INVALID_REPLICATION_FACTOR."""
+    if replication_factor <= 0:
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"Invalid replication factor {replication_factor}: the replication factor must be "
+            "positive.",
+        )
+    if all(broker.fenced for broker in brokers):
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced."
+        )
+    if replication_factor > len(brokers):
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because "
+            f"only {len(brokers)} broker(s) are registered.",
+        )
+    return placer(
+        brokers,
+        start_partition=start_partition,
+        partition_count=partition_count,
+        replication_factor=replication_factor,
+        rng=rng,
+    )
