@@ -1,0 +1,56 @@
+"""`anabranch serve`: one node in the foreground, configured as Kafka's are."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(epilog="Example: anabranch serve --config server.properties --set num.partitions=6")
+@click.option(
+    "--config", "properties_file", type=click.Path(dir_okay=False), metavar="FILE",
+    help="A Kafka-style server.properties.",
+)  # fmt: skip
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="A setting that goes before the file's; may be given more than once.",
+)  # fmt: skip
+@click.option("--dir", "folder", metavar="DIR", help="Where the node keeps its data (log.dirs).")
+@click.option("--port", type=int, metavar="N", help="Port of 127.0.0.1 for clients; 0: a free one.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+    show_default=True, help="What is logged to standard error.",
+)  # fmt: skip
+@click.option(
+    "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+    help="One event, one line: key=value text or JSON.",
+)  # fmt: skip
+def command(
+    properties_file: str | None,
+    settings: tuple[str, ...],
+    folder: str | None,
+    port: int | None,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run a node until SIGTERM or Ctrl-C.
+
+    A combined node (broker and controller) needs nothing but a folder; an empty one is used as it
+    is, without a format step.
+    """
+    from anabranch.server import logs
+    from anabranch.server.config import load_config
+    from anabranch.server.main import run
+
+    logs.configure(log_level, log_format)
+    overrides = [*settings, *shorthand(folder, port)]
+    raise SystemExit(run(load_config(properties_file, overrides)))
+
+
+def shorthand(folder: str | None, port: int | None) -> list[str]:
+    """`--dir` and `--port` as settings."""
+    found = []
+    if folder is not None:
+        found.append(f"log.dirs={folder}")
+    if port is not None:
+        found.append(f"listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0")
+    return found

@@ -1,0 +1,62 @@
+"""Memory that large frames are received into, used again when nobody looks at it any more.
+
+Why: a fresh megabyte costs more to map and clear than to receive. A frame is handed out as a
+memoryview, and whoever keeps a slice of it (a parked request, a write in a thread) keeps a
+reference to the bytearray beneath; a buffer whose only reference is this pool's is free. So nobody
+gives anything back, and nobody can give back too early.
+
+Rule kept: at most `POOLED_BUFFERS` buffers of at most `LARGEST_POOLED_BYTES` are kept.
+"""
+
+from __future__ import annotations
+
+import sys
+
+POOLED_BUFFERS = 8
+"""Enough for the frames in flight of one busy client; more would be idle memory."""
+
+LARGEST_POOLED_BYTES = 4 << 20
+ROUND_UP_BYTES = 256 << 10
+"""Frames of one client differ by little: rounded sizes make buffers fit the next one too."""
+
+FREE_REFERENCES = 3
+"""The list, the loop variable, and the argument of getrefcount."""
+
+
+class BufferPool:
+    """Buffers for large frames of one event loop."""
+
+    __slots__ = ("_buffers", "made")
+
+    def __init__(self) -> None:
+        self._buffers: list[bytearray] = []
+        self.made = 0
+
+    def take(self, size: int) -> memoryview:
+        """A writable view of exactly `size` bytes; what it holds is left from earlier use."""
+        for buffer in self._buffers:
+            if size <= len(buffer) and sys.getrefcount(buffer) == FREE_REFERENCES:
+                return memoryview(buffer)[:size]
+        return self._make(size)
+
+    def _make(self, size: int) -> memoryview:
+        self.made += 1
+        if size > LARGEST_POOLED_BYTES:
+            return memoryview(bytearray(size))
+        buffer = bytearray(-(-size // ROUND_UP_BYTES) * ROUND_UP_BYTES)
+        self._keep(buffer)
+        return memoryview(buffer)[:size]
+
+    def _keep(self, buffer: bytearray) -> None:
+        if len(self._buffers) < POOLED_BUFFERS:
+            self._buffers.append(buffer)
+            return
+        for index, old in enumerate(self._buffers):
+            if len(old) < len(buffer) and sys.getrefcount(old) == FREE_REFERENCES:
+                self._buffers[index] = buffer
+                return
+
+    @property
+    def kept_bytes(self) -> int:
+        """Memory that the pool holds on to."""
+        return sum(len(buffer) for buffer in self._buffers)

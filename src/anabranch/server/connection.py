@@ -1,0 +1,364 @@
+"""Bytes to requests and back: one connection of a client.
+
+What: a `BufferedProtocol` that cuts frames out of what arrives, hands them to the dispatcher in
+order, and sends the answers in the same order, one write for all that one step produced.
+
+    frame := size int32, then `size` bytes: request header, request body
+
+Why two ways to receive: many small frames arrive in one read of the loop's shared buffer, and each
+is copied out (a copy of kilobytes costs less than anything else that happens to it); a frame above
+`LARGE_FRAME_BYTES` is received straight into memory of its own. Either way a frame is a writable
+memoryview that nobody else uses while somebody holds a slice of it.
+
+Rules kept: answers leave in the order of requests; a request that must be alone (a change of
+metadata, a read that went to the disk) holds up the ones behind it, as every request does in Kafka;
+what is queued in and out is bounded in bytes, above which the socket is not read. Not here: TLS,
+SASL, meaning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.types import Buffer
+from anabranch.server.buffers import BufferPool
+
+if TYPE_CHECKING:
+    from anabranch.server.dispatch import Dispatcher, Slot
+    from anabranch.server.listener import Acceptor
+
+SIZE = Struct(">i").unpack_from
+SIZE_BYTES = 4
+
+LARGE_FRAME_BYTES = 64 << 10
+SHARED_BUFFER_BYTES = 128 << 10
+"""Room for a small frame that is nearly there and a good read behind it."""
+
+QUEUED_HIGH_BYTES = 16 << 20
+"""Request bytes of one connection that are held before its socket is left alone. Several of the
+largest batches that clients send by default (1 MB, five in flight) fit."""
+
+QUEUED_LOW_BYTES = 4 << 20
+UNSENT_HIGH_BYTES = 4 << 20
+"""Answers of one connection that its peer has not taken before no more of its requests are run."""
+
+UNSENT_LOW_BYTES = 1 << 20
+UNANSWERED_REQUESTS = 2048
+"""Parked requests of one connection; no known client keeps a hundredth of it in flight."""
+
+JOINED_WRITE_BYTES = 16 << 10
+"""Answers up to here are joined into one buffer: cheaper than a vector of small ones."""
+
+HTTP_METHODS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN"))
+TLS_HANDSHAKE = 0x16
+TLS_MAJOR = 0x03
+
+
+class ReceiveMemory:
+    """What all connections of one loop receive into, one after the other."""
+
+    __slots__ = ("buffer", "pool", "view")
+
+    def __init__(self) -> None:
+        self.buffer = bytearray(SHARED_BUFFER_BYTES)
+        self.view = memoryview(self.buffer)
+        self.pool = BufferPool()
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client's connection on one listener."""
+
+    __slots__ = (
+        "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
+        "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
+        "_transport", "closing", "host", "identity", "is_draining", "is_touched", "last_active_ms",
+        "listener", "principal", "received_requests",
+    )  # fmt: skip
+
+    def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
+        self._acceptor = acceptor
+        self._dispatcher = dispatcher
+        self._memory = memory
+        self._transport: Any = None
+        self._tail = b""
+        self._frame: memoryview | None = None
+        self._filled = 0
+        self._queue: deque[memoryview] = deque()
+        self._queued_bytes = 0
+        self._slots: deque[Slot] = deque()
+        self._blocked_by: Slot | None = None
+        self._out: list[Buffer] = []
+        self._out_bytes = 0
+        self._sending = True
+        self._reading = True
+        self.closing = False
+        self.is_touched = False
+        self.is_draining = False
+        self.listener = acceptor.name
+        self.principal = ANONYMOUS
+        self.host = ""
+        self.identity = 0
+        self.last_active_ms = 0
+        self.received_requests = 0
+
+    # What the loop calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take the connection, or refuse it when there are too many."""
+        self._transport = transport
+        peer = transport.get_extra_info("peername")
+        self.host = peer[0] if peer else ""
+        refusal = self._acceptor.admit(self)
+        if refusal:
+            self.closing = True
+            self._transport.abort()
+            return
+        raw = transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._transport.set_write_buffer_limits(high=UNSENT_HIGH_BYTES, low=UNSENT_LOW_BYTES)
+
+    def connection_lost(self, _fault: Exception | None) -> None:
+        """The peer is gone: nobody waits for what is parked."""
+        self.closing = True
+        for slot in self._slots:
+            self._dispatcher.abandon(slot)
+        self._slots.clear()
+        self._queue.clear()
+        self._frame = None
+        self._out.clear()
+        self._acceptor.leave(self)
+
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Where the next bytes go: the rest of a large frame, or the shared buffer."""
+        frame = self._frame
+        if frame is not None:
+            return frame[self._filled :]
+        tail = self._tail
+        view = self._memory.view
+        if tail:
+            view[: len(tail)] = tail
+            return view[len(tail) :]
+        return view
+
+    def buffer_updated(self, size: int) -> None:
+        """Bytes came: run every whole frame among them, then send what they were answered."""
+        dispatcher = self._dispatcher
+        dispatcher.begin()
+        self.last_active_ms = dispatcher.now_ms
+        frame = self._frame
+        if frame is None:
+            self._cut_frames(len(self._tail) + size)
+        else:
+            self._filled += size
+            if self._filled < len(frame):
+                return
+            self._frame = None
+            self._take(frame)
+        self.touch()
+        dispatcher.settle()
+
+    def eof_received(self) -> bool:
+        """The peer will send no more: the loop closes the connection."""
+        return False
+
+    def pause_writing(self) -> None:
+        """The peer does not take its answers: run no more of its requests."""
+        self._sending = False
+        self._regulate()
+
+    def resume_writing(self) -> None:
+        """The peer took its answers."""
+        self._sending = True
+        self.last_active_ms = self._dispatcher.now_ms
+        self._dispatcher.begin()
+        self.touch()
+        self._dispatcher.settle()
+
+    # Frames in.
+
+    def _cut_frames(self, end: int) -> None:
+        view = self._memory.view
+        buffer = self._memory.buffer
+        position = 0
+        while end - position >= SIZE_BYTES:
+            size = SIZE(buffer, position)[0]
+            if not 0 < size <= self._acceptor.largest_request_bytes:
+                self._refuse_size(size, bytes(view[position : min(end, position + 8)]))
+                return
+            start = position + SIZE_BYTES
+            stop = start + size
+            if stop > end:
+                if size > LARGE_FRAME_BYTES:
+                    self._start_large_frame(size, view[start:end])
+                    position = end
+                break
+            self._take(memoryview(bytearray(view[start:stop])))
+            if self.closing:
+                return
+            position = stop
+        self._tail = bytes(view[position:end]) if position < end else b""
+
+    def _start_large_frame(self, size: int, received: memoryview) -> None:
+        frame = self._memory.pool.take(size)
+        self._filled = len(received)
+        frame[: self._filled] = received
+        self._frame = frame
+
+    def _refuse_size(self, size: int, first: bytes) -> None:
+        if first[:4] in HTTP_METHODS:
+            why = "an HTTP request came to a listener that speaks the Kafka protocol"
+        elif first[0] == TLS_HANDSHAKE and first[1] == TLS_MAJOR:
+            why = "a TLS handshake came to a plaintext listener; set security.protocol=PLAINTEXT"
+        elif size <= 0:
+            why = f"a frame says that its size is {size}"
+        else:
+            limit = self._acceptor.largest_request_bytes
+            why = f"a frame of {size} bytes is above socket.request.max.bytes={limit}"
+        self.hang_up(why)
+
+    def _take(self, frame: memoryview) -> None:
+        if self._blocked_by is None and self._sending and not self._queue:
+            self._run(frame)
+        else:
+            self._queue.append(frame)
+            self._queued_bytes += len(frame)
+
+    def _run(self, frame: memoryview) -> None:
+        self.received_requests += 1
+        answer = self._dispatcher.handle(self, frame)
+        if answer is None:
+            return
+        if isinstance(answer, list):
+            if self._slots:
+                self._slots.append(self._dispatcher.answered_slot(self, answer))
+            else:
+                self._promise(answer)
+        else:
+            self._queued_bytes += answer.size_bytes
+            self._slots.append(answer)
+            if answer.is_alone and not answer.is_done:
+                self._blocked_by = answer
+
+    # Answers out.
+
+    def touch(self) -> None:
+        """Something may be ready to be sent or run: `flush` is called at the end of the step."""
+        if not self.is_touched:
+            self.is_touched = True
+            self._dispatcher.touched.append(self)
+
+    def flush(self) -> None:
+        """Send what is ready, in order; run what was queued behind it."""
+        self.is_touched = False
+        if self.closing:
+            return
+        self._collect()
+        while self._queue and self._blocked_by is None and self._sending and not self.closing:
+            frame = self._queue.popleft()
+            self._queued_bytes -= len(frame)
+            self._run(frame)
+            del frame
+            self._collect()
+        if self._out and not self.closing:
+            self._send()
+        self._regulate()
+
+    def _collect(self) -> None:
+        slots = self._slots
+        while slots and slots[0].is_done:
+            slot = slots.popleft()
+            self._queued_bytes -= slot.size_bytes
+            if slot is self._blocked_by:
+                self._blocked_by = None
+            if slot.hang_up:
+                self.hang_up(slot.hang_up)
+                return
+            if slot.buffers:
+                self._promise(slot.buffers)
+
+    def _promise(self, buffers: list[Buffer]) -> None:
+        self._out += buffers
+        self._out_bytes += sum(map(len, buffers))
+        if self._out_bytes > UNSENT_HIGH_BYTES:
+            self._send()  # the transport says pause_writing when its peer is slow
+
+    def _send(self) -> None:
+        out = self._out
+        size = self._out_bytes
+        self._out = []
+        self._out_bytes = 0
+        self._dispatcher.sent_bytes += size
+        if size <= JOINED_WRITE_BYTES:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
+
+    def _regulate(self) -> None:
+        if self.closing or self.is_draining:
+            return
+        if self._reading:
+            if (
+                not self._sending
+                or self._queued_bytes > QUEUED_HIGH_BYTES
+                or len(self._slots) > UNANSWERED_REQUESTS
+            ):
+                self._reading = False
+                self._transport.pause_reading()
+        elif (
+            self._sending
+            and self._queued_bytes <= QUEUED_LOW_BYTES
+            and len(self._slots) <= UNANSWERED_REQUESTS // 2
+        ):
+            self._reading = True
+            self._transport.resume_reading()
+
+    # The end.
+
+    def stop_reading(self) -> None:
+        """Take no further request; what was read is still answered."""
+        if self._reading and not self.closing:
+            self._transport.pause_reading()
+        self._reading = False
+        self.is_draining = True
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether an answer is still owed: such a connection is not idle."""
+        return bool(self._slots)
+
+    @property
+    def is_idle(self) -> bool:
+        """Nothing is owed, queued or half sent."""
+        return not (self._slots or self._queue or self._out) and not self.unsent_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answers that the peer has not taken yet."""
+        return 0 if self._transport is None else int(self._transport.get_write_buffer_size())
+
+    def hang_up(self, why: str) -> None:
+        """Say why in the log, send what was promised, and close."""
+        if self.closing:
+            return
+        self._acceptor.hung_up(self, why)
+        self.close()
+
+    def close(self) -> None:
+        """Send what is ready and close."""
+        if self.closing:
+            return
+        if self._out:
+            self._send()
+        self.closing = True
+        self._transport.close()
+
+    def drop(self) -> None:
+        """Close at once; what the peer has not taken is lost."""
+        self.closing = True
+        self._transport.abort()

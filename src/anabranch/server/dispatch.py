@@ -1,0 +1,468 @@
+"""From a frame to its answer: header, version, decode, handler, and what the handler asked for.
+
+What: one `Dispatcher` for each role of a node (broker, controller). Everything that one read of a
+socket brought is one step: `begin`, `handle` for each frame, `settle`, which wakes who waits for
+what has changed and lets every touched connection send once. Why no task and no future here: a
+request that is answered at once, as nearly all are, costs a few microseconds.
+
+Rules kept: a handler runs on the loop and never waits; bytes that are not in memory are warmed in a
+thread (`Cold`); an exception that nobody expected becomes UNKNOWN_SERVER_ERROR where the answer has
+room for it, otherwise the connection is closed. An unknown API key or version closes the
+connection as in Kafka, except ApiVersions, which is answered in version 0 (KIP-511).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from struct import Struct, error
+from typing import Any, Protocol
+
+from anabranch.core.api.handler import (
+    Cold,
+    Forward,
+    Handler,
+    Hangup,
+    NoAnswer,
+    Propose,
+    Request,
+    Wait,
+)
+from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
+from anabranch.core.types import Buffer
+from anabranch.core.wire.codec import decoder
+from anabranch.core.wire.frame import frame_response, read_request_header
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.server.connection import Connection
+from anabranch.server.logs import logger
+from anabranch.server.purgatory import Parked, Purgatory
+
+LOG = logger("dispatch")
+
+PEEK = Struct(">hhi").unpack_from
+API_VERSIONS_KEY = 18
+WARM_THREADS = 4
+SAME_READ_WARMED = 8
+"""A range that is cold again so often after being warmed lies in a page cache that thrashes."""
+
+RESPONSE_SIZE = Struct(">i").pack
+
+
+class Shell(Protocol):
+    """What a role needs from the node around it; every method is called on the loop."""
+
+    def settle(self) -> None:
+        """Act on what the handlers of this step left: flush rounds, wishes."""
+
+    def submit(self, proposal: Propose) -> asyncio.Future[Any]:
+        """Make a controller's decision durable; the future is its answer."""
+
+    async def forward(self, frame: memoryview, request: Request) -> bytes:
+        """Pass a request on to the active controller; returns response header and body."""
+
+
+class Slot:
+    """The place of one answer in its connection's order."""
+
+    __slots__ = (
+        "buffers",
+        "colds",
+        "connection",
+        "frame",
+        "hang_up",
+        "is_alone",
+        "is_done",
+        "last_read",
+        "parked",
+        "request",
+        "route",
+        "size_bytes",
+    )  # fmt: skip
+
+    def __init__(
+        self, connection: Connection, route: Route | None, request: Request | None,
+        frame: memoryview | None,
+    ) -> None:  # fmt: skip
+        self.connection = connection
+        self.route = route
+        self.request = request
+        self.frame = frame
+        self.size_bytes = 0 if frame is None else len(frame)
+        self.buffers: list[Buffer] | None = None
+        self.hang_up = ""
+        self.is_alone = False
+        self.is_done = False
+        self.parked: Parked | None = None
+        self.colds = 0
+        self.last_read: tuple[str, int] = ("", 0)
+
+
+class Route:
+    """An API key in one version: everything that a request of it needs, looked up once."""
+
+    __slots__ = ("api_key", "decode", "failures", "name", "requests", "response", "run", "version")
+
+    def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
+        spec = API_KEYS[handler.api_key]
+        self.api_key = handler.api_key
+        self.name = handler.name
+        self.version = version
+        self.run = run
+        self.decode = decoder(spec.request, version)
+        self.response = spec.response
+        self.requests = 0
+        self.failures = 0
+
+
+class Dispatcher:
+    """Runs the requests of one role of a node.
+
+    `world` is the first argument of its handlers; `changed` collects the keys of what moved."""
+
+    def __init__(
+        self,
+        role: str,
+        world: Any,
+        handlers: dict[int, Handler],
+        shell: Shell,
+        changed: set[Hashable],
+    ) -> None:
+        self.role = role
+        self.world = world
+        self.purgatory = Purgatory()
+        self.touched: list[Connection] = []
+        self.now_ms = self.wall_ms()
+        self.sent_bytes = 0
+        self.received_bytes = 0
+        self.faults_total = 0
+        self.cold_reads_total = 0
+        self._handlers = handlers
+        self._changed = changed
+        self._shell = shell
+        self._routes: dict[tuple[int, int], Route] = {}
+        self._connection_ids = 0
+        self._settling = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._warmers: ThreadPoolExecutor | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @staticmethod
+    def wall_ms() -> int:
+        """Milliseconds since 1970."""
+        return int(time.time() * 1000)
+
+    def next_connection_id(self) -> int:
+        """A number that no other connection of this role has had."""
+        self._connection_ids += 1
+        return self._connection_ids
+
+    # One step: begin, handle…, settle.
+
+    def begin(self) -> None:
+        """Read the clock, once for everything that this step does."""
+        self.now_ms = int(time.time() * 1000)
+
+    def handle(self, connection: Connection, frame: memoryview) -> list[Buffer] | Slot | None:
+        """The answer to one frame, its place in the order, or None: the connection was closed."""
+        try:
+            api_key, version, correlation_id = PEEK(frame)
+        except error:
+            connection.hang_up(f"a frame of {len(frame)} bytes is too short for a request header")
+            return None
+        route = self._routes.get((api_key, version))
+        if route is None:
+            found = self._find_route(connection, api_key, version, correlation_id)
+            if not isinstance(found, Route):
+                return found
+            route = found
+        route.requests += 1
+        self.received_bytes += len(frame)
+        try:
+            header = read_request_header(frame)
+            body, _ = route.decode(frame, header.body_offset)
+        except ProtocolError as fault:
+            connection.hang_up(f"bad {route.name} request: {fault}")
+            return None
+        request = Request(
+            api_key, version, correlation_id, header.client_id, body, connection.principal,
+            connection.listener, connection.host, connection.identity,
+        )  # fmt: skip
+        try:
+            outcome = route.run(self.world, request, self.now_ms)
+        except Exception as fault:
+            outcome = fault
+        if outcome.__class__ is route.response:
+            try:
+                return frame_response(correlation_id, outcome, version)
+            except Exception as fault:
+                outcome = fault
+        slot = Slot(connection, route, request, frame)
+        self._resolve(slot, outcome)
+        return slot
+
+    def settle(self) -> None:
+        """End a step: wake who waits for what changed, then let the connections send."""
+        if self._settling:
+            return
+        self._settling = True
+        try:
+            changed = self._changed
+            while True:
+                if changed:
+                    keys = tuple(changed)
+                    changed.clear()
+                    self.purgatory.wake(keys, self.now_ms)
+                touched = self.touched
+                if touched:
+                    self.touched = []
+                    for connection in touched:
+                        connection.flush()
+                if not changed and not self.touched:
+                    break
+            self._shell.settle()
+        finally:
+            self._settling = False
+        self._arm()
+
+    def wake(self, *keys: Any) -> None:
+        """Something changed outside of a request: a step of its own."""
+        self._changed.update(keys)
+        self.begin()
+        self.settle()
+
+    # Routes.
+
+    def _find_route(
+        self, connection: Connection, api_key: int, version: int, correlation_id: int
+    ) -> Route | list[Buffer] | None:
+        handler = self._handlers.get(api_key)
+        run = None if handler is None else getattr(handler, self.role)
+        if handler is None or run is None:
+            connection.hang_up(f"API key {api_key} is not served on listener {connection.listener}")
+            return None
+        if version not in handler.versions:
+            if api_key == API_VERSIONS_KEY:
+                return unsupported_api_versions(handler, correlation_id)
+            if handler.advertised is None or version not in handler.advertised:
+                connection.hang_up(f"{handler.name} version {version} is not served")
+                return None
+            connection.hang_up(f"{handler.name} version {version} is advertised but not served")
+            return None
+        route = self._routes[api_key, version] = Route(handler, run, version)
+        return route
+
+    # What a handler asked for.
+
+    def _resolve(self, slot: Slot, outcome: Any) -> None:
+        route, request = slot.route, slot.request
+        assert route is not None and request is not None
+        if isinstance(outcome, Wait):
+            self._park(slot, outcome)
+        elif isinstance(outcome, Cold):
+            self._warm(slot, outcome)
+        elif isinstance(outcome, Propose):
+            slot.is_alone = True
+            self._shell.submit(outcome).add_done_callback(partial(self._proposed, slot))
+        elif isinstance(outcome, Forward):
+            slot.is_alone = True
+            self._forward(slot)
+        elif isinstance(outcome, NoAnswer):
+            self._finish(slot, [])
+        elif isinstance(outcome, Hangup):
+            self._hang_up(slot, outcome.why)
+        elif isinstance(outcome, BaseException):
+            self._fault(slot, outcome)
+        else:
+            self._answer(slot, outcome)
+
+    def _answer(self, slot: Slot, message: Any) -> None:
+        assert slot.request is not None
+        request = slot.request
+        try:
+            buffers = frame_response(request.correlation_id, message, request.version)
+        except Exception as fault:
+            self._fault(slot, fault, may_answer=False)
+        else:
+            self._finish(slot, buffers)
+
+    def _finish(self, slot: Slot, buffers: list[Buffer]) -> None:
+        slot.buffers = buffers
+        self._end(slot)
+
+    def _hang_up(self, slot: Slot, why: str) -> None:
+        slot.hang_up = why
+        self._end(slot)
+
+    def _end(self, slot: Slot) -> None:
+        slot.is_done = True
+        slot.parked = slot.request = slot.frame = None
+        slot.connection.touch()
+
+    def _park(self, slot: Slot, wait: Wait) -> None:
+        deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
+        slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
+
+    def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:
+        if slot.is_done:
+            return
+        self.begin()
+        if future.cancelled():
+            self._hang_up(slot, "the node stops before the change was committed")
+        else:
+            self._resolve(slot, future.exception() or future.result())
+        self.settle()
+
+    # Reads that went to the disk.
+
+    def _warm(self, slot: Slot, cold: Cold) -> None:
+        read = cold.read
+        place = (read.file.path, read.position)
+        slot.is_alone = True
+        slot.colds = slot.colds + 1 if place == slot.last_read else 1
+        slot.last_read = place
+        self.cold_reads_total += 1
+        if slot.colds > SAME_READ_WARMED:
+            self._hang_up(slot, f"{read.file.path} does not stay in the page cache long enough")
+            return
+        if self._warmers is None:
+            self._warmers = ThreadPoolExecutor(WARM_THREADS, "warm")
+        loop = asyncio.get_running_loop()
+        warmed = loop.run_in_executor(self._warmers, read.file.warm, read.position, read.length)
+        warmed.add_done_callback(partial(self._warmed, slot, cold))
+
+    def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[None]) -> None:
+        if slot.is_done or future.cancelled():
+            return
+        self.begin()
+        outcome: Any = future.exception()
+        if outcome is None:
+            try:
+                outcome = cold.again(self.now_ms)
+            except Exception as fault:
+                outcome = fault
+        self._resolve(slot, outcome)
+        self.settle()
+
+    # Requests that only the controller answers.
+
+    def _forward(self, slot: Slot) -> None:
+        task = asyncio.get_running_loop().create_task(self._forwarded(slot))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _forwarded(self, slot: Slot) -> None:
+        assert slot.frame is not None and slot.request is not None
+        outcome: Any = None
+        answer = b""
+        try:
+            answer = await self._shell.forward(slot.frame, slot.request)
+        except Exception as fault:
+            outcome = fault
+        if slot.is_done:
+            return
+        self.begin()
+        if outcome is not None:
+            self._resolve(slot, outcome)
+        else:
+            self._finish(slot, [RESPONSE_SIZE(len(answer)), answer])
+        self.settle()
+
+    # Faults.
+
+    def _fault(self, slot: Slot, fault: BaseException, *, may_answer: bool = True) -> None:
+        route, request = slot.route, slot.request
+        assert route is not None and request is not None
+        code = error_code_of(fault)
+        route.failures += 1
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            self.faults_total += 1
+            LOG.error(
+                "a request failed", api=route.name, version=route.version,
+                peer=request.client_host, fault=f"{type(fault).__name__}: {fault}",
+            )  # fmt: skip
+            if LOG.is_debug:
+                LOG.debug("where it failed", trace="".join(traceback.format_exception(fault)))
+        message = error_answer(route.response, code, str(fault)) if may_answer else None
+        if message is None:
+            self._hang_up(slot, f"{route.name} failed with {code.name}: {fault}")
+        else:
+            self._answer(slot, message)
+
+    # What connections call.
+
+    def answered_slot(self, connection: Connection, buffers: list[Buffer]) -> Slot:
+        """A slot for an answer that is there but must wait for the ones before it."""
+        slot = Slot(connection, None, None, None)
+        slot.buffers = buffers
+        slot.is_done = True
+        return slot
+
+    def abandon(self, slot: Slot) -> None:
+        """Nobody reads this answer any more."""
+        slot.is_done = True
+        if slot.parked is not None:
+            self.purgatory.cancel(slot.parked)
+            slot.parked = None
+
+    # Time.
+
+    def _arm(self) -> None:
+        deadline = self.purgatory.next_deadline()
+        if deadline is None:
+            return
+        if self._timer is not None:
+            if deadline >= self._timer_at:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        seconds = max(0.0, deadline / 1000 - time.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self.begin()
+        self.purgatory.expire(time.monotonic() * 1000, self.now_ms)
+        self.settle()
+
+    async def stop(self) -> None:
+        """Answer everybody who waits as if their time had come; let the threads end."""
+        self.begin()
+        self.purgatory.finish_all(self.now_ms)
+        self.settle()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
+        if self._warmers is not None:
+            self._warmers.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The API keys and versions asked for so far, with their counts."""
+        return tuple(self._routes.values())
+
+
+def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Buffer]:
+    """KIP-511: version 0, UNSUPPORTED_VERSION, and the versions of ApiVersions itself."""
+    from anabranch.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+
+    mine = ApiVersion(
+        api_key=API_VERSIONS_KEY, min_version=handler.versions[0], max_version=handler.versions[-1]
+    )
+    answer = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[mine])
+    return frame_response(correlation_id, answer, 0)
+
+
+def error_answer(response: Any, code: ErrorCode, sentence: str) -> Any | None:
+    """A response that says nothing but the error, or None where the class has no room for one."""
+    fields = response.__struct_fields__
+    if "error_code" not in fields:
+        return None
+    if "error_message" in fields:
+        return response(error_code=code, error_message=sentence)
+    return response(error_code=code)

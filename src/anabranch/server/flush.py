@@ -1,0 +1,111 @@
+"""Rounds of fdatasync: who waits for the disk shares one call.
+
+What: after each step the partitions that handlers left in `broker.unsynced` are synced in threads,
+one round a log at a time; what was appended while a round ran waits for the next one. Why threads:
+the loop must never wait for a disk. A round ends in `replica.synced`, which may raise the high
+watermark, which wakes who waits for it.
+
+Rule kept: a sync that failed is never tried again as if nothing had happened; the folder goes
+offline, because what the kernel then holds is unknown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+from anabranch.core.api.context import Broker
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import Syncable
+from anabranch.core.types import TopicPartition
+
+SYNC_THREADS = 8
+"""As many logs can wait for the disk at once; a disk merges the rest into few writes anyway."""
+
+
+class Flusher:
+    """The flush rounds of one broker."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        wake: Callable[..., None],
+        failed: Callable[[str, StorageFault], None],
+    ) -> None:
+        self.rounds_total = 0
+        self._broker = broker
+        self._wake = wake
+        self._failed = failed
+        self._running: set[TopicPartition] = set()
+        self._again: set[TopicPartition] = set()
+        self._threads: ThreadPoolExecutor | None = None
+
+    def start_rounds(self) -> None:
+        """Begin a round for every partition in `broker.unsynced`; called at the end of a step."""
+        unsynced = self._broker.unsynced
+        while unsynced:
+            partition = unsynced.pop()
+            if partition in self._running:
+                self._again.add(partition)
+            else:
+                self._start(partition)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits for the disk."""
+        return not self._running
+
+    def stop(self) -> None:
+        """Let the threads end; called when nothing is appended any more."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=True)
+
+    def _start(self, partition: TopicPartition) -> None:
+        replica = self._broker.partitions.get(partition.topic, partition.partition)
+        if replica is None:
+            return
+        try:
+            target = replica.log.sync_target()
+        except StorageFault as fault:
+            self._failed(replica.folder, fault)
+            return
+        if target is None:
+            return
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(SYNC_THREADS, "sync")
+        self._running.add(partition)
+        self.rounds_total += 1
+        end_offset, files = target
+        synced = asyncio.get_running_loop().run_in_executor(self._threads, sync_all, files)
+        synced.add_done_callback(partial(self._ended, partition, replica, end_offset))
+
+    def _ended(
+        self,
+        partition: TopicPartition,
+        replica: Any,
+        end_offset: int,
+        future: asyncio.Future[None],
+    ) -> None:
+        self._running.discard(partition)
+        if future.cancelled():
+            return
+        fault = future.exception()
+        if isinstance(fault, StorageFault):
+            self._failed(replica.folder, fault)
+        elif fault is not None:
+            self._failed(replica.folder, StorageFault(str(fault)))
+        elif replica.synced(end_offset):
+            self._broker.changed.add(partition)
+        if partition in self._again:
+            self._again.discard(partition)
+            self._broker.unsynced.add(partition)
+        self._wake()
+
+
+def sync_all(files: tuple[Syncable, ...]) -> None:
+    """Sync some files, one after the other; runs in a thread."""
+    for file in files:
+        file.sync()

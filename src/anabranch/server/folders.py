@@ -1,0 +1,178 @@
+"""The folders of a node: made, locked, and known to be this node's before anything is bound.
+
+What: every folder of `log.dirs` and the one of the metadata log holds a lock file while the node
+runs (`.lock`) and says whose it is (`meta.properties`, KIP-631: cluster, node and directory id). A
+fresh folder needs no format step. Rule kept: nothing is written into a folder before all of them
+were found to be ours; a folder of another node, of another cluster, or of an older format is
+refused in one line.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+from anabranch.core.log.checkpoints import (
+    META_PROPERTIES,
+    InvalidCheckpoint,
+    MetaProperties,
+    format_meta_properties,
+    parse_meta_properties,
+)
+from anabranch.core.types import parse_topic_id
+
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
+
+LOCK = ".lock"
+
+
+class FolderFault(OSError):
+    """A folder cannot be used; the sentence says why and what to do."""
+
+
+class HeldFolders:
+    """Folders that this process holds until `release`."""
+
+    def __init__(self, node_id: int) -> None:
+        self.paths: list[str] = []
+        self.metas: dict[str, MetaProperties | None] = {}
+        self._node_id = node_id
+        self._locks: list[int] = []
+
+    @property
+    def directory_ids(self) -> list[bytes]:
+        """The ids of the folders, in the order in which they were named."""
+        metas = [self.metas[path] for path in self.paths]
+        return [parse_topic_id(meta.directory_id) for meta in metas if meta is not None]
+
+    def cluster_id_or_new(self) -> str:
+        """The cluster that the folders belong to; a new id when they are fresh."""
+        known = [meta.cluster_id for meta in self.metas.values() if meta is not None]
+        return known[0] if known else new_id()
+
+    def hold(self, path: str) -> None:
+        """Make a folder if need be, lock it, and read whose it is. Raises FolderFault."""
+        if path in self.metas:
+            return
+        self._locks.append(lock(path))
+        self.paths.append(path)
+        self.metas[path] = self._read(path)
+
+    def _read(self, path: str) -> MetaProperties | None:
+        name = os.path.join(path, META_PROPERTIES)
+        try:
+            with open(name, "rb") as file:
+                meta = parse_meta_properties(file.read())
+        except FileNotFoundError:
+            return None
+        except InvalidCheckpoint as fault:
+            raise FolderFault(
+                f"{name}: {fault}; give the node another folder in log.dirs"
+            ) from None
+        except OSError as fault:
+            raise FolderFault(folder_sentence(path, fault)) from None
+        if meta.node_id != self._node_id:
+            raise FolderFault(
+                f"folder {path} belongs to node {meta.node_id}, and this is node {self._node_id}; "
+                "correct node.id or log.dirs"
+            )
+        return meta
+
+    def settle(self, cluster_id: str) -> str:
+        """Say in every folder whose it is; the cluster's id, where '' stands for unknown."""
+        cluster_id = cluster_id or self.cluster_id_or_new()
+        for path, meta in self.metas.items():
+            if meta is not None and meta.cluster_id != cluster_id:
+                raise FolderFault(
+                    f"folder {path} belongs to cluster {meta.cluster_id}, and the metadata store "
+                    f"to cluster {cluster_id}; correct log.dirs or metadata.store.url"
+                )
+        for path, meta in self.metas.items():
+            if meta is None or not meta.directory_id:
+                self.metas[path] = mark(path, MetaProperties(cluster_id, self._node_id, new_id()))
+        return cluster_id
+
+    def release(self) -> None:
+        """Let others have the folders."""
+        for descriptor in self._locks:
+            os.close(descriptor)
+        self._locks.clear()
+
+
+def hold(config: NodeConfig) -> HeldFolders:
+    """Lock every folder of a node, or none. Raises FolderFault."""
+    held = HeldFolders(config.node_id)
+    try:
+        for path in (*config.log_dirs, config.metadata_log_dir):
+            held.hold(path)
+        clusters = {meta.cluster_id for meta in held.metas.values() if meta is not None}
+        if len(clusters) > 1:
+            raise FolderFault(
+                f"the folders in log.dirs belong to clusters {', '.join(sorted(clusters))}, "
+                "and a node is part of one; correct log.dirs"
+            )
+    except BaseException:
+        held.release()
+        raise
+    return held
+
+
+def lock(path: str) -> int:
+    """The descriptor that holds a folder; the lock ends with it. Raises FolderFault."""
+    try:
+        os.makedirs(path, exist_ok=True)
+        descriptor = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as fault:
+        raise FolderFault(folder_sentence(path, fault)) from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise FolderFault(
+            f"folder {path} is in use by another node; stop that one, or give this one another "
+            "folder in log.dirs"
+        ) from None
+    return descriptor
+
+
+def mark(path: str, meta: MetaProperties) -> MetaProperties:
+    """Write meta.properties so that it survives a power cut."""
+    name = os.path.join(path, META_PROPERTIES)
+    try:
+        with open(name + ".tmp", "wb") as file:
+            file.write(format_meta_properties(meta))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name + ".tmp", name)
+        folder = os.open(path, os.O_RDONLY)
+        os.fsync(folder)
+        os.close(folder)
+    except OSError as fault:
+        raise FolderFault(folder_sentence(path, fault)) from None
+    return meta
+
+
+def new_id() -> str:
+    """A random id as Kafka writes them; never one that begins with a dash (a shell's trap)."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        if not text.startswith("-"):
+            return text
+
+
+def folder_sentence(path: str, fault: OSError) -> str:
+    """Why a folder cannot be used, and what to do, in one line."""
+    if fault.errno in (errno.EACCES, errno.EPERM):
+        return f"folder {path} may not be written by this user; correct its owner or log.dirs"
+    if fault.errno == errno.EROFS:
+        return f"folder {path} is on a read-only volume; remount it or correct log.dirs"
+    if fault.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the volume of folder {path} is full; make room or move log.dirs"
+    if fault.errno in (errno.ENOTDIR, errno.EEXIST):
+        return f"{path} is not a folder; correct log.dirs"
+    return f"folder {path} cannot be used: {fault.strerror or fault}; correct log.dirs"

@@ -1,0 +1,195 @@
+"""One listener: a bound socket, who may connect to it, and when a silent client is let go.
+
+Rules kept (Kafka's settings): `max.connections` and `max.connections.per.ip` bound how many,
+`connections.max.idle.ms` bounds how long a silent one is kept, `socket.request.max.bytes` how large
+a frame may be. A refused connection is closed and counted; the log says so once a second at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+from typing import Any, Protocol
+
+from anabranch.server.connection import Connection, ReceiveMemory
+from anabranch.server.dispatch import Dispatcher
+from anabranch.server.logs import logger
+
+LOG = logger("listener")
+
+BACKLOG = 511
+IDLE_CHECKS = 10
+"""How many times in `connections.max.idle.ms` the silent ones are looked for."""
+
+LONGEST_IDLE_CHECK_SECONDS = 30.0
+WARN_AGAIN_SECONDS = 1.0
+
+
+class Limits(Protocol):
+    """The settings of a broker that a listener follows; read anew at each use."""
+
+    socket_request_max_bytes: int
+    max_connections: int
+    max_connections_per_ip: int
+    connections_max_idle_ms: int
+
+
+class BindFault(OSError):
+    """A listener could not be bound; the sentence says why and what to do."""
+
+
+class Acceptor:
+    """Accepts the connections of one listener."""
+
+    def __init__(
+        self, name: str, dispatcher: Dispatcher, memory: ReceiveMemory, limits: Limits
+    ) -> None:
+        self.name = name
+        self.connections: set[Connection] = set()
+        self.accepted_total = 0
+        self.refused_total = 0
+        self.bad_total = 0
+        self._limits = limits
+        self._dispatcher = dispatcher
+        self._memory = memory
+        self._by_host: dict[str, int] = {}
+        self._server: asyncio.Server | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._warned_at = 0.0
+        self.largest_request_bytes = limits.socket_request_max_bytes
+
+    async def bind(self, host: str, port: int, *, serving: bool = True) -> int:
+        """Take a port and return it (0: a free one); `serve` lets clients in. Raises BindFault."""
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                self._protocol,
+                host or None,
+                port,
+                backlog=BACKLOG,
+                reuse_address=True,
+                start_serving=serving,
+            )
+        except (OSError, OverflowError) as fault:
+            raise BindFault(bind_sentence(self.name, host, port, fault)) from None
+        self._sweep()
+        bound: int = self._server.sockets[0].getsockname()[1]
+        return bound
+
+    async def serve(self) -> None:
+        """Accept connections."""
+        assert self._server is not None
+        await self._server.start_serving()
+
+    def _protocol(self) -> Connection:
+        return Connection(self, self._dispatcher, self._memory)
+
+    def stop_accepting(self) -> None:
+        """Close the bound socket; the connections stay."""
+        if self._server is not None:
+            self._server.close()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    async def drain(self, seconds: float) -> None:
+        """Wait until every answer that is owed was sent, `seconds` at most, then close them all."""
+        for connection in self.connections:
+            connection.stop_reading()
+        deadline = asyncio.get_running_loop().time() + seconds
+        while any(not each.is_idle for each in self.connections):
+            if asyncio.get_running_loop().time() >= deadline:
+                break
+            await asyncio.sleep(0.005)
+        for connection in tuple(self.connections):
+            connection.close()
+        if self._server is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._server.wait_closed(), 1.0)
+
+    # What a connection calls.
+
+    def admit(self, connection: Connection) -> str:
+        """Count a new connection in; a sentence when there is no room for it."""
+        limits = self._limits
+        host = connection.host
+        count = self._by_host.get(host, 0)
+        if len(self.connections) >= limits.max_connections:
+            return self._refuse(connection, f"max.connections={limits.max_connections}")
+        if count >= limits.max_connections_per_ip:
+            return self._refuse(
+                connection, f"max.connections.per.ip={limits.max_connections_per_ip}"
+            )
+        self._by_host[host] = count + 1
+        self.connections.add(connection)
+        self.accepted_total += 1
+        connection.identity = self._dispatcher.next_connection_id()
+        connection.last_active_ms = self._dispatcher.wall_ms()
+        return ""
+
+    def leave(self, connection: Connection) -> None:
+        """Count a connection out."""
+        if connection not in self.connections:
+            return
+        self.connections.discard(connection)
+        left = self._by_host.get(connection.host, 1) - 1
+        if left:
+            self._by_host[connection.host] = left
+        else:
+            self._by_host.pop(connection.host, None)
+
+    def hung_up(self, connection: Connection, why: str) -> None:
+        """The node closes a connection, and says why."""
+        self.bad_total += 1
+        LOG.warning("closing a connection", listener=self.name, peer=connection.host, why=why)
+
+    def _refuse(self, connection: Connection, limit: str) -> str:
+        self.refused_total += 1
+        now = asyncio.get_running_loop().time()
+        if now - self._warned_at > WARN_AGAIN_SECONDS:
+            self._warned_at = now
+            LOG.warning(
+                "refusing connections", listener=self.name, peer=connection.host, limit=limit,
+                refused=self.refused_total,
+            )  # fmt: skip
+        return limit
+
+    def _sweep(self) -> None:
+        idle_ms = self._limits.connections_max_idle_ms
+        self.largest_request_bytes = self._limits.socket_request_max_bytes
+        if idle_ms > 0:
+            oldest = self._dispatcher.wall_ms() - idle_ms
+            for connection in tuple(self.connections):
+                if connection.last_active_ms < oldest and not connection.is_waited_for:
+                    connection.drop()
+        seconds = LONGEST_IDLE_CHECK_SECONDS
+        if idle_ms > 0:
+            seconds = min(seconds, idle_ms / 1000 / IDLE_CHECKS)
+        self._sweeper = asyncio.get_running_loop().call_later(seconds, self._sweep)
+
+    def statistics(self) -> dict[str, Any]:
+        """Counts for metrics."""
+        return {
+            "connections": len(self.connections),
+            "accepted_total": self.accepted_total,
+            "refused_total": self.refused_total,
+            "bad_total": self.bad_total,
+            "unsent_bytes": sum(each.unsent_bytes for each in self.connections),
+        }
+
+
+def bind_sentence(name: str, host: str, port: int, fault: Exception) -> str:
+    """What is wrong with a listener, and what to do, in one line."""
+    where = f"listener {name} cannot use {host or '*'}:{port}"
+    number = getattr(fault, "errno", None)
+    if number == errno.EADDRINUSE or "in use" in str(fault):
+        return (
+            f"{where}: the port is in use; stop the other program or set another port in listeners"
+        )
+    if number in (errno.EACCES, errno.EPERM):
+        return f"{where}: this user may not bind it; take a port above 1023 in listeners"
+    if number == errno.EADDRNOTAVAIL:
+        return f"{where}: no interface of this machine has that address; correct listeners"
+    if isinstance(fault, OverflowError):
+        return f"{where}: a port lies between 0 and 65535; correct listeners"
+    return f"{where}: {fault}; correct listeners"

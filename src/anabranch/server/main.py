@@ -1,0 +1,99 @@
+"""The process of one node: event loop, signals, limits, exit code.
+
+`run` serves until SIGTERM or SIGINT and returns the exit code: 0 after an orderly stop, 1 when the
+node could not start or had to stop by itself. What went wrong is one line on standard error.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.server.logs import logger
+
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
+    from anabranch.server.node import Node
+
+LOG = logger("main")
+
+YOUNG_OBJECTS = 50_000
+"""Allocations between collections: requests make few cycles, and a full collection stalls all."""
+
+
+def run(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
+    """Serve one node in this process until it is told to stop; the exit code."""
+    raise_open_files_limit()
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        return runner.run(serve(config, on_ready))
+
+
+def new_loop() -> asyncio.AbstractEventLoop:
+    """uvloop where there is one."""
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
+    """Start a node, wait for a signal, stop it."""
+    from anabranch.core.errors import ApiError, StorageFault
+    from anabranch.server.node import Node
+
+    for warning in config.warnings:
+        LOG.warning(warning)
+    node = Node(config)
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(each, ended.set)
+    starting = loop.create_task(node.start())
+    stopping = loop.create_task(ended.wait())
+    try:
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return 0
+        await starting
+    except (ApiError, StorageFault, OSError) as fault:
+        return failed(str(fault))
+    settle_memory()
+    if on_ready is not None:
+        on_ready(node)
+    await asyncio.wait((stopping, node.stopped), return_when=asyncio.FIRST_COMPLETED)
+    why = node.stopped.result() if node.stopped.done() else ""
+    await node.stop()
+    return failed(why) if why else 0
+
+
+def failed(why: str) -> int:
+    """One line on standard error, and the exit code that goes with it."""
+    sys.stderr.write(f"Error: {' '.join(why.split())}\n")
+    return 1
+
+
+def settle_memory() -> None:
+    """What was made at start stays: the collector need not walk it again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
+
+
+def raise_open_files_limit() -> None:
+    """Take as many descriptors as the system grants without asking (segments, connections)."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            LOG.warning("the limit on open files stays", limit=soft)

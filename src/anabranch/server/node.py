@@ -1,0 +1,219 @@
+"""One node: its folders, its roles, and the order in which they start and stop.
+
+What: `Node(config)` with `start` and `stop`; several may live in one process. A combined node talks
+to its own controller over the real controller listener, on the path that a cluster uses.
+
+    start: folders, own copy of the metadata, store, controller, follow, register, serve
+    stop:  accept nobody, controlled shutdown, answer, flush, mark clean, controller, folders
+
+Rules kept: nothing is bound before the folders are locked and known to be this node's; clients are
+accepted only when the node is registered and its partitions are open; whatever fails at start says
+in one line what and what to do, and leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.api.registry import CONTROLLER, handlers
+from anabranch.server import folders
+from anabranch.server.connection import ReceiveMemory
+from anabranch.server.controller import ControllerShell
+from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.dispatch import Dispatcher
+from anabranch.server.files import RealFiles
+from anabranch.server.listener import Acceptor
+from anabranch.server.logs import logger
+from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
+from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.roles import BrokerRole, ControllerSide
+
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
+
+LOG = logger("node")
+
+DRAIN_SECONDS = 5.0
+"""How long a stopping node waits for answers that are owed, and for slow readers."""
+
+
+class Node:
+    """One node of a cluster."""
+
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self.is_ready = False
+        self.cluster_id = ""
+        self.files = RealFiles()
+        self.memory = ReceiveMemory()
+        self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.acceptors: list[Acceptor] = []
+        self.broker: BrokerRole | None = None
+        self.controller: ControllerShell | None = None
+        self.controller_dispatcher: Dispatcher | None = None
+        self.started_seconds = 0.0
+        self._folders: folders.HeldFolders | None = None
+        self._store: Any = None
+        self._channel: ControllerChannel | None = None
+        self._follower: MetadataFollower | None = None
+        self._http: Any = None
+        self._ports: dict[str, int] = {}
+        self._stopping = False
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients find this node: host:port of its first client listener."""
+        listener = self.config.broker_listeners[0]
+        return f"{listener.host or '127.0.0.1'}:{self._ports[listener.name]}"
+
+    @property
+    def http_address(self) -> str:
+        """host:port of the HTTP listener; empty when it is off."""
+        return "" if self._http is None else str(self._http.address)
+
+    def stop_because(self, sentence: str) -> None:
+        """Something happened after which this node must not go on."""
+        if not self.stopped.done():
+            LOG.error("the node must stop", why=sentence)
+            self.stopped.set_result(sentence)
+
+    async def start(self) -> None:
+        """Bring everything up; returns when clients are served. Raises with one sentence."""
+        begin = time.perf_counter()
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+        self.started_seconds = time.perf_counter() - begin
+        self.is_ready = True
+        LOG.info(
+            "ready", node=self.config.node_id, cluster=self.cluster_id,
+            bootstrap=self.bootstrap_servers if self.config.is_broker else "",
+            seconds=f"{self.started_seconds:.3f}",
+        )  # fmt: skip
+
+    async def _start(self) -> None:
+        config = self.config
+        self._folders = folders.hold(config)
+        copy = MetadataCopy.open(
+            self.files, config.metadata_log_dir, config.broker, int(time.time() * 1000)
+        )
+        if config.is_controller:
+            self._store = await open_store(config.metadata_store_url)
+            self.cluster_id = await self._store.cluster_id(self._folders.cluster_id_or_new())
+        self.cluster_id = self._folders.settle(self.cluster_id)
+        if config.is_controller:
+            await self._start_controller(copy)
+        self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
+        if config.is_broker:
+            await self._bind_broker(copy)
+        await self._follow(copy)
+        if self.broker is not None:
+            await self.broker.join()
+            await self._serve_clients()
+        if config.http_port >= 0:
+            from anabranch.server.http import HttpListener
+
+            self._http = await HttpListener.start(self, config.http_host, config.http_port)
+
+    async def _start_controller(self, copy: MetadataCopy) -> None:
+        config = self.config
+        side = ControllerSide()
+        listener = config.controller_listeners[0]
+        shell = ControllerShell(
+            config.node_id, self.cluster_id, self._store, config.broker,
+            on_changed=side.changed, endpoint=(listener.host, listener.port), copy=copy.end,
+            on_stop=self.stop_because,
+        )  # fmt: skip
+        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set())
+        side.attach(shell, dispatcher)
+        self.controller, self.controller_dispatcher = shell, dispatcher
+        for each in config.controller_listeners:
+            await self._listen(each, dispatcher)
+        shell.endpoint = (listener.host, self._ports[listener.name])
+        await shell.start()
+
+    async def _bind_broker(self, copy: MetadataCopy) -> None:
+        assert self._channel is not None and self._folders is not None
+        self.broker = BrokerRole(self, self._channel, self._folders, copy)
+        for each in self.config.broker_listeners:
+            await self._listen(each, self.broker.dispatcher, serving=False)
+
+    async def _follow(self, copy: MetadataCopy) -> None:
+        assert self._channel is not None
+        on_image = self.broker.on_image if self.broker is not None else lambda _image, _delta: None
+        self._follower = MetadataFollower(
+            copy, self._channel, self.cluster_id, self.config.node_id, on_image, self.stop_because
+        )
+        await self._follower.start()
+
+    async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
+        acceptor = Acceptor(listener.name, dispatcher, self.memory, self.config.broker)
+        self.acceptors.append(acceptor)
+        self._ports[listener.name] = await acceptor.bind(
+            listener.host, listener.port, serving=serving
+        )
+
+    async def _serve_clients(self) -> None:
+        for acceptor in self.acceptors:
+            await acceptor.serve()
+
+    def _controller_addresses(self) -> list[tuple[str, int]]:
+        own = [
+            (each.host or "127.0.0.1", self._ports[each.name])
+            for each in self.config.controller_listeners
+            if each.name in self._ports
+        ]
+        return own or list(self.config.controller_addresses)
+
+    def advertised(self) -> list[tuple[str, str, int]]:
+        """(listener name, host, port) as clients are told; for port 0 the one that was bound."""
+        return [
+            (each.name, each.host or "127.0.0.1", each.port or self._ports[each.name])
+            for each in self.config.advertised_listeners
+        ]
+
+    async def stop(self) -> None:
+        """Stop in order; may be called again, and after a start that failed."""
+        if self._stopping:
+            return
+        self._stopping = True
+        self.is_ready = False
+        broker_acceptors = self._acceptors_of(self.config.broker_listeners)
+        for acceptor in broker_acceptors:
+            acceptor.stop_accepting()
+        if self._http is not None:
+            await self._http.stop()
+        if self.broker is not None:
+            await self.broker.leave()
+            for acceptor in broker_acceptors:
+                await acceptor.drain(DRAIN_SECONDS)
+            await self.broker.close()
+        await self._stop_metadata()
+        if self._folders is not None:
+            self._folders.release()
+        if not self.stopped.done():
+            self.stopped.set_result("")
+        LOG.info("stopped", node=self.config.node_id)
+
+    async def _stop_metadata(self) -> None:
+        if self._follower is not None:
+            await self._follower.stop()
+        if self._channel is not None:
+            await self._channel.close()
+        if self.controller is not None:
+            await self.controller.stop()
+        for acceptor in self._acceptors_of(self.config.controller_listeners):
+            acceptor.stop_accepting()
+            await acceptor.drain(0)
+        if self.controller_dispatcher is not None:
+            await self.controller_dispatcher.stop()
+        if self._store is not None:
+            await self._store.close()
+
+    def _acceptors_of(self, listeners: Any) -> list[Acceptor]:
+        names = {each.name for each in listeners}
+        return [each for each in self.acceptors if each.name in names]

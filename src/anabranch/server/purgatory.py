@@ -1,0 +1,128 @@
+"""Requests that wait: for records, for a high watermark, for a flush, for metadata, or for time.
+
+What: a parked request is found by the keys of what it waits for, and by its deadline. Why one heap
+and one timer: thousands of long polls then cost one timer of the loop. Name and idea are Kafka's
+(`DelayedOperationPurgatory`).
+
+Rule kept: a parked request is answered exactly once, by `finish`. Deadlines are kept in
+milliseconds of a clock that never goes back; the wall clock is only passed through to `poll`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from heapq import heapify, heappop, heappush
+from typing import Any
+
+from anabranch.core.api.handler import Wait
+from anabranch.core.errors import Bug
+
+DEAD_ENTRIES_KEPT = 4096
+"""Finished requests may lie in the heap until their deadline; beyond this it is swept."""
+
+
+def _is_over(_now_ms: int, _expired: bool) -> None:
+    return None
+
+
+class Parked:
+    """One waiting request: `finish(outcome)` is called once, with what `poll` returned."""
+
+    __slots__ = ("finish", "is_done", "keys", "poll")
+
+    def __init__(self, wait: Wait, finish: Callable[[Any], None]) -> None:
+        self.keys = wait.keys
+        self.poll = wait.poll
+        self.finish = finish
+        self.is_done = False
+
+
+class Purgatory:
+    """All waiting requests of one role of a node."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, dict[Parked, None]] = {}
+        self._heap: list[tuple[float, int, Parked]] = []
+        self._sequence = 0
+        self._dead = 0
+        self.parked_total = 0
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._dead
+
+    def park(self, wait: Wait, finish: Callable[[Any], None], deadline: float) -> Parked:
+        """Keep a request until a key changes or the steady clock reaches `deadline` (ms)."""
+        parked = Parked(wait, finish)
+        for key in wait.keys:
+            self._by_key.setdefault(key, {})[parked] = None
+        self._sequence += 1
+        self.parked_total += 1
+        heappush(self._heap, (deadline, self._sequence, parked))
+        return parked
+
+    def next_deadline(self) -> float | None:
+        """The steady clock's milliseconds at which `expire` has something to do."""
+        while self._heap and self._heap[0][2].is_done:
+            heappop(self._heap)
+            self._dead -= 1
+        return self._heap[0][0] if self._heap else None
+
+    def wake(self, keys: Iterable[Hashable], now_ms: int) -> None:
+        """Ask those who wait for one of `keys` whether they have their answer now."""
+        for key in keys:
+            waiting = self._by_key.get(key)
+            if waiting:
+                for parked in tuple(waiting):
+                    self._poll(parked, now_ms, expired=False)
+
+    def expire(self, steady_ms: float, now_ms: int) -> None:
+        """Answer everybody whose deadline has come."""
+        while self._heap and self._heap[0][0] <= steady_ms:
+            parked = self._heap[0][2]
+            if parked.is_done:
+                heappop(self._heap)
+                self._dead -= 1
+            else:
+                self._poll(parked, now_ms, expired=True)
+
+    def cancel(self, parked: Parked) -> None:
+        """Forget a request: its connection is gone."""
+        if not parked.is_done:
+            self._remove(parked)
+
+    def finish_all(self, now_ms: int) -> None:
+        """Answer everybody now, as if their time had come: the node stops."""
+        for _, _, parked in sorted(self._heap, key=lambda entry: entry[1]):
+            if not parked.is_done:
+                self._poll(parked, now_ms, expired=True)
+
+    def _poll(self, parked: Parked, now_ms: int, *, expired: bool) -> None:
+        if parked.is_done:
+            return
+        try:
+            outcome = parked.poll(now_ms, expired)
+        except Exception as fault:
+            outcome = fault
+        if outcome is None and expired:
+            outcome = Bug("a request whose time was over gave no answer")
+        if outcome is not None:
+            self._remove(parked)
+            parked.finish(outcome)
+
+    def _remove(self, parked: Parked) -> None:
+        parked.is_done = True
+        parked.poll = _is_over  # what the request held is let go before its deadline
+        for key in parked.keys:
+            waiting = self._by_key.get(key)
+            if waiting is not None:
+                waiting.pop(parked, None)
+                if not waiting:
+                    del self._by_key[key]
+        self._dead += 1
+        if self._dead > DEAD_ENTRIES_KEPT and self._dead * 2 > len(self._heap):
+            self._sweep()
+
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if not entry[2].is_done]
+        heapify(self._heap)
+        self._dead = 0

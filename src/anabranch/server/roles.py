@@ -1,0 +1,194 @@
+"""The two roles of a node as the dispatcher sees them: what happens around their handlers.
+
+`BrokerRole` owns what a broker's handlers look at (`core.api.context.Broker`), its partitions, its
+flush rounds and its registration. `ControllerSide` sits between the controller's shell and the
+controller listener. Neither decides anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.access.authorize import AllowAll
+from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.fetch_sessions import FetchSessions
+from anabranch.core.api.handler import Propose, Request
+from anabranch.core.api.registry import BROKER, handlers
+from anabranch.core.controller.image import (
+    CLUSTER_DEFAULT,
+    RESOURCE_BROKER,
+    MetadataDelta,
+    MetadataImage,
+)
+from anabranch.core.errors import Bug
+from anabranch.core.replication.partitions import Partitions
+from anabranch.server.dispatch import Dispatcher
+from anabranch.server.flush import Flusher
+from anabranch.server.logs import logger
+from anabranch.server.partitions import PartitionShell
+from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.registration import Registration
+
+if TYPE_CHECKING:
+    from anabranch.server.controller import ControllerShell
+    from anabranch.server.controller_channel import ControllerChannel
+    from anabranch.server.folders import HeldFolders
+    from anabranch.server.metadata_log import MetadataCopy
+    from anabranch.server.node import Node
+
+LOG = logger("broker")
+
+
+class BrokerRole:
+    """A node that keeps partitions and serves clients."""
+
+    def __init__(
+        self, node: Node, channel: ControllerChannel, held: HeldFolders, copy: MetadataCopy
+    ) -> None:
+        config = node.config
+        self._node = node
+        self._channel = channel
+        self._held = held
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.registration: Registration | None = None
+        self.producer_ids = ProducerIds(channel, self._identity, self._woken)
+        self.broker = Broker(
+            broker_id=config.node_id,
+            broker_epoch=-1,
+            cluster_id=node.cluster_id,
+            config=config.broker,
+            image=MetadataImage.empty(),
+            partitions=Partitions(config.node_id),
+            fetch_sessions=FetchSessions(config.broker.max_incremental_fetch_session_cache_slots),
+            authorizer=AllowAll(),
+            allocate_producer_id=self.producer_ids.take,
+            volume=volume_of,
+        )
+        self.dispatcher = Dispatcher(BROKER, self.broker, handlers(), self, self.broker.changed)
+        self.partitions = PartitionShell(
+            self.broker, node.files, config.log_dirs, clock_ms=Dispatcher.wall_ms
+        )
+        self.partitions.on_changed = self.dispatcher.wake
+        self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
+        self._copy = copy
+
+    async def join(self) -> None:
+        """Register, open what this broker hosts, and wait until the controller lets it in."""
+        node = self._node
+        self.registration = Registration(
+            self._channel,
+            node_id=node.config.node_id,
+            cluster_id=node.cluster_id,
+            directory_ids=self._held.directory_ids,
+            endpoints=node.advertised(),
+            rack=node.config.rack,
+            image=lambda: self.broker.image,
+        )
+        self.broker.broker_epoch = await self.registration.register()
+        await self.registration.unfenced()
+        await self.partitions.settled()
+        self.partitions.start()
+
+    async def leave(self) -> None:
+        """Controlled shutdown: tell the controller, then answer everybody who waits."""
+        if self.registration is not None:
+            await self.registration.shutdown()
+        await self.dispatcher.stop()
+
+    async def close(self) -> None:
+        """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
+        self.producer_ids.stop()
+        for task in tuple(self._tasks):
+            task.cancel()
+        self.flusher.stop()
+        await self.partitions.stop()
+
+    def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """The metadata moved: follow it."""
+        self._take_config(image, delta)
+        self.partitions.publish(image, delta)
+        self.dispatcher.wake()
+
+    def _take_config(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        mine = (RESOURCE_BROKER, str(self.broker.broker_id))
+        everybody = (RESOURCE_BROKER, CLUSTER_DEFAULT)
+        if mine in delta.changed_configs or everybody in delta.changed_configs:
+            self.broker.config = self.broker.config.with_dynamic(
+                image.config(*mine), image.config(*everybody)
+            )
+
+    # What the dispatcher calls.
+
+    def settle(self) -> None:
+        """Start the flush rounds and send the wishes that this step left."""
+        broker = self.broker
+        if broker.unsynced:
+            self.flusher.start_rounds()
+        while broker.wishes:
+            task = asyncio.get_running_loop().create_task(self._grant(broker.wishes.pop()))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def submit(self, _proposal: Propose) -> asyncio.Future[Any]:
+        """A broker decides nothing about metadata."""
+        raise Bug("a broker's handler proposed a change of metadata")
+
+    async def forward(self, frame: memoryview, request: Request) -> bytes:
+        """Pass a request on to the active controller in an Envelope (KIP-590)."""
+        return await self._channel.forward(frame, request.principal, request.client_host)
+
+    async def _grant(self, wish: Wish) -> None:
+        try:
+            await self._channel.send(wish.message)
+        except Exception as fault:
+            LOG.warning("the controller did not take a request", why=str(fault))
+        finally:
+            wish.done()
+
+    def _identity(self) -> tuple[int, int]:
+        return self.broker.broker_id, self.broker.broker_epoch
+
+    def _woken(self, key: str) -> None:
+        self.dispatcher.wake(key)
+
+
+class ControllerSide:
+    """What the dispatcher of the controller listener needs from the controller's shell."""
+
+    def __init__(self) -> None:
+        self.shell: ControllerShell | None = None
+        self._dispatcher: Dispatcher | None = None
+
+    def attach(self, shell: ControllerShell, dispatcher: Dispatcher) -> None:
+        """Tie the three together."""
+        self.shell = shell
+        self._dispatcher = dispatcher
+
+    def changed(self, keys: Iterable[Hashable]) -> None:
+        """Committed batches moved: wake who waits for them."""
+        if self._dispatcher is not None:
+            self._dispatcher.wake(*keys)
+
+    def settle(self) -> None:
+        """Nothing is left by a step of the controller: its shell acts by itself."""
+
+    def submit(self, proposal: Propose) -> asyncio.Future[Any]:
+        """Make a decision durable."""
+        assert self.shell is not None
+        return self.shell.submit(proposal)
+
+    async def forward(self, _frame: memoryview, _request: Request) -> bytes:
+        """A controller has nobody to ask."""
+        raise Bug("a controller's handler forwarded a request")
+
+
+def volume_of(folder: str) -> tuple[int, int]:
+    """Total and usable bytes of the volume that holds a folder; (-1, -1) when it cannot be told."""
+    try:
+        volume = os.statvfs(folder)
+    except OSError:
+        return -1, -1
+    return volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize
