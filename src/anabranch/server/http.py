@@ -1,0 +1,103 @@
+"""The HTTP listener: metrics and health. Imported only when `http.listener` is set.
+
+    GET /metrics   Prometheus text
+    GET /healthz   200 while the process works, 503 when it has to stop
+    GET /readyz    200 while clients are served, 503 before and after
+
+Rule kept: it only reads. Not here: the admin interface and the console.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import uvicorn
+from prometheus_client import generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from anabranch.server.listener import BindFault, bind_sentence
+from anabranch.server.metrics import registry_of
+
+if TYPE_CHECKING:
+    from anabranch.server.node import Node
+
+STOP_SECONDS = 1
+
+
+class QuietServer(uvicorn.Server):
+    """A server in somebody else's event loop: the signals are the node's."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave the signals alone."""
+        yield
+
+
+class HttpListener:
+    """The HTTP listener of one node."""
+
+    def __init__(self, server: QuietServer, task: asyncio.Task[None], address: str) -> None:
+        self.address = address
+        self._server = server
+        self._task = task
+
+    @classmethod
+    async def start(cls, node: Node, host: str, port: int) -> HttpListener:
+        """Bind and serve. Raises BindFault."""
+        bound = bind(host, port)
+        config = uvicorn.Config(
+            application(node), lifespan="off", access_log=False, log_config=None,
+            log_level="warning", timeout_graceful_shutdown=STOP_SECONDS,
+        )  # fmt: skip
+        server = QuietServer(config)
+        task = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))
+        return cls(server, task, f"{host}:{bound.getsockname()[1]}")
+
+    async def stop(self) -> None:
+        """Close it."""
+        self._server.should_exit = True
+        await asyncio.wait((self._task,), timeout=2 * STOP_SECONDS)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises BindFault."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except (OSError, OverflowError) as fault:
+        bound.close()
+        raise BindFault(bind_sentence("http.listener", host, port, fault)) from None
+    return bound
+
+
+def application(node: Node) -> Starlette:
+    """The routes over one node."""
+    registry = registry_of(node)
+
+    async def metrics(_request: Request) -> Response:
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def healthz(_request: Request) -> Response:
+        return health(not node.stopped.done())
+
+    async def readyz(_request: Request) -> Response:
+        return health(node.is_ready)
+
+    return Starlette(
+        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
+    )
+
+
+def health(is_well: bool) -> Response:
+    """200 or 503, and the same as JSON."""
+    return JSONResponse({"ok": is_well}, status_code=200 if is_well else 503)
