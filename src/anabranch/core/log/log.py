@@ -318,9 +318,7 @@ class Log:
             last_offset = base_offset + header.last_offset_delta
             segment.note(start + position, header.size_bytes, last_offset, timestamp, interval)
             if header.producer_id >= 0:
-                aborted = note_batch(
-                    self.producers, header, view, position, base_offset, timestamp
-                )
+                aborted = note_batch(self.producers, header, view, position, base_offset, timestamp)
                 if aborted is not None:
                     self.aborted.setdefault(segment.base_offset, []).append(aborted)
         self.end_offset = end_offset

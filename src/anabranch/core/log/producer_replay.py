@@ -33,9 +33,7 @@ def note_batch(
     marker = end_marker(batch, position)
     if marker is None:
         return None
-    return states.ended(
-        header, base_offset, marker.coordinator_epoch, committed=marker.committed
-    )
+    return states.ended(header, base_offset, marker.coordinator_epoch, committed=marker.committed)
 
 
 def note_in_file(
@@ -77,16 +75,12 @@ def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerS
     return states
 
 
-def _newest_snapshot(
-    log: Log, offset: int, names: list[str] | None
-) -> tuple[ProducerStates, int]:
+def _newest_snapshot(log: Log, offset: int, names: list[str] | None) -> tuple[ProducerStates, int]:
     listed = log.files.list(log.folder) if names is None else names
     offsets = sorted(int(name[:20]) for name in listed if name.endswith(SNAPSHOT))
     for taken in reversed([one for one in offsets if one <= offset]):
         try:
-            states = decode_snapshot(
-                log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}")
-            )
+            states = decode_snapshot(log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}"))
         except StorageFault:
             continue
         if states is not None:

@@ -31,7 +31,9 @@ class ProducerBatch:
         self.last_offset = last_offset
         self.offset_delta = offset_delta
         self.timestamp = timestamp
-        self.first_sequence = (last_sequence - offset_delta) % SEQUENCES if last_sequence >= 0 else -1
+        self.first_sequence = (
+            (last_sequence - offset_delta) % SEQUENCES if last_sequence >= 0 else -1
+        )
 
     @property
     def first_offset(self) -> int:

@@ -25,7 +25,6 @@ PROBE_BYTES = 4096 + BATCH_OVERHEAD  # one index interval and the header that fo
 _HEAD = struct.Struct(">qiibIhi")  # as far as the last offset delta
 
 
-
 def batch_end(
     log: Log, segment: Segment, buffer: Buffer, at: int, position: int
 ) -> tuple[int, int, int]:

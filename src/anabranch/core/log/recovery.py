@@ -310,5 +310,3 @@ def _start_over(log: Log, opening: _Opening) -> None:
     log.active = None
     if log.start_offset > 0:
         log.roll(opening.now_ms)
-
-

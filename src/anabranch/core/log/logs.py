@@ -1,0 +1,258 @@
+"""One folder of `log.dirs`: its partitions, its checkpoints, its clean-shutdown marker.
+
+Rule kept: a checkpoint never promises more than is there. It is lowered on stable storage before a log gets
+shorter or a partition begins anew under an old name, and raised only after syncs. A fault of the folder
+takes all its logs offline. Not here: locking the folder (`server/folders.py`) and timers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINTS,
+    InvalidCheckpoint,
+    MetaProperties,
+    format_clean_shutdown,
+    format_meta_properties,
+    format_offsets,
+    parse_clean_shutdown,
+    parse_meta_properties,
+    parse_offsets,
+    parse_partition_metadata,
+)
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.files import Files
+from anabranch.core.log.log import Log
+from anabranch.core.log.segment import IndexCache
+from anabranch.core.types import TopicId, TopicPartition
+
+DELETED_FOLDER = "-delete"
+FUTURE_FOLDER = "-future"
+
+
+class FoundPartition(NamedTuple):
+    """A partition's folder; `topic_id` is None when `partition.metadata` cannot be read."""
+
+    topic_partition: TopicPartition
+    topic_id: TopicId | None
+
+
+class LogFolder:
+    """The logs of one folder, by partition.
+
+    `clean` says that the last process closed all logs; the marker is gone once this object exists, so that a
+    crash from here on is noticed. `broker_epoch` is what the marker said, else -1. `high_watermarks`
+    is what was checkpointed.
+    """
+
+    def __init__(self, files: Files, path: str) -> None:
+        files.make_dirs(path)
+        self.files = files
+        self.path = path
+        self.logs: dict[TopicPartition, Log] = {}
+        self.index_cache = IndexCache()
+        self.fault: StorageFault | None = None
+        self._deleted: set[TopicPartition] = set()
+        self.doomed: list[tuple[int, str]] = []
+        """(when, path) of deleted partitions' folders."""
+        marker = f"{path}/{CLEAN_SHUTDOWN}"
+        self.clean = files.exists(marker)
+        self.broker_epoch = parse_clean_shutdown(files.read(marker)) if self.clean else -1
+        self._recovery_points = self._read_offsets(RECOVERY_POINTS)
+        self._log_starts = self._read_offsets(LOG_STARTS)
+        self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        if self.clean:
+            files.remove(marker)
+            files.sync_dir(path)
+
+    def _read_offsets(self, name: str) -> dict[TopicPartition, int]:
+        path = f"{self.path}/{name}"
+        if not self.files.exists(path):
+            return {}
+        try:
+            return parse_offsets(self.files.read(path))
+        except InvalidCheckpoint as problem:
+            raise StorageFault(
+                f"{path}: {problem}. Remove the file: offsets are then found in the segments."
+            ) from None
+
+    def meta(self) -> MetaProperties | None:
+        """`meta.properties`, None in a folder that has none."""
+        path = f"{self.path}/{META_PROPERTIES}"
+        if not self.files.exists(path):
+            return None
+        try:
+            return parse_meta_properties(self.files.read(path))
+        except InvalidCheckpoint as problem:
+            raise StorageFault(f"{path}: {problem}. Restore it from a copy.") from None
+
+    def write_meta(self, meta: MetaProperties) -> None:
+        """Mark the folder as part of a cluster."""
+        self.files.write_atomic(
+            f"{self.path}/{META_PROPERTIES}", format_meta_properties(meta), sync=True
+        )
+
+    def partitions(self) -> list[FoundPartition]:
+        """The partitions that have a folder here; deleted ones that were left are removed."""
+        found = []
+        for name in self.files.list(self.path):
+            if name.endswith(DELETED_FOLDER) and self.files.is_dir(f"{self.path}/{name}"):
+                self.files.remove_tree(f"{self.path}/{name}")
+                continue
+            topic, dash, partition = name.rpartition("-")
+            if dash and topic and partition.isdigit():
+                key = TopicPartition(topic, int(partition))
+                found.append(FoundPartition(key, self._topic_id(f"{self.path}/{name}")))
+        return found
+
+    def _topic_id(self, folder: str) -> TopicId | None:
+        try:
+            return parse_partition_metadata(self.files.read(f"{folder}/{PARTITION_METADATA}"))
+        except (InvalidCheckpoint, StorageFault):
+            return None
+
+    def open_log(
+        self, key: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
+    ) -> Log:
+        """Open a partition that was here when the process started; raises CorruptLog."""
+        log = Log.open(
+            self.files,
+            f"{self.path}/{key}",
+            key,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            recovery_point=self._recovery_points.get(key, 0),
+            log_start_offset=self._log_starts.get(key, 0),
+            clean=self.clean,
+            index_cache=self.index_cache,
+            shorter_first=self._shorter_first,
+        )
+        self.logs[key] = log
+        return log
+
+    def create_log(
+        self, key: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
+    ) -> Log:
+        """Begin an empty partition."""
+        if self.fault is not None:
+            raise self.fault
+        self._forget_checkpoints(key)
+        self._deleted.discard(key)
+        log = Log.create(
+            self.files,
+            f"{self.path}/{key}",
+            key,
+            topic_id,
+            config,
+            now_ms=now_ms,
+            index_cache=self.index_cache,
+            shorter_first=self._shorter_first,
+        )
+        self.logs[key] = log
+        return log
+
+    def delete_log(self, key: TopicPartition, *, unique: str, now_ms: int) -> None:
+        """Take a partition away; its folder is renamed now and removed after the delay."""
+        log = self.logs.pop(key, None)
+        self._deleted.add(key)
+        delay_ms = LogConfig().file_delete_delay_ms
+        if log is not None:
+            log.close(clean=False)
+            delay_ms = log.config.file_delete_delay_ms
+        target = f"{self.path}/{key}.{unique}{DELETED_FOLDER}"
+        if self.files.exists(f"{self.path}/{key}"):
+            self.files.rename(f"{self.path}/{key}", target)
+            self.doomed.append((now_ms + delay_ms, target))
+
+    def remove_deleted(self, now_ms: int) -> None:
+        """Remove folders and segment files whose delay is over."""
+        due = [path for due_ms, path in self.doomed if due_ms <= now_ms]
+        self.doomed = [one for one in self.doomed if one[0] > now_ms]
+        for path in due:
+            self.files.remove_tree(path)
+        for log in self.logs.values():
+            if log.deleted:
+                log.remove_deleted_files(now_ms)
+
+    def checkpoint(self) -> None:
+        """Write recovery points and log starts where they moved."""
+        points = self._kept(self._recovery_points)
+        points.update((key, log.flushed_offset) for key, log in self.logs.items())
+        starts = self._kept(self._log_starts)
+        starts.update(
+            (key, log.start_offset)
+            for key, log in self.logs.items()
+            if log.segments and log.start_offset > log.segments[0].base_offset
+        )
+        if points != self._recovery_points:
+            self._write(RECOVERY_POINTS, points)
+            self._recovery_points = points
+        if starts != self._log_starts:
+            self._write(LOG_STARTS, starts)
+            self._log_starts = starts
+
+    def _kept(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Entries of partitions that are here but offline: their promise stands."""
+        return {
+            key: offset
+            for key, offset in offsets.items()
+            if key not in self.logs and key not in self._deleted
+        }
+
+    def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write high watermarks where they moved."""
+        if dict(offsets) != self.high_watermarks:
+            self._write(HIGH_WATERMARKS, offsets)
+            self.high_watermarks = dict(offsets)
+
+    def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        self.files.write_atomic(f"{self.path}/{name}", format_offsets(offsets), sync=True)
+
+    def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
+        if self._recovery_points.get(key, 0) > end_offset:
+            self._recovery_points[key] = end_offset
+            self._write(RECOVERY_POINTS, self._recovery_points)
+        if self._log_starts.get(key, 0) > end_offset:
+            del self._log_starts[key]
+            self._write(LOG_STARTS, self._log_starts)
+
+    def _forget_checkpoints(self, key: TopicPartition) -> None:
+        """What was promised for a deleted partition of the same name does not hold for this one."""
+        for name, offsets in (
+            (RECOVERY_POINTS, self._recovery_points),
+            (LOG_STARTS, self._log_starts),
+            (HIGH_WATERMARKS, self.high_watermarks),
+        ):
+            if offsets.pop(key, 0) > 0:
+                self._write(name, offsets)
+
+    def fail(self, fault: StorageFault) -> None:
+        """Take the folder offline, and every log in it."""
+        self.fault = self.fault or fault
+        for log in self.logs.values():
+            log.fail(fault)
+
+    def close(self, *, broker_epoch: int = -1) -> None:
+        """Close every log and leave the marker, unless something of the folder is not sound."""
+        sound = self.fault is None
+        for log in self.logs.values():
+            try:
+                log.close(clean=sound)
+            except StorageFault as fault:
+                log.fail(fault)
+            sound = sound and log.fault is None
+        if self.fault is None:
+            self.checkpoint()
+        if sound:
+            path = f"{self.path}/{CLEAN_SHUTDOWN}"
+            self.files.write_atomic(path, format_clean_shutdown(broker_epoch), sync=True)
+            self.files.sync_dir(self.path)

@@ -1,0 +1,352 @@
+"""Real files: the disk behind `core.log`, one process, one writer.
+
+What: reads that never wait for the disk on the event loop (preadv2 with RWF_NOWAIT; what is not in the page
+cache raises ColdRead), positioned writes, a bounded number of open handles.
+Why a bound: a node holds thousands of segments, and the oldest are hardly ever read. Rule kept: a handle that
+a thread is using is not closed under it. Not here: deciding what is written, locking folders
+(`folders.py`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import ColdRead, DiskFull
+from anabranch.core.types import Buffer
+
+OPEN_HANDLES = 4096
+"""Enough for one active segment of a few thousand partitions; raised with the soft limit on files."""
+NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
+NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
+BUFFERS_A_WRITE = 1024  # IOV_MAX
+WARM_BYTES = 1 << 20
+_T = TypeVar("_T")
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_CLOSED = -1
+
+
+def _fault(path: str, problem: OSError) -> StorageFault:
+    kind = DiskFull if problem.errno in NO_SPACE else StorageFault
+    return kind(f"{path}: {problem.strerror or problem}")
+
+
+class RealFile:
+    """One file, opened when it is first used and again after its handle was given back."""
+
+    __slots__ = ("_create", "_files", "_write", "handle", "path", "pins", "used")
+
+    def __init__(self, files: RealFiles, path: str, *, create: bool, write: bool) -> None:
+        self.path = path
+        self._files = files
+        self._create = create
+        self._write = write
+        self.handle = _CLOSED
+        self.pins = 0
+        self.used = False
+
+    def open_handle(self) -> int:
+        """Open the file; the caller makes sure that there is room for one more."""
+        flags = (os.O_RDWR if self._write else os.O_RDONLY) | os.O_CLOEXEC
+        if self._create:
+            flags |= os.O_CREAT
+        self.handle = os.open(self.path, flags, 0o644)
+        return self.handle
+
+    def _ready(self) -> int:
+        """The handle, for the thread that owns the files."""
+        self.used = True
+        if self.handle != _CLOSED:
+            return self.handle
+        try:
+            return self._files.admit(self)
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+
+    def read(self, position: int, length: int) -> Buffer:
+        """See File: raises ColdRead rather than wait for the disk."""
+        if not self._files.nowait:
+            return self.read_blocking(position, length)
+        handle = self._ready()
+        held = bytearray(length)
+        try:
+            count = os.preadv(handle, (held,), position, _NOWAIT)
+        except BlockingIOError:
+            raise ColdRead(self, position, length) from None
+        except OSError as problem:
+            if problem.errno in NO_NOWAIT:
+                self._files.nowait = False
+                return self.read_blocking(position, length)
+            raise _fault(self.path, problem) from None
+        if count == length:
+            return held
+        if position + count >= self.size():
+            del held[count:]
+            return held
+        raise ColdRead(self, position, length)
+
+    def read_blocking(self, position: int, length: int) -> Buffer:
+        """See File."""
+        handle = self._ready()
+        try:
+            held = os.pread(handle, length, position)
+            while len(held) < length:
+                more = os.pread(handle, length - len(held), position + len(held))
+                if not more:
+                    break
+                held += more
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+        return held
+
+    def warm(self, position: int, length: int) -> None:
+        """See File: reads the range and throws it away."""
+        self._pinned(lambda handle: self._read_through(handle, position, length))
+
+    def _read_through(self, handle: int, position: int, length: int) -> None:
+        end = position + length
+        while position < end:
+            count = len(os.pread(handle, min(WARM_BYTES, end - position), position))
+            if count == 0:
+                return
+            position += count
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """See File."""
+        handle = self._ready()
+        try:
+            if len(buffers) == 1:
+                count = os.pwrite(handle, buffers[0], position)
+                if count == len(buffers[0]):
+                    return
+                self._write_rest(handle, position + count, memoryview(buffers[0])[count:])
+                return
+            for buffer in buffers:
+                self._write_rest(handle, position, memoryview(buffer))
+                position += len(buffer)
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+
+    @staticmethod
+    def _write_rest(handle: int, position: int, rest: memoryview) -> None:
+        while rest:
+            count = os.pwrite(handle, rest, position)
+            position += count
+            rest = rest[count:]
+
+    def size(self) -> int:
+        """See File."""
+        try:
+            return os.fstat(self._ready()).st_size
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        try:
+            os.ftruncate(self._ready(), size)
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+
+    def sync(self) -> None:
+        """See Syncable."""
+        self._pinned(os.fdatasync)
+
+    def _pinned(self, use: Callable[[int], _T]) -> _T:
+        try:
+            with self._files.lock:
+                handle = self.handle
+                if handle == _CLOSED:
+                    handle = self.open_handle()
+                    self._files.count_one(self)
+                self.pins += 1
+            try:
+                return use(handle)
+            finally:
+                with self._files.lock:
+                    self.pins -= 1
+        except OSError as problem:
+            raise _fault(self.path, problem) from None
+
+    def close(self) -> None:
+        """See File; a handle that a thread is using is closed by a later eviction."""
+        with self._files.lock:
+            if self.handle != _CLOSED and not self.pins:
+                os.close(self.handle)
+                self.handle = _CLOSED
+                self._files.open_count -= 1
+
+
+class RealFiles:
+    """The tree of real files. `open_limit` bounds handles; names not used for longest go first."""
+
+    def __init__(self, open_limit: int = OPEN_HANDLES) -> None:
+        self.open_limit = open_limit
+        self.open_count = 0
+        self.lock = threading.Lock()
+        self.nowait = bool(_NOWAIT) and hasattr(os, "preadv")
+        self._opened: deque[RealFile] = deque()
+
+    def admit(self, file: RealFile) -> int:
+        """Open a file's handle, closing others when there are too many (second chance)."""
+        with self.lock:
+            if file.handle != _CLOSED:
+                return file.handle
+            while self.open_count >= self.open_limit and self._opened:
+                self._evict_one()
+            handle = file.open_handle()
+            self.count_one(file)
+            return handle
+
+    def count_one(self, file: RealFile) -> None:
+        """Note an opened handle; called with the lock held."""
+        self.open_count += 1
+        self._opened.append(file)
+        if len(self._opened) > 2 * self.open_limit:
+            self._opened = deque(dict.fromkeys(one for one in self._opened if one.handle >= 0))
+
+    def _evict_one(self) -> None:
+        for _ in range(2 * len(self._opened)):
+            file = self._opened.popleft()
+            if file.handle == _CLOSED:
+                return
+            if file.pins or file.used:
+                file.used = False
+                self._opened.append(file)
+                continue
+            os.close(file.handle)
+            file.handle = _CLOSED
+            self.open_count -= 1
+            return
+        self.open_limit += 1  # every handle is in a thread's hands: one more for now
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
+        """See Files."""
+        return RealFile(self, path, create=create, write=write)
+
+    def exists(self, path: str) -> bool:
+        """See Files."""
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        """See Files."""
+        return os.path.isdir(path)
+
+    def list(self, path: str) -> list[str]:
+        """See Files."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def make_dirs(self, path: str) -> None:
+        """See Files."""
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            return
+        except FileNotFoundError:
+            self._attempt(path, lambda: os.makedirs(path, exist_ok=True))
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def rename(self, source: str, target: str) -> None:
+        """See Files."""
+        self._attempt(source, lambda: os.replace(source, target))
+
+    def remove(self, path: str) -> None:
+        """See Files."""
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def remove_tree(self, path: str) -> None:
+        """See Files."""
+        self._attempt(path, lambda: shutil.rmtree(path) if os.path.isdir(path) else None)
+
+    def sync_dir(self, path: str) -> None:
+        """See Files."""
+        self._attempt(path, lambda: _sync(path, os.O_RDONLY | os.O_DIRECTORY))
+
+    def sync_path(self, path: str) -> None:
+        """See Files."""
+        try:
+            _sync(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def read(self, path: str) -> bytes:
+        """See Files."""
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                return os.read(handle, os.fstat(handle).st_size)
+            finally:
+                os.close(handle)
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """See Files: a temporary file beside it, then a rename."""
+        self._attempt(path, lambda: _replace(path, data, sync))
+
+    def size(self, path: str) -> int:
+        """See Files."""
+        try:
+            return os.stat(path).st_size
+        except FileNotFoundError:
+            return 0
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+    def modified_ms(self, path: str) -> int:
+        """See Files."""
+        return self._attempt(path, lambda: os.stat(path).st_mtime_ns // 1_000_000)
+
+    def free_bytes(self, path: str) -> int:
+        """See Files."""
+        return self._attempt(path, lambda: shutil.disk_usage(path).free)
+
+    @staticmethod
+    def _attempt(path: str, call: Callable[[], _T]) -> _T:
+        try:
+            return call()
+        except OSError as problem:
+            raise _fault(path, problem) from None
+
+
+def _sync(path: str, flags: int) -> None:
+    handle = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _replace(path: str, data: bytes, sync: bool) -> None:
+    temporary = path + ".tmp"
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(handle, rest) :]
+        if sync:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+    os.replace(temporary, path)
+    if sync:
+        _sync(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
