@@ -94,6 +94,7 @@ class BrokerConfig:
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
+    security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int

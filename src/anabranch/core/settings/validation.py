@@ -1,0 +1,228 @@
+"""Whether a change of settings may be made: what CreateTopics and the two AlterConfigs ask.
+
+The rule it keeps: code and text are Kafka 4.1's, measured on a running broker: a topic's settings
+are refused with INVALID_CONFIG, a broker's with INVALID_REQUEST, since Kafka's brokers check theirs
+before the controller sees them. Unknown names are refused for topics and kept for brokers, where a
+plug-in may know them. What it is not: it plans no records (`core/controller`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
+from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, parse
+from anabranch.core.settings.topic import broker_default
+
+MAX_VALUE_SIZE_BYTES = 32_767
+"""Longest text of one setting, the longest string of the metadata record (Kafka's limit)."""
+
+LISTENER_PREFIX = "listener.name."
+
+
+class Resource(IntEnum):
+    """ConfigResource types as the wire and ConfigRecord number them."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class Operation(IntEnum):
+    """What IncrementalAlterConfigs does to one setting (KIP-339)."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+def base_name(name: str) -> str:
+    """The setting behind `listener.name.<listener>.<setting>`; any other name is itself."""
+    if not name.startswith(LISTENER_PREFIX):
+        return name
+    rest = name[len(LISTENER_PREFIX) :].split(".", 1)
+    return rest[1] if len(rest) == 2 else name
+
+
+def setting_of(resource_type: int, name: str) -> Setting | None:
+    """The setting of a topic or broker with this name, or None."""
+    if resource_type == Resource.TOPIC:
+        return TOPIC_SETTINGS.get(name)
+    if resource_type == Resource.BROKER:
+        return BROKER_SETTINGS.get(name) or BROKER_SETTINGS.get(base_name(name))
+    return None
+
+
+def is_sensitive(resource_type: int, name: str) -> bool:
+    """Whether the value must not be shown; a name that nobody knows might hold a secret."""
+    setting = setting_of(resource_type, name)
+    return setting is None or setting.sensitive
+
+
+def validate_topic_configs(
+    values: Mapping[str, str | None], broker: BrokerConfig | None = None
+) -> None:
+    """Refuse the settings a topic would have: `values` is the whole set, not the change alone.
+
+    Raises ConfigFault (INVALID_CONFIG) for an unknown name, a null, a bad value or a contradiction.
+    """
+    nulls = sorted(name for name, text in values.items() if text is None)
+    if nulls:
+        raise ConfigFault(f"Null value not supported for topic configs: {','.join(nulls)}")
+    texts = {name: text for name, text in values.items() if text is not None}
+    for name in texts:
+        if name not in TOPIC_SETTINGS:
+            raise ConfigFault(f"Unknown topic config name: {name}", name=name)
+    parsed = {name: parse(TOPIC_SETTINGS[name], text) for name, text in sorted(texts.items())}
+    _refuse_contradictions(parsed, broker or BrokerConfig.of())
+
+
+def _refuse_contradictions(parsed: Mapping[str, object], broker: BrokerConfig) -> None:
+    def value(name: str) -> object:
+        return parsed[name] if name in parsed else broker_default(name, broker)
+
+    least, most = value("min.compaction.lag.ms"), value("max.compaction.lag.ms")
+    if isinstance(least, int) and isinstance(most, int) and least > most:
+        raise ConfigFault(
+            f"conflict topic config setting min.compaction.lag.ms ({least}) > "
+            f"max.compaction.lag.ms ({most})"
+        )
+    if parsed.get("remote.storage.enable") and not broker["remote.log.storage.system.enable"]:
+        raise ConfigFault(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
+
+
+def validate_broker_configs(values: Mapping[str, str], *, per_broker: bool) -> None:
+    """Refuse dynamic settings of one broker (`per_broker`) or of all (resource name "").
+
+    `values` is the whole set that would be in effect there. Raises ClientFault (INVALID_REQUEST).
+    """
+    fixed = [name for name in values if _scope(name) is Scope.READ_ONLY]
+    if fixed:
+        raise _refusal("Cannot update these configs dynamically", fixed)
+    unprefixed = [name for name in values if name in LISTENER_ONLY]
+    if unprefixed:
+        raise _refusal(
+            "These security configs can be dynamically updated only per-listener "
+            "using the listener prefix",
+            unprefixed,
+        )
+    single = [name for name in values if _scope(name) is Scope.PER_BROKER]
+    if single and not per_broker:
+        raise _refusal(
+            "Cannot update these configs at default cluster level, broker id must be specified",
+            single,
+        )
+    for name, text in values.items():
+        setting = setting_of(Resource.BROKER, name)
+        if setting is not None:
+            _parse_dynamic(setting, text)
+
+
+def _parse_dynamic(setting: Setting, text: str) -> None:
+    try:
+        parse(setting, text)
+    except ConfigFault as fault:
+        raise ClientFault(ErrorCode.INVALID_REQUEST, fault.message) from fault
+
+
+def _scope(name: str) -> Scope | None:
+    setting = setting_of(Resource.BROKER, name)
+    if setting is None:
+        return None
+    return Scope.PER_BROKER if name != setting.name else setting.scope
+
+
+def _refusal(why: str, names: list[str]) -> ClientFault:
+    return ClientFault(ErrorCode.INVALID_REQUEST, f"{why}: Set({', '.join(sorted(names))})")
+
+
+LISTENER_ONLY = frozenset(
+    {
+        "ssl.key.password",
+        "ssl.keystore.certificate.chain",
+        "ssl.keystore.key",
+        "ssl.keystore.location",
+        "ssl.keystore.password",
+        "ssl.keystore.type",
+        "ssl.truststore.certificates",
+        "ssl.truststore.location",
+        "ssl.truststore.password",
+        "ssl.truststore.type",
+    }
+)
+"""Settings that change while a broker runs only with `listener.name.<listener>.` in front."""
+
+
+def apply_operation(
+    resource_type: int,
+    overrides: Mapping[str, str],
+    name: str,
+    operation: int,
+    value: str | None,
+    broker: BrokerConfig | None = None,
+) -> dict[str, str]:
+    """The settings after one operation of IncrementalAlterConfigs; `overrides` is left alone.
+
+    APPEND and SUBTRACT begin from what is in effect. They raise ConfigFault (INVALID_CONFIG) for a
+    setting that is no list. The result is not validated: that is done once for the whole change.
+    """
+    changed = dict(overrides)
+    if operation == Operation.DELETE:
+        changed.pop(name, None)
+    elif operation == Operation.SET:
+        changed[name] = value or ""
+    else:
+        changed[name] = _edited_list(
+            _current_list(resource_type, overrides, name, Operation(operation), broker),
+            Operation(operation),
+            (value or "").split(","),
+        )
+    too_long = len(changed.get(name, "").encode()) > MAX_VALUE_SIZE_BYTES
+    if too_long and operation in (Operation.SET, Operation.APPEND):
+        raise ConfigFault(
+            "The configuration value cannot be added because it exceeds the maximum value size "
+            f"of {MAX_VALUE_SIZE_BYTES} bytes.",
+            name=name,
+        )
+    return changed
+
+
+def _current_list(
+    resource_type: int,
+    overrides: Mapping[str, str],
+    name: str,
+    operation: Operation,
+    broker: BrokerConfig | None,
+) -> list[str]:
+    setting = setting_of(resource_type, name)
+    if setting is None or setting.type is not Type.LIST:
+        raise ConfigFault(
+            f"Can't {operation.name} to key {name} because its type is not LIST.", name=name
+        )
+    if name in overrides:
+        return [each for each in overrides[name].split(",") if each]
+    config = broker or BrokerConfig.of()
+    in_effect = (
+        broker_default(name, config) if resource_type == Resource.TOPIC else config[setting.name]
+    )
+    return list(in_effect) if isinstance(in_effect, tuple) else []
+
+
+def _edited_list(elements: list[str], operation: Operation, given: list[str]) -> str:
+    for element in given:
+        if operation is Operation.SUBTRACT:
+            if element in elements:
+                elements.remove(element)
+        elif element not in elements:
+            elements.append(element)
+    return ",".join(elements)

@@ -1,0 +1,342 @@
+"""What one node is configured to be: typed, checked, complete.
+
+A node starts with nothing configured: one broker and controller with id 1, clients on
+127.0.0.1:9092, the controller on any free loopback port, data in `anabranch-data`. A Kafka-style
+`server.properties` and `--set key=value` go over that, the command line last.
+
+The rule it keeps: a configuration that cannot work is refused before anything is opened, in one
+line that says where it stands and what to write. Source: Kafka 4.1's KafkaConfig (which listener is
+whose, required combinations). What it is not: it opens no file but the one named, and no socket.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.listeners import (
+    WILDCARDS,
+    Listener,
+    parse_listeners,
+    parse_protocol_map,
+    refuse_duplicate_ports,
+    refuse_unmeant_plaintext,
+)
+from anabranch.core.settings.setting import ConfigFault
+from anabranch.server.properties import (
+    ConfigError,
+    Entry,
+    read_overrides,
+    read_properties,
+    told,
+    without_aliases,
+)
+
+__all__ = ["ConfigError", "Listener", "NodeConfig", "load_config"]
+
+BROKER, CONTROLLER = "broker", "controller"
+DEFAULT_LOG_DIR = "anabranch-data"
+DEFAULT_NODE_ID = "1"
+CLIENT_LISTENER = "PLAINTEXT://127.0.0.1:9092"
+CONTROLLER_LISTENER = "CONTROLLER://127.0.0.1:0"
+STORE_FILE = "metadata-store.db"
+OFF = -1
+"""The HTTP port of a node that serves no HTTP."""
+
+
+class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked configuration. `broker` has every setting; the rest is what the shell opens.
+
+    `controllers` are addresses of controllers elsewhere, empty for a node that is one itself.
+    `metadata_store_url` is empty for a node that is no controller.
+    """
+
+    node_id: int
+    process_roles: tuple[str, ...]
+    listeners: tuple[Listener, ...]
+    advertised_listeners: tuple[Listener, ...]
+    controller_listener_names: tuple[str, ...]
+    inter_broker_listener_name: str
+    controllers: tuple[tuple[str, int], ...]
+    log_dirs: tuple[str, ...]
+    metadata_log_dir: str
+    metadata_store_url: str
+    rack: str | None
+    http_host: str
+    http_port: int
+    broker: BrokerConfig
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether clients are served."""
+        return BROKER in self.process_roles
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node may decide for the cluster."""
+        return CONTROLLER in self.process_roles
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        """Listeners for clients and other brokers."""
+        names = self.controller_listener_names
+        return tuple(each for each in self.listeners if each.name not in names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        """Listeners for the controller's own requests."""
+        names = self.controller_listener_names
+        return tuple(each for each in self.listeners if each.name in names)
+
+
+def load_config(properties_file: str | None = None, overrides: Sequence[str] = ()) -> NodeConfig:
+    """The configuration of a node from a file, if any, and `key=value` texts.
+
+    Raises ConfigError, whose text is one line for people.
+    """
+    entries: dict[str, Entry] = {}
+    warnings: list[str] = []
+    if properties_file is not None:
+        entries, warnings = read_properties(properties_file)
+    entries.update(read_overrides(overrides))
+    known, more = without_aliases(entries)
+    try:
+        return _node_config(known, [*warnings, *more])
+    except ConfigFault as fault:
+        raise told(fault, known) from None
+
+
+def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeConfig:
+    texts = _with_defaults({name: entry.text.strip() for name, entry in entries.items()})
+    broker = BrokerConfig.of(texts)
+    _refuse_contradictions(broker)
+    roles = _roles(broker)
+    controller_names = _names(broker.controller_listener_names)
+    listeners, advertised = _listeners(broker, roles, controller_names)
+    log_dirs = _log_dirs(broker)
+    metadata_log_dir = os.path.abspath(broker.metadata_log_dir or log_dirs[0])
+    http_host, http_port = _http(broker)
+    return NodeConfig(
+        node_id=int(texts["node.id"]),
+        process_roles=roles,
+        listeners=listeners,
+        advertised_listeners=advertised,
+        controller_listener_names=controller_names,
+        inter_broker_listener_name=_inter_broker_name(broker, roles, advertised),
+        controllers=_controllers(broker, roles),
+        log_dirs=log_dirs,
+        metadata_log_dir=metadata_log_dir,
+        metadata_store_url=_store_url(broker, roles, log_dirs),
+        rack=broker.broker_rack or None,
+        http_host=http_host,
+        http_port=http_port,
+        broker=broker,
+        warnings=tuple(warnings),
+    )
+
+
+def _with_defaults(texts: dict[str, str]) -> dict[str, str]:
+    """What a node without configuration has, put in so that DescribeConfigs tells the truth."""
+    node_id = texts.get("node.id") or texts.get("broker.id") or DEFAULT_NODE_ID
+    if texts.get("broker.id", node_id) not in (node_id, "-1"):
+        raise ConfigFault(
+            "You must set `node.id` to the same value as `broker.id`.", name="broker.id"
+        )
+    texts["node.id"] = texts["broker.id"] = node_id
+    texts.setdefault("process.roles", f"{BROKER},{CONTROLLER}")
+    roles = texts["process.roles"]
+    listeners = [texts["listeners"]] if texts.get("listeners") else []
+    if not listeners and BROKER in roles:
+        listeners.append(CLIENT_LISTENER)
+    if CONTROLLER in roles and "controller.listener.names" not in texts:
+        if not any("CONTROLLER://" in each.upper() for each in listeners):
+            listeners.append(CONTROLLER_LISTENER)
+    texts.setdefault("controller.listener.names", "CONTROLLER")
+    texts["listeners"] = ",".join(listeners)
+    if "log.dirs" not in texts and "log.dir" not in texts:
+        texts["log.dirs"] = DEFAULT_LOG_DIR
+    return texts
+
+
+def _roles(broker: BrokerConfig) -> tuple[str, ...]:
+    roles = broker.process_roles or ()
+    if not roles or len(set(roles)) < len(roles):
+        raise ConfigFault(
+            "write broker, controller, or broker,controller, each once", name="process.roles"
+        )
+    return roles
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip().upper() for name in (text or "").split(",") if name.strip())
+
+
+def _protocols(broker: BrokerConfig, controller_names: Sequence[str]) -> dict[str, str]:
+    """Listener name -> protocol; an unmapped controller listener is plaintext, as in KRaft."""
+    protocols = parse_protocol_map(broker.listener_security_protocol_map)
+    if "listener.security.protocol.map" not in broker.static:
+        for name in controller_names:
+            protocols.setdefault(name, "PLAINTEXT")
+    return protocols
+
+
+def _listeners(
+    broker: BrokerConfig, roles: Sequence[str], controller_names: Sequence[str]
+) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
+    """What is bound, and what brokers and clients are told to use."""
+    protocols = _protocols(broker, controller_names)
+    bound = parse_listeners("listeners", broker.listeners, protocols)
+    refuse_duplicate_ports("listeners", bound)
+    allow = broker.listener_plaintext_beyond_loopback_allow
+    refuse_unmeant_plaintext("listeners", bound, allow)
+    for listener in bound:
+        if listener.security_protocol != "PLAINTEXT":
+            raise ConfigFault(
+                f"{listener.text} asks for {listener.security_protocol}, which this version does "
+                "not speak; map the listener to PLAINTEXT",
+                name="listeners",
+            )
+    client_side = tuple(each for each in bound if each.name not in controller_names)
+    if CONTROLLER in roles and len(client_side) == len(bound):
+        raise ConfigFault(
+            "a controller needs a listener; name one of `listeners` here",
+            name="controller.listener.names",
+        )
+    if BROKER in roles and not client_side:
+        raise ConfigFault(
+            "a broker needs a listener that is not in controller.listener.names", name="listeners"
+        )
+    if BROKER not in roles and client_side:
+        raise ConfigFault(
+            "a controller alone has only listeners that are in controller.listener.names",
+            name="listeners",
+        )
+    if CONTROLLER not in roles and len(client_side) < len(bound):
+        raise ConfigFault(
+            "a broker alone has no listener that is in controller.listener.names", name="listeners"
+        )
+    return bound, _advertised(broker, protocols, client_side, controller_names)
+
+
+def _advertised(
+    broker: BrokerConfig,
+    protocols: Mapping[str, str],
+    client_side: tuple[Listener, ...],
+    controller_names: Sequence[str],
+) -> tuple[Listener, ...]:
+    setting = "advertised.listeners"
+    if not broker.advertised_listeners:
+        return client_side
+    given = parse_listeners(setting, broker.advertised_listeners, protocols)
+    advertised = tuple(each for each in given if each.name not in controller_names)
+    bound = {each.name for each in client_side}
+    for listener in advertised:
+        if listener.name not in bound:
+            raise ConfigFault(
+                f"listener {listener.name} is not in `listeners`; bind it there too", name=setting
+            )
+        if listener.host in WILDCARDS[1:]:
+            raise ConfigFault(
+                f"{setting} cannot use the nonroutable meta-address {listener.host}. "
+                "Use a routable IP address.",
+                name=setting,
+            )
+    return advertised
+
+
+def _inter_broker_name(
+    broker: BrokerConfig, roles: Sequence[str], advertised: Sequence[Listener]
+) -> str:
+    names = [each.name for each in advertised]
+    given = (broker.inter_broker_listener_name or "").upper()
+    setting = "inter.broker.listener.name"
+    if given and "security.inter.broker.protocol" in broker.static:
+        raise ConfigFault(
+            f"Only one of {setting} and security.inter.broker.protocol should be set.",
+            name=setting,
+        )
+    if BROKER not in roles:
+        return given
+    if given and given not in names:
+        raise ConfigFault(
+            f"{given} is no advertised listener of this broker; it has {', '.join(names)}",
+            name=setting,
+        )
+    protocol = broker.security_inter_broker_protocol
+    return given or (protocol if protocol in names else names[0])
+
+
+def _controllers(broker: BrokerConfig, roles: Sequence[str]) -> tuple[tuple[str, int], ...]:
+    if CONTROLLER in roles:
+        return ()
+    servers = broker.controller_quorum_bootstrap_servers or tuple(
+        voter.partition("@")[2] for voter in broker.controller_quorum_voters
+    )
+    if not servers:
+        raise ConfigFault(
+            "a broker that is no controller must know where controllers are; write host:port,…",
+            name="controller.quorum.bootstrap.servers",
+        )
+    return tuple(_host_and_port(server) for server in servers)
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition("://")[2].rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _log_dirs(broker: BrokerConfig) -> tuple[str, ...]:
+    text = broker.log_dir if broker.log_dirs is None else broker.log_dirs
+    folders = tuple(os.path.abspath(each.strip()) for each in text.split(",") if each.strip())
+    if not folders:
+        raise ConfigFault(
+            "At least one log directory must be defined via log.dirs or log.dir.", name="log.dirs"
+        )
+    if len(set(folders)) < len(folders):
+        raise ConfigFault("a folder is there twice", name="log.dirs")
+    return folders
+
+
+def _store_url(broker: BrokerConfig, roles: Sequence[str], log_dirs: Sequence[str]) -> str:
+    if CONTROLLER not in roles:
+        return ""
+    return broker.metadata_store_url or f"sqlite://{log_dirs[0]}/{STORE_FILE}"
+
+
+def _http(broker: BrokerConfig) -> tuple[str, int]:
+    if not broker.http_listener:
+        return "", OFF
+    setting = "http.listener"
+    text = f"PLAINTEXT://{broker.http_listener}"
+    try:
+        (listener,) = parse_listeners(setting, text, {"PLAINTEXT": "PLAINTEXT"})
+    except (ConfigFault, ValueError):
+        raise ConfigFault(
+            f"{broker.http_listener} is not an address; write host:port, for example "
+            "127.0.0.1:9644",
+            name=setting,
+        ) from None
+    refuse_unmeant_plaintext(setting, [listener], broker.listener_plaintext_beyond_loopback_allow)
+    return listener.host, listener.port
+
+
+def _refuse_contradictions(broker: BrokerConfig) -> None:
+    """Settings that are fine alone and not together (Kafka's validateValues)."""
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if broker[name] == 0:
+            raise ConfigFault("must be unlimited (-1) or, greater than or equal to 1", name=name)
+    if broker.broker_heartbeat_interval_ms * 2 > broker.broker_session_timeout_ms:
+        raise ConfigFault(
+            "must be at most half of broker.session.timeout.ms, or one late heartbeat fences the "
+            "broker",
+            name="broker.heartbeat.interval.ms",
+        )
+    queued = broker["queued.max.request.bytes"]
+    if isinstance(queued, int) and 0 < queued < broker.socket_request_max_bytes:
+        raise ConfigFault(
+            "must be larger or equal to socket.request.max.bytes", name="queued.max.request.bytes"
+        )
