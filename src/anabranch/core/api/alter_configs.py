@@ -1,0 +1,78 @@
+"""What AlterConfigs and IncrementalAlterConfigs share: resources, their checks, their answers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
+from anabranch.core.api.handler import Request
+from anabranch.core.controller.controller import Controller
+from anabranch.core.controller.image import RESOURCE_TOPIC
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+Plan = Callable[[Controller, Any], Sequence[MetadataRecord]]
+Answer = Callable[..., Any]
+
+
+def decide_resources(
+    controller: Controller, request: Request, plan: Plan, answer: Answer
+) -> tuple[list[Any], Result[None]]:
+    """Plan each resource by itself: the answers, and the records with their reasons."""
+    resources = request.body.resources
+    counts = Counter((each.resource_type, each.resource_name) for each in resources)
+    records: list[MetadataRecord] = []
+    reasons: list[Reason] = []
+    answers: dict[tuple[int, str], Any] = {}
+    for each in resources:
+        key = (each.resource_type, each.resource_name)
+        code, sentence = ErrorCode.NONE, None
+        try:
+            if counts[key] > 1:
+                raise ClientFault(
+                    ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."
+                )
+            check_allowed(controller, request, *key)
+            made = plan(controller, each)
+            records += made
+            reasons.append(
+                Reason("CONFIGS_CHANGED", f"{len(made)} settings of resource {key} change")
+            )
+        except ClientFault as fault:
+            code, sentence = fault.code, fault.message
+        answers[key] = answer(
+            error_code=code,
+            error_message=sentence,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+    if request.body.validate_only:
+        records = []
+    return list(answers.values()), Result(tuple(records), None, tuple(reasons))
+
+
+def check_allowed(controller: Controller, request: Request, resource_type: int, name: str) -> None:
+    """Raise the authorization error of the resource unless ALTER_CONFIGS is allowed."""
+    if resource_type == RESOURCE_TOPIC:
+        if not topic_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            raise ClientFault(code, "Topic authorization failed.")
+    elif not cluster_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise ClientFault(code, "Cluster authorization failed.")
+
+
+def refuse_resources(request: Request, answer: Answer, code: ErrorCode, sentence: str) -> list[Any]:
+    """The same error for every resource of the request."""
+    return [
+        answer(
+            error_code=code,
+            error_message=sentence,
+            resource_type=each.resource_type,
+            resource_name=each.resource_name,
+        )
+        for each in request.body.resources
+    ]

@@ -1,0 +1,62 @@
+"""AlterConfigs: replace all settings of a topic or of a broker.
+
+KIP: KIP-133, KIP-226 (dynamic broker settings), KIP-590 (forwarded)
+Versions: 0-2
+Behaviour: what the request does not name goes back to its default. Each resource succeeds or fails
+    by itself. IncrementalAlterConfigs is what clients should use.
+Skipped: alter.config.policy.class.name; resource types other than TOPIC and BROKER
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from anabranch.core.api.alter_configs import decide_resources, refuse_resources
+from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.controller.configs import replace_configs
+from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.result import Result
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.alter_configs import (
+    AlterConfigsResourceResponse,
+    AlterConfigsResponse,
+)
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+
+def decide(controller: Controller, request: Request, _now_ms: int) -> Result[AlterConfigsResponse]:
+    """Plan every resource."""
+    answers, result = decide_resources(controller, request, _plan, AlterConfigsResourceResponse)
+    return Result(result.records, AlterConfigsResponse(responses=answers), result.reasons)
+
+
+def _plan(controller: Controller, resource: Any) -> Sequence[MetadataRecord]:
+    wanted = {config.name: config.value for config in resource.configs}
+    return replace_configs(
+        controller.image,
+        controller.config,
+        resource.resource_type,
+        resource.resource_name,
+        wanted,
+    )
+
+
+def refuse(request: Request, code: ErrorCode, sentence: str) -> AlterConfigsResponse:
+    """The same error for every resource."""
+    answers = refuse_resources(request, AlterConfigsResourceResponse, code, sentence)
+    return AlterConfigsResponse(responses=answers)
+
+
+HANDLER = Handler(
+    api_key=33,
+    name="AlterConfigs",
+    versions=range(3),
+    broker=forward,
+    controller=decides(decide, refuse),
+    kips=("KIP-133", "KIP-226", "KIP-590"),
+    skipped=(
+        "alter.config.policy.class.name is not asked",
+        "resource types other than TOPIC and BROKER are refused",
+    ),
+)

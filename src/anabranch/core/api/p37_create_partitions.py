@@ -1,0 +1,76 @@
+"""CreatePartitions: more partitions for a topic.
+
+KIP: KIP-195, KIP-590 (forwarded), KIP-599 (quotas)
+Versions: 0-3
+Behaviour: `count` is the new total. Replicas are placed as for a new topic with the replication
+    factor of partition 0, or taken from the request, which must then give a list a new partition.
+Skipped: mutation quotas
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.topics import create_partitions
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+
+def decide(
+    controller: Controller, request: Request, _now_ms: int
+) -> Result[CreatePartitionsResponse]:
+    """Plan each topic by itself."""
+    counts = Counter(topic.name for topic in request.body.topics)
+    records: list[MetadataRecord] = []
+    reasons: list[Reason] = []
+    results: dict[str, CreatePartitionsTopicResult] = {}
+    for topic in request.body.topics:
+        try:
+            if counts[topic.name] > 1:
+                raise ClientFault(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if not topic_allowed(controller.authorizer, request, Operation.ALTER, topic.name):
+                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                raise ClientFault(code, "Topic authorization failed.")
+            made = create_partitions(controller.planner, topic)
+        except ClientFault as fault:
+            results[topic.name] = _failed(topic.name, fault.code, fault.message)
+            continue
+        records += made
+        results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
+        sentence = f"topic {topic.name} grows by {len(made)} partition(s) to {topic.count}"
+        reasons.append(Reason("PARTITIONS_ADDED", sentence))
+    response = CreatePartitionsResponse(results=list(results.values()))
+    if request.body.validate_only:
+        return Result((), response)
+    return Result(tuple(records), response, tuple(reasons))
+
+
+def _failed(name: str, code: ErrorCode, sentence: str) -> CreatePartitionsTopicResult:
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=sentence)
+
+
+def refuse(request: Request, code: ErrorCode, sentence: str) -> CreatePartitionsResponse:
+    """The same error for every topic of the request."""
+    topics = request.body.topics
+    return CreatePartitionsResponse(
+        results=[_failed(topic.name, code, sentence) for topic in topics]
+    )
+
+
+HANDLER = Handler(
+    api_key=37,
+    name="CreatePartitions",
+    versions=range(4),
+    broker=forward,
+    controller=decides(decide, refuse),
+    kips=("KIP-195", "KIP-590", "KIP-599"),
+    skipped=("mutation quotas are not applied",),
+)

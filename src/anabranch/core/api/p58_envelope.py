@@ -1,0 +1,106 @@
+"""Envelope: a broker passes a client's request on, with the client's name, to the controller.
+
+KIP: KIP-590
+Versions: 0
+Behaviour: the sender must be allowed CLUSTER_ACTION; the request inside must be one that brokers
+    forward, and no envelope. It is decided in the name of the principal inside. The answer inside
+    has header and body, without a size.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from ipaddress import ip_address
+from typing import Any
+
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.principal_bytes import read_principal
+from anabranch.core.api.handler import Handler, Outcome, Propose, Request, Wait, forward
+from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.result import Result
+from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
+from anabranch.core.wire.codec import decode_exact
+from anabranch.core.wire.frame import frame_response, read_request_header
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+
+SIZE_BYTES = 4
+
+
+def decide(controller: Controller, request: Request, now_ms: int) -> Outcome:
+    """Unwrap, decide, wrap."""
+    if not cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION):
+        raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    inner, handler = unwrap(request)
+    assert handler.controller is not None
+    outcome = handler.controller(controller, inner, now_ms)
+    if isinstance(outcome, Propose):
+        result = outcome.result
+        answer = wrap(inner, result.response)
+        return Result(result.records, answer, result.reasons, result.atomic)
+    if isinstance(outcome, Wait):
+        return Wait(outcome.keys, outcome.deadline_ms, _wrapped_poll(inner, outcome))
+    return wrap(inner, outcome)
+
+
+def unwrap(request: Request) -> tuple[Request, Handler]:
+    """The request inside and who serves it. Raises ClientFault INVALID_REQUEST."""
+    from anabranch.core.api.registry import handlers
+
+    body: EnvelopeRequest = request.body
+    frame = memoryview(body.request_data)
+    try:
+        header = read_request_header(frame)
+        handler = handlers().get(header.api_key)
+        if handler is None or handler.broker is not forward or handler.controller is None:
+            raise ClientFault(
+                ErrorCode.INVALID_REQUEST, f"API key {header.api_key} is not forwarded."
+            )
+        if header.version not in handler.versions:
+            raise ClientFault(ErrorCode.UNSUPPORTED_VERSION)
+        schema = API_KEYS[header.api_key].request
+        message = decode_exact(schema, frame, header.version, header.body_offset)
+        principal = read_principal(body.request_principal)
+        host = str(ip_address(bytes(body.client_host_address)))
+    except (ProtocolError, ValueError) as problem:
+        raise ClientFault(ErrorCode.INVALID_REQUEST, str(problem)) from None
+    inner = Request(
+        api_key=header.api_key,
+        version=header.version,
+        correlation_id=header.correlation_id,
+        client_id=header.client_id,
+        body=message,
+        principal=principal,
+        listener=request.listener,
+        client_host=host,
+        connection_id=request.connection_id,
+    )
+    return inner, handler
+
+
+def wrap(inner: Request, response: Any) -> EnvelopeResponse:
+    """The answer inside an answer. A NOT_CONTROLLER inside would be the envelope's own."""
+    framed = b"".join(frame_response(inner.correlation_id, response, inner.version))
+    return EnvelopeResponse(response_data=framed[SIZE_BYTES:])
+
+
+def _wrapped_poll(inner: Request, wait: Wait) -> Any:
+    def poll(now_ms: int, expired: bool) -> EnvelopeResponse | None:
+        answer = wait.poll(now_ms, expired)
+        return None if answer is None else wrap(inner, answer)
+
+    return poll
+
+
+def refuse(_request: Request, code: ErrorCode, _sentence: str) -> EnvelopeResponse:
+    """An envelope without an answer."""
+    return EnvelopeResponse(error_code=code)
+
+
+HANDLER = Handler(
+    api_key=58,
+    name="Envelope",
+    versions=range(1),
+    controller=decides(decide, refuse),
+    kips=("KIP-590",),
+)

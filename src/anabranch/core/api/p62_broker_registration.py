@@ -1,0 +1,50 @@
+"""BrokerRegistration: a broker says that it is here, and gets its epoch.
+
+KIP: KIP-631, KIP-858 (directory ids), KIP-966 (previous epoch tells a clean stop)
+Versions: 0-4
+Behaviour: checks in Kafka's order: cluster id, another live incarnation, directories, features. An
+    incarnation that shows the directory ids of the registered one supersedes it at once: the folder
+    lock proves that the old process is gone, so a restarted node does not wait for its own session.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.controller.brokers import register
+from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.result import Result
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.messages.broker_registration import BrokerRegistrationResponse
+
+
+def decide(
+    controller: Controller, request: Request, now_ms: int
+) -> Result[BrokerRegistrationResponse]:
+    """Register the broker."""
+    if not cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION):
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        raise ClientFault(code, "Cluster authorization failed.")
+    return register(
+        controller.state,
+        controller.sessions,
+        controller.config,
+        controller.cluster_id,
+        request.body,
+        now_ms,
+    )
+
+
+def refuse(_request: Request, code: ErrorCode, _sentence: str) -> BrokerRegistrationResponse:
+    """An answer without an epoch."""
+    return BrokerRegistrationResponse(error_code=code)
+
+
+HANDLER = Handler(
+    api_key=62,
+    name="BrokerRegistration",
+    versions=range(5),
+    controller=decides(decide, refuse),
+    kips=("KIP-631", "KIP-858", "KIP-966"),
+)

@@ -1,0 +1,150 @@
+"""What the handlers on the controller listener may look at: the active controller, or one in waiting.
+
+What: the planned state, sessions, committed log, settings, placer, and chance. Why one object: shell
+and simulator build it the same way. Rule kept: a handler changes nothing here but soft state
+(sessions); everything else changes when the shell hands planned records to `advance`. While it is
+not active it answers nothing but NOT_CONTROLLER.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from random import Random
+from typing import Any
+
+from anabranch.core.access.authorize import AllowAll, Authorizer
+from anabranch.core.api.handler import Outcome, Propose, Request
+from anabranch.core.controller import brokers
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.committed_log import CommittedLog
+from anabranch.core.controller.image import (
+    CLUSTER_DEFAULT,
+    RESOURCE_BROKER,
+    MetadataDelta,
+    MetadataImage,
+)
+from anabranch.core.controller.result import Result
+from anabranch.core.controller.sessions import Sessions
+from anabranch.core.controller.topics import Planner
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.placement.placer import Placer
+from anabranch.core.placement.round_robin import round_robin
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.describe import describe_topic
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+METADATA_KEY: Hashable = ("metadata",)
+"""What a Fetch of the metadata log waits for: more committed batches."""
+
+
+class Controller:
+    """One controller; see the module's docstring."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster_id: str,
+        config: BrokerConfig,
+        rng: Random,
+        *,
+        authorizer: Authorizer | None = None,
+        placer: Placer = round_robin,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.static_config = config
+        self.config = config
+        self.rng = rng
+        self.authorizer: Authorizer = authorizer or AllowAll()
+        self.placer = placer
+        self.active = False
+        self.epoch = 0
+        self.state = ClusterState()
+        self.sessions = Sessions(config.broker_session_timeout_ms)
+        self.log = CommittedLog()
+        self.changed: set[Hashable] = set()
+        self._default_topic: Sequence[Any] | None = None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest planned image: what the next plan stands on."""
+        return self.state.image
+
+    @property
+    def planner(self) -> Planner:
+        """What plans about topics need."""
+        return Planner(self.state, self.config, self.placer, self.rng)
+
+    def take_office(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
+        """Become the active controller with everything that is committed."""
+        self.epoch = epoch
+        self.state = ClusterState.of(image)
+        self.log = log
+        self.sessions = Sessions(self.config.broker_session_timeout_ms)
+        self.sessions.begin(image, now_ms)
+        self._follow_config()
+        self.active = True
+
+    def resign(self) -> None:
+        """Stop deciding. What was planned and not committed is forgotten with the state."""
+        self.active = False
+        self.changed.add(METADATA_KEY)
+
+    def advance(self, records: Sequence[MetadataRecord], last_offset: int) -> MetadataDelta:
+        """Plan on: apply records whose append is under way."""
+        delta = self.state.advance(records, last_offset, self.epoch)
+        own = (RESOURCE_BROKER, str(self.node_id))
+        if not delta.changed_configs.isdisjoint({own, (RESOURCE_BROKER, CLUSTER_DEFAULT)}):
+            self._follow_config()
+        return delta
+
+    def tick(self, now_ms: int) -> Result[None] | None:
+        """What is due without a request: one broker whose session expired."""
+        if not self.active:
+            return None
+        return brokers.fence_expired(self.state, self.sessions, self.config, now_ms)
+
+    def topic_configs(self, overrides: dict[str, str]) -> Sequence[Any]:
+        """A topic's effective settings, described for the CreateTopics response."""
+        if overrides:
+            return describe_topic(overrides, self.config, None)
+        if self._default_topic is None:
+            self._default_topic = describe_topic({}, self.config, None)
+        return self._default_topic
+
+    def _follow_config(self) -> None:
+        image = self.image
+        self.config = self.static_config.with_dynamic(
+            image.config(RESOURCE_BROKER, str(self.node_id)),
+            image.config(RESOURCE_BROKER, CLUSTER_DEFAULT),
+        )
+        self._default_topic = None
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for the metrics page."""
+        return {
+            "active": int(self.active),
+            "epoch": self.epoch,
+            "topics": len(self.image.topics_by_id),
+            "brokers": len(self.image.brokers),
+            "leaderless_partitions": len(self.state.leaderless),
+            "committed_offset": self.log.end_offset,
+        }
+
+
+def decides(
+    decide: Callable[[Controller, Request, int], Outcome],
+    refuse: Callable[[Request, ErrorCode, str], Any],
+) -> Callable[[Controller, Request, int], Outcome]:
+    """A handler that answers NOT_CONTROLLER while inactive and turns ApiErrors into answers."""
+
+    def handler(controller: Controller, request: Request, now_ms: int) -> Outcome:
+        if not controller.active:
+            return refuse(request, ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+        try:
+            outcome = decide(controller, request, now_ms)
+        except ApiError as fault:
+            return refuse(request, fault.code, fault.message)
+        return Propose(outcome) if isinstance(outcome, Result) else outcome
+
+    return handler
