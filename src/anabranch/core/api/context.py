@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.api.metadata_view import MetadataCache
+
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
@@ -70,6 +72,8 @@ class Broker:
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)
     """Topics whose creation is on its way to the controller."""
+    metadata_cache: MetadataCache = field(default_factory=MetadataCache)
+    """Topics as clients see them, made once an image."""
     random: Random = field(default_factory=Random)
     """For ids that clients are given; a simulation passes a seeded one."""
     volume: Callable[[str], tuple[int, int]] = unknown_volume

@@ -30,12 +30,14 @@ class Replica:
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
     `appended_bytes` only grows: a cheap measure of what arrived since a fetch was parked.
+    `epoch_start_offset` is where this broker's current leadership began, -1 before any.
     """
 
     __slots__ = (
         "appended_bytes",
         "broker_id",
         "config",
+        "epoch_start_offset",
         "flushed_counts",
         "folder",
         "follower_ends",
@@ -75,6 +77,7 @@ class Replica:
         self.in_sync_replicas: tuple[int, ...] = ()
         self.is_leader = False
         self.appended_bytes = 0
+        self.epoch_start_offset = -1
         self.follower_ends: dict[int, int] = {}
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.take_config(config)
@@ -102,6 +105,7 @@ class Replica:
         if new_epoch:
             self.follower_ends = {}
             if self.is_leader:
+                self.epoch_start_offset = self.log.end_offset
                 self.log.assign_leader_epoch(state.leader_epoch)
         self.advance()
         return new_epoch

@@ -1,0 +1,218 @@
+"""Fetch sessions: a client names its partitions once and then only what changed (KIP-227).
+
+What: the partitions of each session, the rules by which a request begins, continues or ends one,
+and eviction when all slots are taken. Rules kept: a session steps exactly once a request (its
+epoch); a partition with an error, records or a moved high watermark or log start is always told;
+one that brought records goes to the end of the line, so that a small response limit starves none.
+Not here: reading records.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from random import Random
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.core.errors import ApiError, ErrorCode
+
+if TYPE_CHECKING:
+    from anabranch.core.types import TopicId
+    from anabranch.core.wire.messages.fetch import FetchPartition, ForgottenTopic, PartitionData
+
+NO_SESSION = 0
+INITIAL_EPOCH = 0
+FINAL_EPOCH = -1
+EVICTION_MS = 120_000
+"""A session may be evicted for another once it is this old, or was unused for so long (Kafka's)."""
+
+PartitionKey: TypeAlias = "tuple[TopicId | str, int]"
+"""Topic id (version 13 on) or name, and partition index."""
+
+
+class Wanted:
+    """A partition that a client fetches, and what the client was last told about it."""
+
+    __slots__ = (
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "leader_epoch",
+        "max_bytes",
+        "told_high_watermark",
+        "told_log_start",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str, topic_id: TopicId, request: FetchPartition) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = request.partition
+        self.told_high_watermark = -1
+        self.told_log_start = -1
+        self.take(request)
+
+    def take(self, request: FetchPartition) -> None:
+        """Where to read next, as the client says."""
+        self.fetch_offset = request.fetch_offset
+        self.max_bytes = request.partition_max_bytes
+        self.leader_epoch = request.current_leader_epoch
+        self.last_fetched_epoch = request.last_fetched_epoch
+
+    def must_tell(self, answer: PartitionData) -> bool:
+        """Whether an incremental response has to name this partition; remembers what is told."""
+        told = bool(answer.records) or answer.error_code != 0
+        told = told or answer.diverging_epoch.epoch >= 0
+        if answer.high_watermark != self.told_high_watermark:
+            told, self.told_high_watermark = True, answer.high_watermark
+        if answer.log_start_offset != self.told_log_start:
+            told, self.told_log_start = True, answer.log_start_offset
+        if answer.error_code:
+            self.told_high_watermark = -1
+        return told
+
+
+class FetchSession:
+    """The partitions of one client. `privileged` sessions are followers'."""
+
+    __slots__ = (
+        "created_ms",
+        "epoch",
+        "last_used_ms",
+        "partitions",
+        "privileged",
+        "session_id",
+        "uses_topic_ids",
+    )
+
+    def __init__(
+        self, session_id: int, *, privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> None:
+        self.session_id = session_id
+        self.privileged = privileged
+        self.uses_topic_ids = uses_topic_ids
+        self.created_ms = self.last_used_ms = now_ms
+        self.epoch = next_epoch(INITIAL_EPOCH)
+        self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
+
+    def change(
+        self, wanted: Iterable[tuple[str, TopicId, FetchPartition]], forgotten: list[ForgottenTopic]
+    ) -> None:
+        """Add or update partitions, then take out forgotten ones."""
+        for topic, topic_id, request in wanted:
+            key = (topic_id if self.uses_topic_ids else topic, request.partition)
+            known = self.partitions.get(key)
+            if known is None:
+                self.partitions[key] = Wanted(topic, topic_id, request)
+            else:
+                known.take(request)
+        for gone in forgotten:
+            name = gone.topic_id if self.uses_topic_ids else gone.topic
+            for index in gone.partitions:
+                self.partitions.pop((name, index), None)
+
+    def last_in_line(self, wanted: Wanted) -> None:
+        """Serve this partition after all others next time."""
+        name = wanted.topic_id if self.uses_topic_ids else wanted.topic
+        self.partitions.move_to_end((name, wanted.index))
+
+
+class FetchSessions:
+    """All sessions of a broker, at most `slots` (max.incremental.fetch.session.cache.slots)."""
+
+    def __init__(self, slots: int, random: Random) -> None:
+        self.slots = slots
+        self._random = random
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self.evictions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        return iter(self._sessions.values())
+
+    def statistics(self) -> dict[str, int]:
+        """Counts for metrics."""
+        partitions = sum(len(session.partitions) for session in self)
+        return {"sessions": len(self), "partitions": partitions, "evictions": self.evictions}
+
+    def close(self, session_id: int) -> None:
+        """End a session; it may be unknown."""
+        self._sessions.pop(session_id, None)
+
+    def resume(
+        self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession:
+        """The session that an incremental request continues, stepped to its next epoch.
+
+        Raises FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH or
+        FETCH_SESSION_TOPIC_ID_ERROR.
+        """
+        session = self._sessions.get(session_id)
+        if session is None:
+            raise ApiError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
+        if session.epoch != epoch:
+            raise ApiError(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        if session.uses_topic_ids != uses_topic_ids:
+            raise ApiError(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        session.epoch = next_epoch(epoch)
+        session.last_used_ms = now_ms
+        self._sessions.move_to_end(session_id)
+        return session
+
+    def begin(
+        self, partitions: list[Wanted], *, privileged: bool, uses_topic_ids: bool, now_ms: int
+    ) -> FetchSession | None:
+        """A new session, or None when all slots are taken by others worth as much."""
+        if len(self) >= self.slots and not self._evict(len(partitions), privileged, now_ms):
+            return None
+        session = FetchSession(
+            self._new_id(), privileged=privileged, uses_topic_ids=uses_topic_ids, now_ms=now_ms
+        )
+        for wanted in partitions:
+            name = wanted.topic_id if uses_topic_ids else wanted.topic
+            session.partitions[name, wanted.index] = wanted
+        self._sessions[session.session_id] = session
+        return session
+
+    def _new_id(self) -> int:
+        while True:
+            session_id = self._random.randrange(1, 2**31)
+            if session_id not in self._sessions:
+                return session_id
+
+    def _evict(self, size: int, privileged: bool, now_ms: int) -> bool:
+        """Make room: the longest unused session if it is stale, else the least valuable one.
+
+        Followers' sessions are worth more, then bigger ones. A young session makes room for a
+        follower's only, and only when it is not a follower's itself.
+        """
+        oldest = next(iter(self._sessions.values()), None)
+        if oldest is None:
+            return False
+        if now_ms - oldest.last_used_ms <= EVICTION_MS:
+            candidates = [
+                session
+                for session in self
+                if now_ms - session.created_ms > EVICTION_MS
+                or (privileged and not session.privileged)
+            ]
+            if not candidates:
+                return False
+            oldest = min(candidates, key=_worth)
+            if (privileged, size, 0) < _worth(oldest):
+                return False
+        self.close(oldest.session_id)
+        self.evictions += 1
+        return True
+
+
+def _worth(session: FetchSession) -> tuple[bool, int, int]:
+    return session.privileged, len(session.partitions), session.session_id
+
+
+def next_epoch(epoch: int) -> int:
+    """Epochs run from 1 to 2^31-1 and begin again at 1."""
+    return epoch + 1 if epoch < 2**31 - 1 else 1

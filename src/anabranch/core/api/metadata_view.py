@@ -1,0 +1,124 @@
+"""Topics and partitions as a client on one listener may see them.
+
+What: the part of Metadata and DescribeTopicPartitions that is the same: leaders that can be
+reached, offline replicas, errors. Why cached: a topic's image is immutable, so that its answer is made once
+for an image of the brokers and asked for ever after. Source: Kafka's KRaftMetadataCache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from anabranch.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.metadata import MetadataResponsePartition
+
+NO_LEADER = -1
+CACHED_TOPICS = 10_000
+"""Topics whose partitions are kept ready; a bound on memory."""
+
+
+class View(NamedTuple):
+    """What decides how a partition looks, besides its own image."""
+
+    listener: str
+    hides_dead_replicas: bool = False
+    """Version 0: replicas that are not alive are left out, with an error."""
+    names_missing_listeners: bool = True
+    """Version 6 on: a leader without the listener is LISTENER_NOT_FOUND."""
+
+
+class _Cached(NamedTuple):
+    topic: TopicImage
+    brokers: Mapping[int, BrokerImage]
+    partitions: list[MetadataResponsePartition]
+
+
+class MetadataCache:
+    """Answers for whole topics, by view and topic; forgotten when the topic or a broker changed."""
+
+    def __init__(self) -> None:
+        self._topics: dict[tuple[View, bytes], _Cached] = {}
+
+    def partitions(
+        self, image: MetadataImage, topic: TopicImage, view: View
+    ) -> list[MetadataResponsePartition]:
+        """Every partition of a topic; the list is shared and must not be changed."""
+        key = (view, topic.topic_id)
+        cached = self._topics.get(key)
+        if cached is not None and cached.topic is topic and cached.brokers is image.brokers:
+            return cached.partitions
+        partitions = [
+            partition_view(image, index, state, view)
+            for index, state in sorted(topic.partitions.items())
+        ]
+        if len(self._topics) >= CACHED_TOPICS:
+            self._topics.clear()
+        self._topics[key] = _Cached(topic, image.brokers, partitions)
+        return partitions
+
+
+def partition_view(
+    image: MetadataImage, index: int, state: PartitionImage, view: View
+) -> MetadataResponsePartition:
+    """One partition, with the error that Kafka gives when its leader cannot be reached."""
+    leader, error = reachable_leader(image, state, view)
+    replicas, isr = list(state.replicas), list(state.isr)
+    if view.hides_dead_replicas:
+        replicas = [broker for broker in replicas if _alive(image, broker, view.listener)]
+        isr = [broker for broker in isr if _alive(image, broker, view.listener)]
+        dead = len(replicas) < len(state.replicas) or len(isr) < len(state.isr)
+        if error == ErrorCode.NONE and dead:
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=state.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline_replicas(image, state, view.listener),
+    )
+
+
+def reachable_leader(
+    image: MetadataImage, state: PartitionImage, view: View
+) -> tuple[int, ErrorCode]:
+    """The leader's id, or -1 and why it cannot be told."""
+    leader = image.brokers.get(state.leader)
+    if leader is None:
+        return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    if leader.endpoint(view.listener) is None:
+        if view.names_missing_listeners:
+            return NO_LEADER, ErrorCode.LISTENER_NOT_FOUND
+        return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    return state.leader, ErrorCode.NONE
+
+
+def offline_replicas(image: MetadataImage, state: PartitionImage, listener: str) -> list[int]:
+    """Replicas whose broker is gone or fenced, or cannot be reached on this listener."""
+    return [broker for broker in state.replicas if not _alive(image, broker, listener)]
+
+
+def alive_brokers(image: MetadataImage, listener: str) -> list[BrokerImage]:
+    """Brokers that are not fenced and have the listener, by id."""
+    return [
+        broker
+        for broker_id, broker in sorted(image.brokers.items())
+        if _alive(image, broker_id, listener)
+    ]
+
+
+def some_alive_broker(image: MetadataImage, preferred: int) -> int:
+    """A broker to be named as the controller: it forwards. -1 when none is alive."""
+    broker = image.brokers.get(preferred)
+    if broker is not None and not broker.fenced:
+        return preferred
+    alive = (broker_id for broker_id, broker in image.brokers.items() if not broker.fenced)
+    return min(alive, default=-1)
+
+
+def _alive(image: MetadataImage, broker_id: int, listener: str) -> bool:
+    broker = image.brokers.get(broker_id)
+    return broker is not None and not broker.fenced and broker.endpoint(listener) is not None

@@ -1,0 +1,135 @@
+"""ListOffsets: the offset that a timestamp, or one of the special timestamps, stands for.
+
+KIP: KIP-79 (timestamps), KIP-320 (leader epochs), KIP-734 (maximum timestamp), KIP-405 (earliest
+    local), KIP-1005 (latest tiered), KIP-207 (the high watermark may lag after an election).
+Versions: 1-10.
+Behaviour: -1 latest (high watermark, or last stable offset for read_committed, or the log's end for
+    a follower), -2 earliest, -3 the record with the largest timestamp (version 7 on), -4 earliest
+    on the local disk (8 on), -5 latest in tiered storage (9 on: none). Specials that a version does
+    not know get UNSUPPORTED_VERSION; a partition named twice gets INVALID_REQUEST. A timestamp that
+    lies after the last record gets offset -1 without an error.
+Skipped: tiered storage, so that earliest local is earliest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.replica import Replica
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+_SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
+"""The version from which a special timestamp is understood."""
+
+_CONSUMER = -1
+_DEBUGGING = -2
+_OFFSET_NOT_AVAILABLE_SINCE = 5
+_UNKNOWN = (-1, -1, -1)
+
+Found = tuple[int, int, int]
+"""Timestamp, offset, leader epoch."""
+
+
+def run(broker: Broker, request: Request, _now_ms: int) -> ListOffsetsResponse:
+    """Look every partition up."""
+    body: ListOffsetsRequest = request.body
+    named = Counter(
+        (topic.name, part.partition_index) for topic in body.topics for part in topic.partitions
+    )
+    response = ListOffsetsResponse(topics=[])
+    for topic in body.topics:
+        allowed = topic_allowed(broker.authorizer, request, Operation.DESCRIBE, topic.name)
+        answers = []
+        for partition in topic.partitions:
+            answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
+            answers.append(answer)
+            if not allowed:
+                answer.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            elif named[topic.name, partition.partition_index] > 1:
+                answer.error_code = ErrorCode.INVALID_REQUEST
+            else:
+                _answer(broker, request, topic.name, partition, answer)
+        response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+    return response
+
+
+def _answer(
+    broker: Broker,
+    request: Request,
+    topic: str,
+    partition: ListOffsetsPartition,
+    answer: ListOffsetsPartitionResponse,
+) -> None:
+    body: ListOffsetsRequest = request.body
+    if partition.timestamp < 0 and request.version < _SINCE.get(partition.timestamp, 2**15):
+        answer.error_code = ErrorCode.UNSUPPORTED_VERSION
+        return
+    replica = broker.partitions.get(topic, partition.partition_index)
+    try:
+        replica = broker.partitions.find(broker.image, topic, partition.partition_index)
+        replica.check_epoch(partition.current_leader_epoch)
+        if body.replica_id != _DEBUGGING:
+            replica.check_leader()
+        isolation_level = body.isolation_level if body.replica_id == _CONSUMER else None
+        found = _find(replica, partition.timestamp, isolation_level)
+        answer.timestamp, answer.offset, answer.leader_epoch = found
+    except ApiError as error:
+        answer.error_code = error.code
+        if (
+            error.code == ErrorCode.OFFSET_NOT_AVAILABLE
+            and request.version < _OFFSET_NOT_AVAILABLE_SINCE
+        ):
+            answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    except StorageFault as fault:
+        answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        if replica is not None:
+            broker.faults.append((replica, fault))
+
+
+def _find(replica: Replica, timestamp: int, isolation_level: int | None) -> Found:
+    """The offset for one timestamp; `isolation_level` None is a follower's unlimited view."""
+    log = replica.log
+    end = replica.read_limit(isolation_level or 0, is_follower=isolation_level is None)
+    lagging = isolation_level is not None and replica.epoch_start_offset > replica.high_watermark
+    if timestamp == LATEST:
+        if lagging:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        return -1, end, replica.leader_epoch
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return -1, log.start_offset, log.epochs.epoch_of(log.start_offset)
+    if timestamp == LATEST_TIERED:
+        return _UNKNOWN
+    if timestamp == MAX_TIMESTAMP:
+        record = log.max_timestamp_offset(upto=log.end_offset)
+    else:
+        record = log.offset_for_timestamp(timestamp, upto=log.end_offset)
+    if record is not None and record.offset < end:
+        return record.timestamp, record.offset, record.leader_epoch
+    if lagging:
+        raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+    return _UNKNOWN
+
+
+HANDLER = Handler(
+    api_key=2,
+    name="ListOffsets",
+    versions=range(1, 11),
+    broker=run,
+    kips=("KIP-79", "KIP-207", "KIP-320", "KIP-405", "KIP-734", "KIP-1005"),
+    skipped=("There is no tiered storage: earliest local is earliest, latest tiered is none.",),
+)

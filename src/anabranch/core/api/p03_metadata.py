@@ -1,0 +1,192 @@
+"""Metadata: the brokers of the cluster, topics, their partitions and leaders.
+
+KIP: KIP-4 (auto-creation is optional), KIP-430 (authorized operations), KIP-516 (topic ids).
+Versions: 0-13.
+Behaviour: no topics asked (null; empty in version 0) means all topics. Topics asked by id are not
+    created. A topic that does not exist is created when `auto.create.topics.enable` and the request
+    allow it: the answer says UNKNOWN_TOPIC_OR_PARTITION and the client asks again. The controller
+    that is named is a broker: every broker forwards (KIP-590). A client that may not DESCRIBE a
+    topic is not told whether it exists.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anabranch.core.access.authorize import (
+    CLUSTER,
+    NOT_ASKED,
+    Operation,
+    ResourceType,
+    authorized_operations,
+    cluster_allowed,
+    topic_allowed,
+)
+from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.metadata_view import View, alive_brokers, some_alive_broker
+from anabranch.core.api.topic_names import is_internal, is_legal
+from anabranch.core.controller.image import TopicImage
+from anabranch.core.errors import ErrorCode
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from anabranch.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
+
+_BY_ID_SINCE = 12
+_CREATE_TIMEOUT_MS = 30_000
+"""How long the controller may take over an auto-created topic: Kafka's request timeout."""
+
+
+def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
+    """Describe the cluster as this client may see it."""
+    body: MetadataRequest = request.body
+    image, listener = broker.image, request.listener
+    response = MetadataResponse(
+        brokers=[
+            MetadataResponseBroker(
+                node_id=each.broker_id,
+                host=each.endpoints[listener].host,
+                port=each.endpoints[listener].port,
+                rack=each.rack,
+            )
+            for each in alive_brokers(image, listener)
+        ],
+        cluster_id=broker.cluster_id,
+        controller_id=some_alive_broker(image, broker.broker_id),
+        topics=[],
+    )
+    if body.topics is None or (request.version == 0 and not body.topics):
+        response.topics = _all_topics(broker, request)
+    elif _is_invalid(body, request.version):
+        response.topics = [
+            _refused(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST) for topic in body.topics
+        ]
+        return response
+    elif any(topic.topic_id != ZERO_TOPIC_ID for topic in body.topics):
+        wanted_ids = dict.fromkeys(topic.topic_id for topic in body.topics)
+        wanted_ids.pop(ZERO_TOPIC_ID, None)
+        response.topics = [_topic_by_id(broker, request, each) for each in wanted_ids]
+    else:
+        names = dict.fromkeys(topic.name or "" for topic in body.topics)
+        response.topics = [_topic_by_name(broker, request, name) for name in names]
+        _create_missing(broker, request, response)
+    _add_operations(broker, request, response)
+    return response
+
+
+def _is_invalid(body: MetadataRequest, version: int) -> bool:
+    """Asking by id, or without a name, in a version that only pretends to know ids."""
+    if version >= _BY_ID_SINCE or body.topics is None:
+        return False
+    return any(topic.name is None or topic.topic_id != ZERO_TOPIC_ID for topic in body.topics)
+
+
+def _all_topics(broker: Broker, request: Request) -> list[MetadataResponseTopic]:
+    topics = broker.image.topics_by_id.values()
+    return [
+        _described(broker, request, topic)
+        for topic in sorted(topics, key=lambda topic: topic.name)
+        if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, topic.name)
+    ]
+
+
+def _topic_by_id(broker: Broker, request: Request, topic_id: TopicId) -> MetadataResponseTopic:
+    topic = broker.image.topic_by_id(topic_id)
+    if topic is None:
+        return _refused(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
+    if not topic_allowed(broker.authorizer, request, Operation.DESCRIBE, topic.name):
+        return _refused(None, topic_id, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    return _described(broker, request, topic)
+
+
+def _topic_by_name(broker: Broker, request: Request, name: str) -> MetadataResponseTopic:
+    if not topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
+        return _refused(name, ZERO_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    topic = broker.image.topic(name)
+    if topic is not None:
+        return _described(broker, request, topic)
+    legal = is_legal(name)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if legal else ErrorCode.INVALID_TOPIC_EXCEPTION
+    refused = _refused(name, ZERO_TOPIC_ID, error)
+    refused.is_internal = is_internal(name)
+    return refused
+
+
+def _described(broker: Broker, request: Request, topic: TopicImage) -> MetadataResponseTopic:
+    view = View(
+        request.listener,
+        hides_dead_replicas=request.version == 0,
+        names_missing_listeners=request.version >= 6,
+    )
+    return MetadataResponseTopic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=broker.metadata_cache.partitions(broker.image, topic, view),
+    )
+
+
+def _refused(name: str | None, topic_id: TopicId, code: ErrorCode) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, partitions=[])
+
+
+def _create_missing(broker: Broker, request: Request, response: MetadataResponse) -> None:
+    """Wish for the topics that do not exist, where configuration and request want that."""
+    body: MetadataRequest = request.body
+    if not (broker.config.auto_create_topics_enable and body.allow_auto_topic_creation):
+        return
+    may_create = cluster_allowed(broker.authorizer, request, Operation.CREATE)
+    for topic in response.topics:
+        if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or topic.name is None:
+            continue
+        if not may_create and not topic_allowed(
+            broker.authorizer, request, Operation.CREATE, topic.name
+        ):
+            topic.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        elif topic.name not in broker.wished:
+            _wish(broker, topic.name)
+
+
+def _wish(broker: Broker, name: str) -> None:
+    creatable = CreatableTopic(
+        name=name,
+        num_partitions=broker.config.num_partitions,
+        replication_factor=broker.config.default_replication_factor,
+    )
+    message = CreateTopicsRequest(topics=[creatable], timeout_ms=_CREATE_TIMEOUT_MS)
+    broker.wished.add(name)
+    broker.wishes.append(Wish(message, partial(broker.wished.discard, name)))
+
+
+def _add_operations(broker: Broker, request: Request, response: MetadataResponse) -> None:
+    """The authorized operations that versions 8 (cluster: 8-10) on may ask for."""
+    body: MetadataRequest = request.body
+    if body.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = (
+            authorized_operations(broker.authorizer, request, ResourceType.CLUSTER, CLUSTER)
+            if cluster_allowed(broker.authorizer, request, Operation.DESCRIBE)
+            else 0
+        )
+    if not body.include_topic_authorized_operations:
+        return
+    for topic in response.topics:
+        topic.topic_authorized_operations = (
+            authorized_operations(broker.authorizer, request, ResourceType.TOPIC, topic.name)
+            if topic.error_code == ErrorCode.NONE and topic.name is not None
+            else NOT_ASKED
+        )
+
+
+HANDLER = Handler(
+    api_key=3,
+    name="Metadata",
+    versions=range(14),
+    broker=run,
+    kips=("KIP-4", "KIP-430", "KIP-516"),
+)

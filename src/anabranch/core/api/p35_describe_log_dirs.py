@@ -1,0 +1,89 @@
+"""DescribeLogDirs: the log folders of this broker, the logs in them, and the room that is left.
+
+KIP: KIP-113, KIP-827 (sizes of volumes).
+Versions: 1-4.
+Behaviour: every folder, also one without logs; an offline one with KAFKA_STORAGE_ERROR. With topics
+    given only their logs are listed. Needs DESCRIBE on the cluster.
+Skipped: moving logs between folders, so that no log is a future one.
+"""
+
+from __future__ import annotations
+
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+
+_ERROR_SINCE = 3
+
+
+def run(broker: Broker, request: Request, _now_ms: int) -> DescribeLogDirsResponse:
+    """List folders and logs."""
+    body: DescribeLogDirsRequest = request.body
+    if not cluster_allowed(broker.authorizer, request, Operation.DESCRIBE):
+        refused = request.version >= _ERROR_SINCE
+        code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED if refused else ErrorCode.NONE
+        return DescribeLogDirsResponse(error_code=code, results=[])
+    wanted = None
+    if body.topics is not None:
+        wanted = {(topic.topic, index) for topic in body.topics for index in topic.partitions}
+    topics = _topics_by_folder(broker, wanted)
+    return DescribeLogDirsResponse(
+        results=[
+            _folder(broker, folder, topics.get(folder, {})) for folder in broker.partitions.folders
+        ]
+    )
+
+
+def _topics_by_folder(
+    broker: Broker, wanted: set[tuple[str, int]] | None
+) -> dict[str, dict[str, list[DescribeLogDirsPartition]]]:
+    folders: dict[str, dict[str, list[DescribeLogDirsPartition]]] = {}
+    for replica in broker.partitions:
+        topic, index = replica.topic_partition
+        if wanted is not None and (topic, index) not in wanted:
+            continue
+        log = replica.log
+        partition = DescribeLogDirsPartition(
+            partition_index=index,
+            partition_size=log.size_bytes,
+            offset_lag=max(0, replica.high_watermark - log.end_offset),
+        )
+        folders.setdefault(replica.folder, {}).setdefault(topic, []).append(partition)
+    return folders
+
+
+def _folder(
+    broker: Broker, folder: str, topics: dict[str, list[DescribeLogDirsPartition]]
+) -> DescribeLogDirsResult:
+    if folder in broker.partitions.offline_folders:
+        return DescribeLogDirsResult(
+            error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=folder, topics=[]
+        )
+    total_bytes, usable_bytes = broker.volume(folder)
+    return DescribeLogDirsResult(
+        log_dir=folder,
+        topics=[
+            DescribeLogDirsTopic(name=name, partitions=partitions)
+            for name, partitions in topics.items()
+        ],
+        total_bytes=total_bytes,
+        usable_bytes=usable_bytes,
+    )
+
+
+HANDLER = Handler(
+    api_key=35,
+    name="DescribeLogDirs",
+    versions=range(1, 5),
+    broker=run,
+    kips=("KIP-113", "KIP-827"),
+    skipped=("Logs are not moved between folders.",),
+)

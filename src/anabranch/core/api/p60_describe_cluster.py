@@ -1,0 +1,99 @@
+"""DescribeCluster: who is in the cluster.
+
+KIP: KIP-700, KIP-919 (endpoint types), KIP-1073 (fenced brokers).
+Versions: 0-2.
+Behaviour: the brokers that can be reached on the asking listener, from version 2 on also fenced
+    ones if asked. A broker's listener does not answer for controllers: MISMATCHED_ENDPOINT_TYPE.
+Skipped: answering on the controller listener.
+"""
+
+from __future__ import annotations
+
+from anabranch.core.access.authorize import (
+    CLUSTER,
+    NOT_ASKED,
+    Operation,
+    ResourceType,
+    authorized_operations,
+    cluster_allowed,
+)
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.metadata_view import some_alive_broker
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+
+BROKERS = 1
+CONTROLLERS = 2
+_NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
+
+
+def run(broker: Broker, request: Request, _now_ms: int) -> DescribeClusterResponse:
+    """List the brokers."""
+    body: DescribeClusterRequest = request.body
+    endpoint_type = body.endpoint_type if request.version > 0 else BROKERS
+    if endpoint_type != BROKERS:
+        return _mismatch(endpoint_type)
+    operations = NOT_ASKED
+    if body.include_cluster_authorized_operations:
+        operations = 0
+        if cluster_allowed(broker.authorizer, request, Operation.DESCRIBE):
+            operations = authorized_operations(
+                broker.authorizer, request, ResourceType.CLUSTER, CLUSTER
+            )
+    return DescribeClusterResponse(
+        endpoint_type=BROKERS,
+        cluster_id=broker.cluster_id,
+        controller_id=some_alive_broker(broker.image, broker.broker_id),
+        brokers=_brokers(broker, request),
+        cluster_authorized_operations=operations,
+    )
+
+
+def _mismatch(endpoint_type: int) -> DescribeClusterResponse:
+    name = _NAMES.get(endpoint_type)
+    if name is None:
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {endpoint_type}",
+            brokers=[],
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        error_message=f"The request was sent to an endpoint of type BROKER, but we wanted an "
+        f"endpoint of type {name}",
+        brokers=[],
+    )
+
+
+def _brokers(broker: Broker, request: Request) -> list[DescribeClusterBroker]:
+    fenced_too = request.version >= 2 and request.body.include_fenced_brokers
+    found = []
+    for broker_id, each in sorted(broker.image.brokers.items()):
+        endpoint = each.endpoint(request.listener)
+        if endpoint is None or (each.fenced and not fenced_too):
+            continue
+        found.append(
+            DescribeClusterBroker(
+                broker_id=broker_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=each.rack,
+                is_fenced=each.fenced,
+            )
+        )
+    return found
+
+
+HANDLER = Handler(
+    api_key=60,
+    name="DescribeCluster",
+    versions=range(3),
+    broker=run,
+    kips=("KIP-700", "KIP-919", "KIP-1073"),
+    skipped=("The controller listener does not answer it.",),
+)

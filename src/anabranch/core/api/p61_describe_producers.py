@@ -1,0 +1,74 @@
+"""DescribeProducers: which producers a partition remembers, and their open transactions.
+
+KIP: KIP-664.
+Versions: 0.
+Behaviour: needs READ on the topic, and this broker must lead the partition.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.topic_names import is_legal
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.producers import Producer
+from anabranch.core.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+
+
+def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResponse:
+    """List the producers of each partition."""
+    body: DescribeProducersRequest = request.body
+    response = DescribeProducersResponse(topics=[])
+    for topic in body.topics:
+        refusal = _refusal(broker, request, topic.name)
+        partitions = []
+        for index in topic.partition_indexes:
+            answer = PartitionResponse(partition_index=index, active_producers=[])
+            partitions.append(answer)
+            try:
+                if refusal is not None:
+                    raise ApiError(refusal)
+                replica = broker.partitions.find_leader(broker.image, topic.name, index)
+                answer.active_producers = [_state(each) for each in replica.log.producers]
+            except ApiError as error:
+                answer.error_code, answer.error_message = error.code, error.message
+        response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
+    return response
+
+
+def _refusal(broker: Broker, request: Request, topic: str) -> ErrorCode | None:
+    if not is_legal(topic):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION
+    if not topic_allowed(broker.authorizer, request, Operation.READ, topic):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    if broker.image.topic(topic) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return None
+
+
+def _state(producer: Producer) -> ProducerState:
+    return ProducerState(
+        producer_id=producer.producer_id,
+        producer_epoch=producer.epoch,
+        last_sequence=producer.last_sequence,
+        last_timestamp=producer.last_timestamp,
+        coordinator_epoch=producer.coordinator_epoch,
+        current_txn_start_offset=producer.transaction_first_offset,
+    )
+
+
+HANDLER = Handler(
+    api_key=61,
+    name="DescribeProducers",
+    versions=range(1),
+    broker=run,
+    kips=("KIP-664",),
+)
