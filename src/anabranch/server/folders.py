@@ -130,7 +130,8 @@ def lock(path: str) -> int:
     except OSError as fault:
         raise FolderFault(folder_sentence(path, fault)) from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nodes of one process too
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock that Kafka takes
     except OSError:
         os.close(descriptor)
         raise FolderFault(

@@ -1,0 +1,33 @@
+"""The event loop of a node, and services that end with their test."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from server_kit import Service
+
+
+@pytest.fixture(scope="session")
+def event_loop_policy():
+    return uvloop.EventLoopPolicy()
+
+
+@pytest.fixture
+async def serve():
+    services = []
+
+    async def start(*handlers, **changed):
+        service = Service({each.api_key: each for each in handlers}, **changed)
+        service.port = await service.acceptor.bind("127.0.0.1", 0)
+        services.append(service)
+        return service
+
+    yield start
+    for service in services:
+        await service.close()

@@ -1,0 +1,109 @@
+"""A dispatcher with handlers of the test's own, on a real loopback socket."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from types import SimpleNamespace
+
+from anabranch.core.api.handler import Handler
+from anabranch.core.wire.frame import frame_request, read_response
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.server.connection import ReceiveMemory
+from anabranch.server.dispatch import Dispatcher
+from anabranch.server.listener import Acceptor
+
+SECONDS = 5
+
+
+class Shell:
+    """Does at once what a node would do in its own time."""
+
+    def __init__(self):
+        self.settled = 0
+        self.proposals = []
+        self.forwarded = []
+
+    def settle(self):
+        self.settled += 1
+
+    def submit(self, proposal):
+        future = asyncio.get_running_loop().create_future()
+        self.proposals.append((proposal, future))
+        return future
+
+    async def forward(self, frame, request):
+        self.forwarded.append(bytes(frame))
+        return struct.pack(">i", request.correlation_id) + b"answer"
+
+
+def limits(**changed):
+    values = {
+        "socket_request_max_bytes": 8 << 20,
+        "max_connections": 100,
+        "max_connections_per_ip": 100,
+        "connections_max_idle_ms": 600_000,
+    }
+    return SimpleNamespace(**{**values, **changed})
+
+
+class Client:
+    """A client that sends bytes and reads whole frames."""
+
+    def __init__(self, reader, writer):
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, correlation_id, body, version):
+        frame = b"".join(map(bytes, frame_request(correlation_id, "test", body, version)))
+        self.writer.write(frame)
+
+    async def frame(self):
+        async with asyncio.timeout(SECONDS):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            return await self.reader.readexactly(size)
+
+    async def answer(self, api_key, version):
+        return read_response(await self.frame(), API_KEYS[api_key].response, version)
+
+    async def ended(self):
+        async with asyncio.timeout(SECONDS):
+            return await self.reader.read() == b""
+
+
+class Service:
+    """A dispatcher and its listener; `connect` gives clients."""
+
+    def __init__(self, handlers, **changed):
+        self.shell = Shell()
+        self.changed = set()
+        self.world = SimpleNamespace(changed=self.changed)
+        self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.changed)
+        self.acceptor = Acceptor("TEST", self.dispatcher, ReceiveMemory(), limits(**changed))
+        self.port = 0
+        self.clients = []
+
+    async def connect(self):
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, limit=1 << 24)
+        self.clients.append(writer)
+        return Client(reader, writer)
+
+    async def close(self):
+        for writer in self.clients:
+            writer.close()
+        self.acceptor.stop_accepting()
+        await self.dispatcher.stop()
+        await self.acceptor.drain(0)
+
+
+def handler(api_key, run):
+    """A handler of an API key in all its versions."""
+    spec = API_KEYS[api_key]
+    return Handler(api_key, spec.name, spec.versions, broker=run)
+
+
+async def eventually(condition):
+    """Wait on a condition, not on a time."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110 - the condition has no event of its own
+            await asyncio.sleep(0.001)

@@ -1,0 +1,41 @@
+"""Large frames' memory: used again only when nobody looks at it."""
+
+from __future__ import annotations
+
+from anabranch.server.buffers import LARGEST_POOLED_BYTES, POOLED_BUFFERS, BufferPool
+
+
+def test_memory_that_nobody_looks_at_is_used_again():
+    pool = BufferPool()
+    for size in (1_000_000, 900_000, 1_000_001):
+        frame = pool.take(size)
+        assert len(frame) == size
+        del frame
+    assert pool.made == 1
+
+
+def test_memory_that_somebody_looks_at_is_left_alone():
+    pool = BufferPool()
+    kept = [pool.take(100_000)[5:10] for _ in range(3)]
+    for number, view in enumerate(kept):
+        view[:] = bytes([number]) * 5
+    assert pool.made == 3
+    assert [bytes(view) for view in kept] == [bytes([number]) * 5 for number in range(3)]
+
+
+def test_the_pool_is_bounded():
+    pool = BufferPool()
+    kept = [pool.take(300_000) for _ in range(3 * POOLED_BUFFERS)]
+    pool.take(LARGEST_POOLED_BYTES + 1)
+    assert pool.kept_bytes <= POOLED_BUFFERS * 512 * 1024
+    assert len(kept) == 3 * POOLED_BUFFERS
+
+
+def test_larger_frames_take_the_place_of_smaller_ones():
+    pool = BufferPool()
+    small = [pool.take(100_000) for _ in range(POOLED_BUFFERS)]
+    del small
+    pool.take(1_000_000)
+    made = pool.made
+    pool.take(1_000_000)
+    assert pool.made == made

@@ -1,0 +1,291 @@
+"""Frames in, answers out, in order and bounded, over real loopback sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+
+import pytest
+from server_kit import eventually, handler
+
+from anabranch.core.api.handler import Hangup, NoAnswer, Propose, Wait
+from anabranch.core.controller.result import Result
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from anabranch.core.wire.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+
+VERSION = 9
+
+
+def produce(records, acks=1):
+    data = PartitionProduceData(index=0, records=records)
+    return ProduceRequest(acks=acks, topic_data=[TopicProduceData(name="t", partition_data=[data])])
+
+
+def echo(_node, request, _now_ms):
+    """Answers a produce request with the size of what it brought."""
+    records = request.body.topic_data[0].partition_data[0].records
+    answer = PartitionProduceResponse(index=records[0], base_offset=len(records))
+    return ProduceResponse(responses=[TopicProduceResponse(name="t", partition_responses=[answer])])
+
+
+def offset_of(response):
+    return response.responses[0].partition_responses[0].base_offset
+
+
+@pytest.mark.parametrize("size", [1, 100, 65_000, 70_000, 200_000, 3_000_000])
+async def test_frames_of_every_size_come_whole(serve, size):
+    service = await serve(handler(0, echo))
+    client = await service.connect()
+    for number in range(3):
+        client.send(number, produce(bytes([number]) * size), VERSION)
+    for number in range(3):
+        correlation_id, answer = await client.answer(0, VERSION)
+        assert correlation_id == number
+        assert offset_of(answer) == size
+        assert answer.responses[0].partition_responses[0].index == number
+
+
+async def test_frames_cut_anywhere_are_put_together(serve):
+    service = await serve(handler(0, echo))
+    client = await service.connect()
+    for number in range(40):
+        client.send(number, produce(b"x" * (number * 37 + 1)), VERSION)
+        client.send(number, produce(b"x" * 66_000), VERSION)
+    whole = bytearray()
+    sent = client.writer.write
+    client.writer.write = whole.extend
+    for number in range(3):
+        client.send(number, produce(b"y" * (number + 1)), VERSION)
+    for byte in whole:
+        sent(bytes([byte]))
+        await asyncio.sleep(0)
+    sizes = [offset_of((await client.answer(0, VERSION))[1]) for _ in range(83)]
+    expected = [size for number in range(40) for size in (number * 37 + 1, 66_000)]
+    assert sizes == [*expected, 1, 2, 3]
+
+
+async def test_many_small_requests_are_answered_in_order(serve):
+    service = await serve(handler(0, echo))
+    client = await service.connect()
+    for number in range(3000):
+        client.send(number, produce(b"x" * (number % 50 + 1)), VERSION)
+    got = [await client.answer(0, VERSION) for _ in range(3000)]
+    assert [each[0] for each in got] == list(range(3000))
+
+
+async def test_a_frame_is_the_request_s_own(serve):
+    kept = []
+
+    def keep(node, request, now_ms):
+        kept.append(request.body.topic_data[0].partition_data[0].records)
+        return echo(node, request, now_ms)
+
+    service = await serve(handler(0, keep))
+    client = await service.connect()
+    contents = [bytes([number]) * size for number, size in enumerate([10, 70_000, 20, 100_000] * 6)]
+    for number, content in enumerate(contents):
+        client.send(number, produce(content), VERSION)
+    for _ in contents:
+        await client.answer(0, VERSION)
+    assert [bytes(each) for each in kept] == contents
+    assert not any(each.readonly for each in kept)
+
+
+async def test_an_answer_waits_for_the_ones_before_it(serve):
+    parked = []
+
+    def slow(node, request, now_ms):
+        answer = echo(node, request, now_ms)
+        if offset_of(answer) == 1:
+            parked.append(answer)
+            return Wait(("key",), now_ms + 60_000, lambda _now, _expired: ready.get("answer"))
+        return answer
+
+    ready = {}
+    service = await serve(handler(0, slow))
+    client = await service.connect()
+    for number, size in enumerate([1, 2, 3]):
+        client.send(number, produce(b"x" * size), VERSION)
+    await eventually(
+        lambda: service.dispatcher.routes and service.dispatcher.routes[0].requests == 3
+    )
+    ready["answer"] = parked[0]
+    service.dispatcher.wake("key")
+    got = [await client.answer(0, VERSION) for _ in range(3)]
+    assert [(number, offset_of(answer)) for number, answer in got] == [(0, 1), (1, 2), (2, 3)]
+
+
+async def test_a_deadline_answers(serve):
+    def late(node, request, now_ms):
+        return Wait(
+            ("key",), now_ms + 20,
+            lambda now, expired: echo(node, request, now) if expired else None,
+        )  # fmt: skip
+
+    service = await serve(handler(0, late))
+    client = await service.connect()
+    client.send(5, produce(b"abc"), VERSION)
+    assert (await client.answer(0, VERSION))[0] == 5
+    assert len(service.dispatcher.purgatory) == 0
+
+
+async def test_a_decision_holds_up_what_comes_behind_it(serve):
+    ran = []
+
+    def decide(_node, request, _now_ms):
+        ran.append("decide")
+        return Propose(Result((), DescribeClusterResponse(cluster_id="c")))
+
+    def noted(node, request, now_ms):
+        ran.append("echo")
+        return echo(node, request, now_ms)
+
+    service = await serve(handler(0, noted), handler(60, decide))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    client.send(2, produce(b"x"), VERSION)
+    await eventually(lambda: service.shell.proposals)
+    assert ran == ["decide"]
+    proposal, future = service.shell.proposals[0]
+    future.set_result(proposal.result.response)
+    assert (await client.answer(60, 0))[1].cluster_id == "c"
+    assert (await client.answer(0, VERSION))[0] == 2
+
+
+async def test_no_answer_leaves_no_gap(serve):
+    def maybe(node, request, now_ms):
+        return NoAnswer() if request.body.acks == 0 else echo(node, request, now_ms)
+
+    service = await serve(handler(0, maybe))
+    client = await service.connect()
+    for number in range(10):
+        client.send(number, produce(b"x", acks=number % 2), VERSION)
+    assert [(await client.answer(0, VERSION))[0] for _ in range(5)] == [1, 3, 5, 7, 9]
+
+
+async def test_a_hangup_comes_after_what_was_promised(serve):
+    def rude(node, request, now_ms):
+        answer = echo(node, request, now_ms)
+        return Hangup("enough") if offset_of(answer) == 3 else answer
+
+    service = await serve(handler(0, rude))
+    client = await service.connect()
+    for size in (1, 2, 3, 4):
+        client.send(size, produce(b"x" * size), VERSION)
+    assert [(await client.answer(0, VERSION))[0] for _ in range(2)] == [1, 2]
+    assert await client.ended()
+
+
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "HTTP"),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01", "TLS"),
+        (struct.pack(">i", -1) + b"xxxx", "size is -1"),
+        (struct.pack(">i", 9 << 20) + b"xxxx", "socket.request.max.bytes"),
+        (struct.pack(">i", 3) + b"xxx", "too short"),
+        (struct.pack(">ihhih", 10, 0, 9, 1, 500), "bad Produce request"),
+        (struct.pack(">ihhih", 10, 999, 0, 1, -1), "API key 999"),
+        (struct.pack(">ihhih", 10, 0, 99, 1, -1), "version 99"),
+    ],
+)
+async def test_what_is_no_request_closes_with_one_line(serve, caplog, sent, why):
+    service = await serve(handler(0, echo))
+    client = await service.connect()
+    client.writer.write(sent)
+    assert await client.ended()
+    lines = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert len(lines) == 1
+    assert why in str(lines[0].__dict__)
+    assert service.acceptor.bad_total == 1
+
+
+async def test_connections_are_limited(serve):
+    service = await serve(handler(0, echo), max_connections=2)
+    first, second = await service.connect(), await service.connect()
+    for client in (first, second):
+        client.send(1, produce(b"x"), VERSION)
+        await client.answer(0, VERSION)
+    third = await service.connect()
+    assert await third.ended()
+    assert service.acceptor.refused_total == 1
+    first.writer.close()
+    await eventually(lambda: len(service.acceptor.connections) == 1)
+    fourth = await service.connect()
+    fourth.send(1, produce(b"x"), VERSION)
+    await fourth.answer(0, VERSION)
+
+
+async def test_connections_of_one_address_are_limited(serve):
+    service = await serve(handler(0, echo), max_connections_per_ip=1)
+    first = await service.connect()
+    first.send(1, produce(b"x"), VERSION)
+    await first.answer(0, VERSION)
+    assert await (await service.connect()).ended()
+
+
+async def test_a_silent_connection_is_let_go(serve):
+    service = await serve(handler(0, echo), connections_max_idle_ms=50)
+    assert await (await service.connect()).ended()
+
+
+async def test_a_slow_reader_is_bounded(serve):
+    size = 1 << 20
+
+    def big(_node, _request, _now_ms):
+        return DescribeClusterResponse(cluster_id="c", error_message="x" * 30_000)
+
+    service = await serve(handler(60, big))
+    client = await service.connect()
+    client.reader._limit = 1024
+    client.writer.transport.pause_reading()
+    for number in range(3000):
+        client.send(number, DescribeClusterRequest(), 0)
+    await asyncio.sleep(0.3)
+    held = service.acceptor.statistics()["unsent_bytes"]
+    assert held < 8 * size
+    assert service.dispatcher.routes[0].requests < 3000
+    client.writer.transport.resume_reading()
+    for number in range(3000):
+        assert (await client.answer(60, 0))[0] == number
+
+
+async def test_requests_that_wait_are_bounded(serve):
+    def wait(node, request, now_ms):
+        if go:
+            return echo(node, request, now_ms)
+        return Wait(("key",), now_ms + 60_000, lambda now, _expired: echo(node, request, now))
+
+    go = []
+    service = await serve(handler(0, wait))
+    client = await service.connect()
+    for number in range(100):
+        client.send(number, produce(b"x" * 1_000_000), VERSION)
+    await asyncio.sleep(0.3)
+    assert service.dispatcher.routes[0].requests < 25
+    go.append(True)
+    service.dispatcher.wake("key")
+    for number in range(100):
+        assert (await client.answer(0, VERSION))[0] == number
+
+
+async def test_a_lost_client_is_forgotten(serve):
+    service = await serve(
+        handler(0, lambda _n, _r, now_ms: Wait(("key",), now_ms + 60_000, lambda _now, _e: None))
+    )
+    client = await service.connect()
+    client.send(1, produce(b"x"), VERSION)
+    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    client.writer.close()
+    await eventually(lambda: len(service.dispatcher.purgatory) == 0)
+    assert not service.acceptor.connections

@@ -1,0 +1,123 @@
+"""What a handler asks for is done: versions, cold reads, forwarding, faults."""
+
+from __future__ import annotations
+
+import struct
+import threading
+
+import pytest
+from server_kit import handler
+
+from anabranch.core.api.handler import Cold, Forward
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.files import ColdRead
+from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from anabranch.core.wire.messages.metadata import MetadataRequest
+
+
+def cluster(name="c"):
+    return DescribeClusterResponse(cluster_id=name)
+
+
+async def test_unknown_version_of_api_versions_is_answered_in_version_0(serve):
+    """KIP-511."""
+    service = await serve(handler(18, lambda _n, _r, _t: ApiVersionsResponse()))
+    client = await service.connect()
+    client.writer.write(struct.pack(">ihhih", 13, 18, 99, 7, -1) + b"\0\0\0")
+    correlation_id, answer = await client.answer(18, 0)
+    assert correlation_id == 7
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert [(each.api_key, each.max_version) for each in answer.api_keys] == [(18, 4)]
+    client.send(8, ApiVersionsRequest(), 0)
+    assert (await client.answer(18, 0))[0] == 8
+
+
+class ColdFile:
+    """Warmed in a thread; says in which."""
+
+    path = "cold"
+
+    def __init__(self):
+        self.threads = []
+
+    def warm(self, position, length):
+        self.threads.append((threading.current_thread().name, position, length))
+
+
+async def test_a_cold_read_leaves_the_loop_and_the_answer_follows(serve):
+    file = ColdFile()
+    ran = []
+
+    def read(_node, _request, _now_ms):
+        ran.append(1)
+        return Cold(
+            ColdRead(file, 0, 10), lambda _now: Cold(ColdRead(file, 10, 5), lambda _t: cluster())
+        )
+
+    service = await serve(handler(60, read))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    client.send(2, DescribeClusterRequest(), 0)
+    assert [(await client.answer(60, 0))[0] for _ in range(2)] == [1, 2]
+    assert [each[1:] for each in file.threads] == [(0, 10), (10, 5)] * 2
+    assert all(name.startswith("warm") for name, _, _ in file.threads)
+    assert len(ran) == 2
+
+
+async def test_a_read_that_never_gets_warm_ends(serve):
+    file = ColdFile()
+
+    def again(_now_ms):
+        return Cold(ColdRead(file, 0, 10), again)
+
+    service = await serve(handler(60, lambda _n, _r, now_ms: again(now_ms)))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    assert await client.ended()
+
+
+async def test_a_forwarded_request_goes_as_it_came(serve):
+    service = await serve(handler(60, lambda _n, _r, _t: Forward()))
+    client = await service.connect()
+    client.send(9, DescribeClusterRequest(), 0)
+    assert await client.frame() == struct.pack(">i", 9) + b"answer"
+    assert struct.unpack_from(">hhi", service.shell.forwarded[0]) == (60, 0, 9)
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        (ZeroDivisionError("oh"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ApiError(ErrorCode.NOT_CONTROLLER, "not here"), ErrorCode.NOT_CONTROLLER),
+    ],
+)
+async def test_a_fault_is_answered_where_there_is_room(serve, fault, code):
+    def fail(_node, _request, _now_ms):
+        raise fault
+
+    service = await serve(handler(60, fail))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    assert (await client.answer(60, 0))[1].error_code == code
+    assert service.dispatcher.faults_total == (code == ErrorCode.UNKNOWN_SERVER_ERROR)
+
+
+async def test_a_fault_closes_where_there_is_no_room(serve):
+    def fail(_node, _request, _now_ms):
+        raise ZeroDivisionError
+
+    service = await serve(handler(3, fail))
+    client = await service.connect()
+    client.send(1, MetadataRequest(), 5)
+    assert await client.ended()
+
+
+async def test_an_answer_that_cannot_be_encoded_closes(serve):
+    service = await serve(handler(60, lambda _n, _r, _t: cluster(name=object())))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    assert await client.ended()

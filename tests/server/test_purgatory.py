@@ -1,0 +1,99 @@
+"""Parked requests are answered once: by a key, by a deadline, or never when cancelled."""
+
+from __future__ import annotations
+
+import random
+
+from anabranch.core.api.handler import Wait
+from anabranch.core.errors import Bug
+from anabranch.server.purgatory import DEAD_ENTRIES_KEPT, Purgatory
+
+
+def park(purgatory, got, name, keys=("key",), deadline=100.0, ready=None):
+    ready = {} if ready is None else ready
+
+    def poll(_now_ms, expired):
+        return ready.get(name) or (f"{name} late" if expired else None)
+
+    return purgatory.park(Wait(tuple(keys), 0, poll), got.append, deadline)
+
+
+def test_a_key_wakes_only_who_is_ready():
+    purgatory, got, ready = Purgatory(), [], {}
+    park(purgatory, got, "a", ready=ready)
+    park(purgatory, got, "b", ready=ready)
+    purgatory.wake(["other", "key"], 0)
+    assert got == []
+    ready["b"] = "b ready"
+    purgatory.wake(["key"], 0)
+    assert got == ["b ready"]
+    assert len(purgatory) == 1
+
+
+def test_deadlines_come_in_order_and_once():
+    purgatory, got = Purgatory(), []
+    for name, deadline in [("c", 30.0), ("a", 10.0), ("b", 20.0)]:
+        park(purgatory, got, name, deadline=deadline)
+    assert purgatory.next_deadline() == 10.0
+    purgatory.expire(25.0, 0)
+    purgatory.expire(25.0, 0)
+    assert got == ["a late", "b late"]
+    assert purgatory.next_deadline() == 30.0
+
+
+def test_cancelled_is_forgotten():
+    purgatory, got = Purgatory(), []
+    parked = park(purgatory, got, "a")
+    purgatory.cancel(parked)
+    purgatory.cancel(parked)
+    purgatory.expire(1000.0, 0)
+    assert got == []
+    assert purgatory.next_deadline() is None
+    assert len(purgatory) == 0
+
+
+def test_a_poll_that_fails_is_answered_with_its_fault():
+    purgatory, got = Purgatory(), []
+
+    def fail(_now_ms, _expired):
+        raise ZeroDivisionError
+
+    purgatory.park(Wait(("key",), 0, fail), got.append, 10.0)
+    purgatory.wake(["key"], 0)
+    assert isinstance(got[0], ZeroDivisionError)
+
+
+def test_no_answer_at_the_deadline_is_a_bug_and_ends():
+    purgatory, got = Purgatory(), []
+    purgatory.park(Wait(("key",), 0, lambda _now, _expired: None), got.append, 10.0)
+    purgatory.expire(10.0, 0)
+    assert isinstance(got[0], Bug)
+
+
+def test_finished_requests_do_not_pile_up():
+    purgatory, got, ready = Purgatory(), [], {}
+    for number in range(3 * DEAD_ENTRIES_KEPT):
+        ready[number] = "done"
+        park(purgatory, got, number, keys=(number,), deadline=1e9, ready=ready)
+        purgatory.wake([number], 0)
+    assert len(got) == 3 * DEAD_ENTRIES_KEPT
+    assert len(purgatory) == 0
+    assert len(purgatory._heap) <= DEAD_ENTRIES_KEPT + 1
+    assert not purgatory._by_key
+
+
+def test_everybody_is_answered_exactly_once():
+    source = random.Random(7)
+    purgatory, ready = Purgatory(), {}
+    answers = {}
+    for number in range(2000):
+        got = answers[number] = []
+        keys = source.sample(range(20), source.randint(1, 3))
+        park(purgatory, got, number, keys=keys, deadline=float(source.randint(0, 500)), ready=ready)
+        if source.random() < 0.5:
+            ready[source.randint(0, number)] = "ready"
+        purgatory.wake([source.randint(0, 19)], 0)
+        purgatory.expire(number / 8, 0)
+    purgatory.finish_all(0)
+    assert all(len(got) == 1 for got in answers.values())
+    assert len(purgatory) == 0
