@@ -1,0 +1,40 @@
+"""Ids and offsets by their own names, so that a mix-up is a type error."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+Offset = NewType("Offset", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionIndex = NewType("PartitionIndex", int)
+TopicId = NewType("TopicId", bytes)
+"""16 raw bytes: a fast dictionary key."""
+Buffer = bytes | bytearray | memoryview
+ZERO_TOPIC_ID = TopicId(bytes(16))
+METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+
+
+def topic_id_text(topic_id: bytes) -> str:
+    """A topic id as Kafka writes it: url-safe base64 without padding."""
+    return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode()
+
+
+def parse_topic_id(text: str) -> TopicId:
+    """The topic id that a text of 22 characters stands for; raises ValueError."""
+    raw = base64.urlsafe_b64decode(text + "==")
+    if len(raw) != 16:
+        raise ValueError(f"{text!r} is not a topic id")
+    return TopicId(raw)
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name and its index."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
