@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
+
 from anabranch.core.wire import primitives
 from anabranch.core.wire.compile import (
     FIXED,
@@ -103,13 +105,14 @@ class _Decoder:
         self.source.add(f"{result} = {self.source.refer(cls.__name__, cls)}({arguments})")
         if unknown is not None:
             self.source.add(f"if {unknown}:")
-            self.source.add(f"    {result}.unknown_tagged_fields = {unknown}")
+            keep = self.source.refer("keep", msgspec.structs.force_setattr)
+            self.source.add(f'    {keep}({result}, "unknown_tagged_fields", {unknown})')
         return result
 
     def default(self, field: FieldSpec) -> str:
         """An expression for the default of a field that is not in this version."""
         if field.type.kind == "struct" and field.default is not None:
-            return f"{self.source.refer(field.default.__name__, field.default)}()"
+            return self.source.refer(f"NO_{field.name.upper()}", field.default)
         return "[]" if field.default is list else repr(field.default)
 
     def value(self, wire_type: WireType, nullable: bool, path: str) -> str:
@@ -227,8 +230,7 @@ class _Decoder:
         source.add(f"{unknown} = None")
         for field in tagged:
             values[field.name] = source.fresh("v")
-            if not (field.type.kind == "struct" and field.default is not None):
-                source.add(f"{values[field.name]} = {self.default(field)}")
+            source.add(f"{values[field.name]} = {self.default(field)}")
         source.add(f"if {count}:")
         source.depth += 1
         if tagged:
@@ -236,17 +238,7 @@ class _Decoder:
         else:
             source.add(f"{unknown}, p = read_unknown_tags(b, p, {count})", place)
         source.depth -= 1
-        self.tag_defaults(tagged, values, count)
         return unknown
-
-    def tag_defaults(self, tagged: list[FieldSpec], values: dict[str, str], count: str) -> None:
-        """Structures that no tag brought: made only then, as they cost more than a number."""
-        structures = [f for f in tagged if f.type.kind == "struct" and f.default is not None]
-        if not structures:
-            return
-        self.source.add("else:")
-        for field in structures:
-            self.source.add(f"    {values[field.name]} = {self.default(field)}")
 
     def known_tags(
         self,
@@ -260,9 +252,6 @@ class _Decoder:
         """The loop over a tag section in which some tags are ours."""
         source = self.source
         tag, stop = source.fresh("tag"), source.fresh("e")
-        for field in tagged:
-            if field.type.kind == "struct" and field.default is not None:
-                source.add(f"{values[field.name]} = {self.default(field)}")
         source.add(f"if {count} > 127:")
         source.add(f"    {count}, p = rest_of_uvarint(b, p, {count})", place)
         source.add(f"check_tag_count({count}, end - p)", place)

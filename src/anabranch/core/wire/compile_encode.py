@@ -7,8 +7,6 @@ passed on as they are, not copied.
 
 from __future__ import annotations
 
-import struct
-
 from anabranch.core.wire import primitives
 from anabranch.core.wire.compile import FIXED, LEGACY_LENGTH, Place, Source, is_nullable
 from anabranch.core.wire.schema import FieldSpec, Message, Struct, WireType, fields_of
@@ -146,12 +144,26 @@ class _Encoder:
             self.length(kind, size, path)
             self.pass_on(variable)
             return
-        self.length(kind, f"len({variable})", path)
-        if kind != "array":
-            source.add(f"a({variable})", (path, 0))
+        element = wire_type.element
+        if element is not None and element.kind in FIXED and element.kind != "uuid":
+            self.numbers(element.kind, variable, path)
             return
-        assert wire_type.element is not None
-        self.elements(wire_type.element, variable, path)
+        self.length(kind, f"len({variable})", path)
+        if element is None:
+            source.add(f"a({variable})", (path, 0))
+        else:
+            self.elements(element, variable, path)
+
+    def numbers(self, kind: str, variable: str, path: str) -> None:
+        """Write an array of numbers, its length with it, in one call."""
+        self.flush()
+        source = self.source
+        size = source.fresh("n")
+        table = primitives.number_arrays(FIXED[kind][0], self.flexible)
+        name = source.refer(f"{kind}_arrays", table)
+        first = f"{size} + 1" if self.flexible else size
+        source.add(f"{size} = len({variable})", (path, 0))
+        source.add(f"a({name}[{size}]({first}, *{variable}))", (path, 0))
 
     def length(self, kind: str, expression: str, path: str) -> None:
         """Write a length, with the fixed-width values before it where both are fixed."""
@@ -173,13 +185,8 @@ class _Encoder:
         source.add(f"    out.append({variable})")
 
     def elements(self, element: WireType, variable: str, path: str) -> None:
-        """Write the elements of an array, numbers in one call."""
+        """Write the elements of an array."""
         source = self.source
-        if element.kind in FIXED and element.kind != "uuid":
-            pack = source.refer("pack", struct.pack)
-            code = FIXED[element.kind][0]
-            source.add(f'a({pack}(f">{{len({variable})}}{code}", *{variable}))', (path, 0))
-            return
         each = source.fresh("m")
         source.add(f"for {each} in {variable}:", (path, 0))
         source.depth += 1
@@ -194,21 +201,19 @@ class _Encoder:
     def tags(self, tagged: list[FieldSpec], variable: str, path: str) -> None:
         """Write the tag section: nearly always empty, and then one zero byte with the rest."""
         source = self.source
-        known = "{}"
         places: list[Place] = [(path, 0)]
         empty, places = self.packed("x") if self.pending else (r'b"\0"', places)
-        test = f"{variable}.unknown_tagged_fields"
-        if tagged:
-            known = source.fresh("tags")
-            # the default of each is compared by value, so an untouched message writes no tag
-            source.add(f"{known} = None")
-            for field in tagged:
-                self.known_tag(field, variable, known, path)
-            test = f"{known} or {test}"
-        source.add(f"if {test}:")
+        checks = [self.differs(field, f"{variable}.{field.name}") for field in tagged]
+        checks.append(f"{variable}.unknown_tagged_fields")
+        source.add(f"if {' or '.join(checks)}:", *places[:1])
         source.depth += 1
         self.flush()
-        known = f"{known} or {{}}" if tagged else known
+        known = "{}"
+        if tagged:
+            known = source.fresh("tags")
+            source.add(f"{known} = {{}}")
+        for field in tagged:
+            self.known_tag(field, variable, known, path)
         source.add(f"write_tags(a, {known}, {variable}.unknown_tagged_fields)", (path, 0))
         source.depth -= 1
         source.add("else:")
@@ -216,25 +221,26 @@ class _Encoder:
 
     def known_tag(self, field: FieldSpec, variable: str, known: str, path: str) -> None:
         """Write a tagged field into the dictionary of tags unless it has its default."""
-        source = self.source
         place = (f"{path}.{field.name}" if path else field.name, 0)
-        value = source.fresh("v")
-        source.add(f"{value} = {variable}.{field.name}", place)
-        source.add(f"if {self.differs(field, value)}:", place)
+        value = f"{variable}.{field.name}"
+        self.source.add(f"if {self.differs(field, value)}:", place)
         writer = f"tag_{field.tag}_{field.name}_{len(self.tag_writers)}"
         self.tag_writers.append((writer, field, place[0]))
-        source.add(f"    {known} = {known} or {{}}")
-        source.add(f"    {known}[{field.tag}] = {writer}({value})", place)
+        self.source.add(f"    {known}[{field.tag}] = {writer}({value})", place)
 
     def differs(self, field: FieldSpec, value: str) -> str:
         """A condition: the value is not the field's default."""
         if field.default is None:
             return f"{value} is not None"
         if field.type.kind == "array":
-            return f"{value} is None or {value}"
+            if is_nullable(field, self.version):
+                return f"({value} is None or {value})"
+            return value
         if field.type.kind == "struct":
-            default = self.source.refer("DEFAULT", field.default())
-            return f"{value} != {default}"
+            default = self.source.refer(f"NO_{field.name.upper()}", field.default)
+            return f"({value} is not {default} and {value} != {default})"
+        if field.default is False:
+            return value
         return f"{value} != {field.default!r}"
 
     def tag_function(self, name: str, field: FieldSpec, path: str) -> None:

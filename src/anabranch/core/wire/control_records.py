@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import field
-
 from anabranch.core.wire.schema import (
     ZERO_UUID,
     Int16,
@@ -56,7 +54,7 @@ class Endpoint(Struct):
     port: Uint16 = 0
 
 
-class KRaftVersionFeature(Struct):
+class KRaftVersionFeature(Struct, constant=True):
     min_supported_version: Int16 = 0
     max_supported_version: Int16 = 0
 
@@ -65,7 +63,7 @@ class VotersVoter(Struct):
     voter_id: Int32 = 0
     voter_directory_id: Uuid = ZERO_UUID
     endpoints: list[Endpoint] = []
-    k_raft_version_feature: KRaftVersionFeature = field(default_factory=KRaftVersionFeature)
+    k_raft_version_feature: KRaftVersionFeature = KRaftVersionFeature()
 
 
 class VotersRecord(Message, versions="0", flexible="0+"):

@@ -9,7 +9,9 @@ The rule it keeps: a length is believed only when the bytes that remain can hold
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
+from functools import cache
 
 LONGEST_STRING_BYTES = 0x7FFF
 """Kafka's own limit, for legacy and compact strings alike."""
@@ -47,6 +49,34 @@ class VarintTable(dict[int, bytes]):
 
 
 VARINTS = VarintTable({value: uvarint_bytes(value) for value in range(VARINT_TABLE_SIZE)})
+
+
+class NumberArrays(dict[int, Callable[..., bytes]]):
+    """Packers of arrays of numbers by length: called with the length as written, then the numbers.
+
+    Short ones, which are nearly all, are kept, so an array costs one call.
+    """
+
+    def __init__(self, code: str, flexible: bool) -> None:
+        super().__init__()
+        self.code = code
+        self.flexible = flexible
+
+    def __missing__(self, count: int) -> Callable[..., bytes]:
+        layout = f"{count}{self.code}"
+        if self.flexible and count >= 127:
+            pack = struct.Struct(">" + layout).pack
+            return lambda length, *numbers: VARINTS[length] + pack(*numbers)
+        packer = struct.Struct((">B" if self.flexible else ">i") + layout).pack
+        if count < 127:
+            self[count] = packer
+        return packer
+
+
+@cache
+def number_arrays(code: str, flexible: bool) -> NumberArrays:
+    """The packers of one kind of number, shared by all encoders."""
+    return NumberArrays(code, flexible)
 
 
 def rest_of_uvarint(buffer: memoryview, position: int, first: int) -> tuple[int, int]:

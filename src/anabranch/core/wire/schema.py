@@ -12,7 +12,8 @@ versions and its tag; one class serves all versions of a message:
 
 Marks in `Annotated`: a wire type (`"int16"`, from the aliases below), versions (`"10+"`, `"0-12"`,
 `"5"`), `"nullable 8+"` where null came later than the field, and `"tag 0"` for a tagged field.
-`| None` says that null is allowed. Defaults are Kafka's; a field that a version lacks is not
+`| None` says that null is allowed. A structure that is a default is `constant`: it cannot be
+changed, and all messages share it. Defaults are Kafka's; a field that a version lacks is not
 written, and reads as its default. Names are Kafka's, in snake case (KIP-482 for tags).
 
 Not here: reading and writing bytes (compile.py makes that from the notation).
@@ -81,9 +82,12 @@ class WireMeta(msgspec.StructMeta):
         type_id: int = -1,
         versions: str = "none",
         flexible: str = "none",
+        constant: bool = False,
         **options: Any,
     ) -> WireMeta:
-        """Make the class and leave its numbers on it."""
+        """Make the class and leave its numbers on it; a `constant` one cannot be changed."""
+        if constant:
+            options["frozen"] = True
         cls = super().__new__(mcls, name, bases, namespace, **options)
         if versions != "none":
             numbers: dict[str, Any] = {"api_key": api_key, "type_id": type_id}
@@ -129,7 +133,7 @@ class FieldSpec(NamedTuple):
     nullable_versions: range
     tag: int | None
     default: Any
-    """A plain value, or the class to call for a structure; lists start empty."""
+    """A plain value, a frozen structure, or `list` for an array that starts empty."""
 
 
 ALL_VERSIONS = range(HIGHEST_VERSION + 1)

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import field
-
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.schema import (
     ZERO_UUID,
@@ -26,7 +24,7 @@ from anabranch.core.wire.schema import (
 )
 
 
-class ReplicaState(Struct):
+class ReplicaState(Struct, constant=True):
     replica_id: Annotated[Int32, "15+"] = -1
     replica_epoch: Annotated[Int64, "15+"] = -1
 
@@ -57,7 +55,7 @@ class ForgottenTopic(Struct):
 class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     cluster_id: Annotated[NullableString, "12+", "tag 0"] = None
     replica_id: Annotated[Int32, "0-14"] = -1
-    replica_state: Annotated[ReplicaState, "15+", "tag 1"] = field(default_factory=ReplicaState)
+    replica_state: Annotated[ReplicaState, "15+", "tag 1"] = ReplicaState()
     max_wait_ms: Int32 = 0
     min_bytes: Int32 = 0
     max_bytes: Int32 = 0x7FFFFFFF
@@ -69,17 +67,17 @@ class FetchRequest(Message, api_key=1, versions="4-18", flexible="12+"):
     rack_id: Annotated[String, "11+"] = ""
 
 
-class EpochEndOffset(Struct):
+class EpochEndOffset(Struct, constant=True):
     epoch: Annotated[Int32, "12+"] = -1
     end_offset: Annotated[Int64, "12+"] = -1
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(Struct, constant=True):
     leader_id: Annotated[Int32, "12+"] = -1
     leader_epoch: Annotated[Int32, "12+"] = -1
 
 
-class SnapshotId(Struct):
+class SnapshotId(Struct, constant=True):
     end_offset: Int64 = -1
     epoch: Int32 = -1
 
@@ -95,13 +93,9 @@ class PartitionData(Struct):
     high_watermark: Int64 = 0
     last_stable_offset: Int64 = -1
     log_start_offset: Annotated[Int64, "5+"] = -1
-    diverging_epoch: Annotated[EpochEndOffset, "12+", "tag 0"] = field(
-        default_factory=EpochEndOffset
-    )
-    current_leader: Annotated[LeaderIdAndEpoch, "12+", "tag 1"] = field(
-        default_factory=LeaderIdAndEpoch
-    )
-    snapshot_id: Annotated[SnapshotId, "12+", "tag 2"] = field(default_factory=SnapshotId)
+    diverging_epoch: Annotated[EpochEndOffset, "12+", "tag 0"] = EpochEndOffset()
+    current_leader: Annotated[LeaderIdAndEpoch, "12+", "tag 1"] = LeaderIdAndEpoch()
+    snapshot_id: Annotated[SnapshotId, "12+", "tag 2"] = SnapshotId()
     aborted_transactions: list[AbortedTransaction] | None = []
     preferred_read_replica: Annotated[Int32, "11+"] = -1
     records: NullableRecords = None

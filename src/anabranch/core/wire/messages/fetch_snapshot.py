@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import field
-
 from anabranch.core.wire.schema import (
     ZERO_UUID,
     Int16,
@@ -21,7 +19,7 @@ from anabranch.core.wire.schema import (
 )
 
 
-class SnapshotId(Struct):
+class SnapshotId(Struct, constant=True):
     end_offset: Int64 = 0
     epoch: Int32 = 0
 
@@ -29,7 +27,7 @@ class SnapshotId(Struct):
 class FetchSnapshotRequestPartitionSnapshot(Struct):
     partition: Int32 = 0
     current_leader_epoch: Int32 = 0
-    snapshot_id: SnapshotId = field(default_factory=SnapshotId)
+    snapshot_id: SnapshotId = SnapshotId()
     position: Int64 = 0
     replica_directory_id: Annotated[Uuid, "1+", "tag 0"] = ZERO_UUID
 
@@ -46,7 +44,7 @@ class FetchSnapshotRequest(Message, api_key=59, versions="0-1", flexible="0+"):
     topics: list[FetchSnapshotRequestTopicSnapshot] = []
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(Struct, constant=True):
     leader_id: Int32 = 0
     leader_epoch: Int32 = 0
 
@@ -54,8 +52,8 @@ class LeaderIdAndEpoch(Struct):
 class FetchSnapshotResponsePartitionSnapshot(Struct):
     index: Int32 = 0
     error_code: Int16 = 0
-    snapshot_id: SnapshotId = field(default_factory=SnapshotId)
-    current_leader: Annotated[LeaderIdAndEpoch, "tag 0"] = field(default_factory=LeaderIdAndEpoch)
+    snapshot_id: SnapshotId = SnapshotId()
+    current_leader: Annotated[LeaderIdAndEpoch, "tag 0"] = LeaderIdAndEpoch()
     size: Int64 = 0
     position: Int64 = 0
     unaligned_records: Records = b""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import field
-
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.schema import (
     Int16,
@@ -43,7 +41,7 @@ class BatchIndexAndErrorMessage(Struct):
     batch_index_error_message: Annotated[NullableString, "8+"] = None
 
 
-class LeaderIdAndEpoch(Struct):
+class LeaderIdAndEpoch(Struct, constant=True):
     leader_id: Annotated[Int32, "10+"] = -1
     leader_epoch: Annotated[Int32, "10+"] = -1
 
@@ -56,9 +54,7 @@ class PartitionProduceResponse(Struct):
     log_start_offset: Annotated[Int64, "5+"] = -1
     record_errors: Annotated[list[BatchIndexAndErrorMessage], "8+"] = []
     error_message: Annotated[NullableString, "8+"] = None
-    current_leader: Annotated[LeaderIdAndEpoch, "10+", "tag 0"] = field(
-        default_factory=LeaderIdAndEpoch
-    )
+    current_leader: Annotated[LeaderIdAndEpoch, "10+", "tag 0"] = LeaderIdAndEpoch()
 
 
 class TopicProduceResponse(Struct):
