@@ -22,7 +22,7 @@ class DiskFull(StorageFault):
     """No space was left. The file is as it was before the call; the log stays usable."""
 
 
-class ColdRead(Exception):  # noqa: N818 - not an error: the caller is asked to come again
+class ColdRead(Exception):
     """The bytes are not in the page cache: warm `file.warm(position, length)`, then ask again."""
 
     def __init__(self, file: File, position: int, length: int) -> None:

@@ -12,9 +12,9 @@ from typing import NoReturn
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.log.config import LogConfig
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
+from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header, walk
 from anabranch.core.wire.compression import Codec
-from anabranch.core.wire.records import build_batch, decode_records
+from anabranch.core.wire.records import Record, build_batch, decode_records
 
 MAGIC = 2
 NO_TIMESTAMP = -1
@@ -64,6 +64,17 @@ def check_shape(
     return batches
 
 
+def whole_bytes(records: memoryview, partition: TopicPartition) -> int:
+    """Length of the whole batches at the front of what a leader sent."""
+    whole = 0
+    try:
+        for position, header in walk(records):
+            whole = position + header.size_bytes
+    except ProtocolError as problem:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}") from None
+    return whole
+
+
 def check_client_batch(
     header: BatchHeader, config: LogConfig, partition: TopicPartition, now_ms: int
 ) -> None:
@@ -107,23 +118,27 @@ def needs_rebuild(header: BatchHeader, config: LogConfig) -> bool:
 
 def check_keys(records: memoryview, position: int, partition: TopicPartition) -> None:
     """Refuse a record without a key: a compacted topic could not tell what it replaces."""
-    for record in decode_records(records, position):
+    for record in _decoded(records, position, partition):
         if record.key is None:
             _refuse(partition, "a compacted topic takes no record without a key")
 
 
 def rebuild(
-    records: memoryview, batches: list[tuple[int, BatchHeader]], config: LogConfig
+    records: memoryview,
+    batches: list[tuple[int, BatchHeader]],
+    config: LogConfig,
+    partition: TopicPartition,
 ) -> memoryview:
     """The same records in the topic's codec; producer, sequence and timestamps stay."""
     rebuilt = bytearray()
     codec = CODECS[config.compression_type]
     for position, header in batches:
         rebuilt += build_batch(
-            decode_records(records, position),
+            _decoded(records, position, partition),
             base_offset=header.base_offset,
             leader_epoch=header.leader_epoch,
             codec=codec,
+            level=_level(codec, config),
             producer_id=header.producer_id,
             producer_epoch=header.producer_epoch,
             base_sequence=header.base_sequence,
@@ -131,6 +146,24 @@ def rebuild(
             control=header.is_control,
         )
     return memoryview(rebuilt)
+
+
+def _level(codec: Codec, config: LogConfig) -> int | None:
+    """The codec's level in this topic; None where it has none or its own default is meant."""
+    levels = {
+        Codec.GZIP: config.compression_gzip_level,
+        Codec.LZ4: config.compression_lz4_level,
+        Codec.ZSTD: config.compression_zstd_level,
+    }
+    level = levels.get(codec, -1)
+    return None if level == -1 else level
+
+
+def _decoded(records: memoryview, position: int, partition: TopicPartition) -> list[Record]:
+    try:
+        return decode_records(records, position)
+    except ProtocolError as problem:
+        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}") from None
 
 
 def _refuse(partition: TopicPartition, why: str) -> NoReturn:

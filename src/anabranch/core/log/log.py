@@ -38,7 +38,7 @@ from anabranch.core.log.segment import SNAPSHOT, IndexCache, Segment, offset_nam
 from anabranch.core.log.shortening import ShorterFirst, keep_checkpoints
 from anabranch.core.log.syncing import sync_targets
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
-from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, walk
+from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time
 
 NO_TIMESTAMP = -1
 
@@ -226,10 +226,7 @@ class Log:
         if self.fault is not None:
             raise self.fault
         view = memoryview(records)
-        whole = 0
-        for position, header in walk(view):
-            whole = position + header.size_bytes
-        view = view[:whole]
+        view = view[: incoming.whole_bytes(view, self.topic_partition)]
         batches = incoming.check_shape(view, self.config, self.topic_partition, client=False)
         next_offset, entries = self.end_offset, []
         for position, header in batches:
@@ -262,7 +259,7 @@ class Log:
                 incoming.check_keys(view, position, self.topic_partition)
             rebuilding |= incoming.needs_rebuild(header, config)
         if rebuilding:
-            view = incoming.rebuild(view, batches, config)
+            view = incoming.rebuild(view, batches, config, self.topic_partition)
             batches = incoming.check_shape(view, config, self.topic_partition, client=True)
         return view, batches
 
@@ -480,7 +477,12 @@ class Log:
         """The offset after a segment's last."""
         if segment is self.active:
             return self.end_offset
-        return self.segments[self.segment_index(segment.base_offset) + 1].base_offset
+        following = self.segment_index(segment.base_offset) + 1
+        return (
+            self.segments[following].base_offset
+            if following < len(self.segments)
+            else self.end_offset
+        )
 
     def offset_index(self, segment: Segment) -> OffsetIndex:
         """A segment's offset index, loaded or rebuilt if need be."""
@@ -507,7 +509,7 @@ class Log:
 
     def corrupt(self, segment: Segment, position: int, why: str) -> CorruptLog:
         """The fault that names where a segment is not what was written."""
-        last = self.end_of(segment) - 1 if segment in self.segments else self.end_offset - 1
+        last = self.end_of(segment) - 1
         return CorruptLog(
             f"{segment.file.path}: {why} (at position {position}, within offsets "
             f"{segment.base_offset} to {last}). The partition is offline: restore the file or "

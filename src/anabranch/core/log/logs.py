@@ -218,12 +218,13 @@ class LogFolder:
         self.files.write_atomic(f"{self.path}/{name}", format_offsets(offsets), sync=True)
 
     def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
-        if self._recovery_points.get(key, 0) > end_offset:
-            self._recovery_points[key] = end_offset
-            self._write(RECOVERY_POINTS, self._recovery_points)
-        if self._log_starts.get(key, 0) > end_offset:
-            del self._log_starts[key]
-            self._write(LOG_STARTS, self._log_starts)
+        for name, offsets in (
+            (RECOVERY_POINTS, self._recovery_points),
+            (LOG_STARTS, self._log_starts),
+        ):
+            if offsets.get(key, 0) > end_offset:
+                self._write(name, {**offsets, key: end_offset})
+                offsets[key] = end_offset
 
     def _forget_checkpoints(self, key: TopicPartition) -> None:
         """What was promised for a deleted partition of the same name does not hold for this one."""
@@ -232,8 +233,9 @@ class LogFolder:
             (LOG_STARTS, self._log_starts),
             (HIGH_WATERMARKS, self.high_watermarks),
         ):
-            if offsets.pop(key, 0) > 0:
-                self._write(name, offsets)
+            if offsets.get(key, 0) > 0:
+                self._write(name, {other: offsets[other] for other in offsets if other != key})
+                del offsets[key]
 
     def fail(self, fault: StorageFault) -> None:
         """Take the folder offline, and every log in it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_snapshot import decode_snapshot
 from anabranch.core.log.producers import ProducerStates
@@ -30,7 +30,10 @@ def note_batch(
     if not header.is_control:
         states.appended(header, base_offset, timestamp)
         return None
-    marker = end_marker(batch, position)
+    try:
+        marker = end_marker(batch, position)
+    except ProtocolError:
+        return None  # its checksum is right, so its writer meant something that is not known here
     if marker is None:
         return None
     return states.ended(header, base_offset, marker.coordinator_epoch, committed=marker.committed)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, state_at
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
@@ -65,6 +66,7 @@ def load(
     if log.epochs.entries:
         log.epochs.cut_end(log.end_offset)
         log.epochs.cut_start(log.start_offset)
+    log.names_unsynced = log.epochs.unsynced = not clean
     log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
@@ -150,8 +152,6 @@ def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> Non
 
 
 def _load_active_aborted(log: Log, active: Segment, names: list[str]) -> None:
-    from anabranch.core.log.lookup import load_aborted
-
     if active.size:
         ranges = load_aborted(log, active)
         if ranges:

@@ -16,7 +16,7 @@ CHUNK_BYTES = 1 << 20  # large enough that the system call is small beside the c
 MAGIC = 2
 
 
-class BadBatch(Exception):  # noqa: N818 - a finding, judged by its catcher
+class BadBatch(Exception):
     """Bytes at `position` that are not a whole, sound batch of this segment."""
 
     def __init__(self, position: int, why: str) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.log.lookup import newest_timestamp
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.lookup import load_aborted, newest_timestamp
 from anabranch.core.log.producer_replay import state_at
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
@@ -49,9 +50,10 @@ def truncate_to(log: Log, offset: int) -> Offset:
     if offset < log.start_offset or log.segment_index(offset) < 0:
         truncate_fully(log, offset)
         return Offset(log.end_offset)
-    log.shorter_first(log.topic_partition, offset)
     try:
         _cut_end(log, offset)
+    except DiskFull:
+        raise
     except StorageFault as fault:
         log.fault = fault
         raise
@@ -63,6 +65,7 @@ def _cut_end(log: Log, offset: int) -> None:
     segment = log.segments[index]
     position, base_offset = position_of(log, segment, offset, blocking=True)
     end_offset = min(offset, base_offset) if position < segment.size else offset
+    log.shorter_first(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
     log.save_epochs(sync=True)
     while len(log.segments) > index + 1:
@@ -100,8 +103,6 @@ def _note_tail(log: Log, segment: Segment) -> None:
 
 
 def _cut_aborted(log: Log, segment: Segment, end_offset: int) -> None:
-    from anabranch.core.log.lookup import load_aborted
-
     ranges = log.aborted.get(segment.base_offset)
     if ranges is None and log.files.exists(segment.stem + TRANSACTIONS):
         ranges = load_aborted(log, segment)
