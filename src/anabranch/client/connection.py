@@ -1,0 +1,251 @@
+"""One connection to a node: requests out, answers in, in order, pipelined.
+
+What: `Connection.open` dials and asks ApiVersions; `send` picks the newest version that both sides
+speak. Why not a stream reader: whole frames come out of one buffer, and large record sets are not
+copied twice. Rule kept: an answer is matched to the oldest request without one; anything else, and
+every end of the connection, fails all that wait with `ConnectionLost`. Source: KIP-511.
+
+Not here: finding leaders, retrying (cluster.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as ssl_module
+from collections import deque
+from struct import Struct
+from typing import Any, NamedTuple
+
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
+from anabranch.core.types import Buffer
+from anabranch.core.wire.frame import frame_request, read_response
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from anabranch.core.wire.schema import Message
+
+DIAL_SECONDS = 10.0
+REQUEST_SECONDS = 40.0
+"""Longer than any node takes to answer by itself: its own timeouts end at 30 s."""
+ANSWER_BYTES_MAX = 1 << 30
+"""An answer that claims more is not an answer: the port speaks something else."""
+SOFTWARE_NAME = "anabranch"
+
+_SIZE = Struct(">i")
+_CORRELATION = Struct(">i")
+
+
+class ConnectionLost(ConnectionError):
+    """The connection could not be made or has ended; the message says where and why."""
+
+
+class Pending(NamedTuple):
+    """A request that waits for its answer."""
+
+    correlation_id: int
+    response: type[Message]
+    version: int
+    future: asyncio.Future[Any]
+
+
+class Connection(asyncio.Protocol):
+    """An open connection. Make it with `Connection.open`; all calls are for one event loop."""
+
+    def __init__(self, address: str, client_id: str | None) -> None:
+        self.address = address
+        self.client_id = client_id
+        self.versions: dict[int, tuple[int, int]] = {}
+        self.lost: ConnectionLost | None = None
+        self._transport: Any = None
+        self._pending: deque[Pending] = deque()
+        self._received = bytearray()
+        self._correlation_id = 0
+        self._writable: asyncio.Future[None] | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        host: str,
+        port: int,
+        *,
+        client_id: str | None = SOFTWARE_NAME,
+        ssl: ssl_module.SSLContext | None = None,
+        timeout_seconds: float = DIAL_SECONDS,
+    ) -> Connection:
+        """Dial and learn which versions the node speaks. Raises ConnectionLost."""
+        loop = asyncio.get_running_loop()
+        connection = cls(f"{host}:{port}", client_id)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                await loop.create_connection(lambda: connection, host, port, ssl=ssl)
+                await connection._learn_versions()
+        except TimeoutError:
+            connection.abort()
+            why = f"{connection.address} did not answer within {timeout_seconds:g} s"
+            raise ConnectionLost(f"{why}: is it a Kafka listener, and is the node up?") from None
+        except ConnectionLost:
+            raise
+        except OSError as problem:
+            why = problem.strerror or str(problem)
+            raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
+        return connection
+
+    async def _learn_versions(self) -> None:
+        request = ApiVersionsRequest(
+            client_software_name=SOFTWARE_NAME, client_software_version="0"
+        )
+        newest = API_KEYS[ApiVersionsRequest.api_key].versions[-1]
+        answer: ApiVersionsResponse = await self._send(request, newest)
+        if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
+            answer = await self._send(request, 0)
+        if answer.error_code:
+            raise ApiError(ErrorCode(answer.error_code))
+        self.versions = {key.api_key: (key.min_version, key.max_version) for key in answer.api_keys}
+
+    def version_for(self, api_key: int) -> int:
+        """The newest version that both sides speak; raises ApiError UNSUPPORTED_VERSION."""
+        spec = API_KEYS[api_key]
+        low, high = self.versions.get(api_key, (0, -1))
+        version = min(spec.versions[-1], high)
+        if version < max(spec.versions[0], low):
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"{self.address} does not serve {spec.name} in a version that is spoken here.",
+            )
+        return version
+
+    async def send(
+        self,
+        message: Message,
+        version: int | None = None,
+        *,
+        timeout_seconds: float = REQUEST_SECONDS,
+    ) -> Any:
+        """Send a request and return its response message; error codes inside are the caller's.
+
+        Raises ConnectionLost, also when no answer comes in time, as the order is lost then.
+        """
+        if version is None:
+            version = self.version_for(type(message).api_key)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                return await self._send(message, version)
+        except TimeoutError:
+            name = API_KEYS[type(message).api_key].name
+            self._fail(f"{self.address} did not answer {name} within {timeout_seconds:g} s")
+            assert self.lost is not None
+            raise self.lost from None
+
+    async def send_unanswered(self, message: Message, version: int | None = None) -> None:
+        """Send a request that has no answer (Produce with acks=0)."""
+        if version is None:
+            version = self.version_for(type(message).api_key)
+        await self._write(self._frame(message, version))
+
+    async def _send(self, message: Message, version: int) -> Any:
+        buffers = self._frame(message, version)
+        future = asyncio.get_running_loop().create_future()
+        response = API_KEYS[type(message).api_key].response
+        self._pending.append(Pending(self._correlation_id, response, version, future))
+        await self._write(buffers)
+        return await future
+
+    def _frame(self, message: Message, version: int) -> list[Buffer]:
+        if self.lost is not None:
+            raise self.lost
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        return frame_request(self._correlation_id, self.client_id, message, version)
+
+    async def _write(self, buffers: list[Buffer]) -> None:
+        self._transport.writelines(buffers)
+        if self._writable is not None:
+            await self._writable
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent."""
+        return self._transport is not None and self.lost is None
+
+    async def close(self) -> None:
+        """End the connection after what was written is sent; nothing waits any more."""
+        self._fail(f"the connection to {self.address} was closed")
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail(f"the connection to {self.address} was closed")
+
+    def _fail(self, why: str) -> None:
+        if self.lost is None:
+            self.lost = ConnectionLost(why)
+        if self._transport is not None:
+            self._transport.close()
+        pending, self._pending = self._pending, deque()
+        for each in pending:
+            if not each.future.done():
+                each.future.set_exception(self.lost)
+        self.resume_writing()
+
+    # What the transport calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is connected."""
+        self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone: everybody who waits is told."""
+        why = str(exc) if exc is not None else "the other side closed it"
+        self._fail(f"the connection to {self.address} ended: {why}")
+
+    def pause_writing(self) -> None:
+        """The socket takes no more for now."""
+        self._writable = asyncio.get_running_loop().create_future()
+
+    def resume_writing(self) -> None:
+        """The socket takes bytes again."""
+        if self._writable is not None and not self._writable.done():
+            self._writable.set_result(None)
+        self._writable = None
+
+    def data_received(self, data: bytes) -> None:
+        """Cut whole frames out of what has arrived."""
+        received = self._received
+        received += data
+        position = 0
+        while len(received) - position >= 4:
+            (size,) = _SIZE.unpack_from(received, position)
+            if not 4 <= size <= ANSWER_BYTES_MAX:
+                self._fail(f"{self.address} does not speak the Kafka protocol")
+                return
+            if len(received) - position - 4 < size:
+                break
+            frame = bytes(memoryview(received)[position + 4 : position + 4 + size])
+            position += 4 + size
+            self._answered(frame)
+        if position:
+            del received[:position]
+
+    def _answered(self, frame: bytes) -> None:
+        if not self._pending:
+            self._fail(f"{self.address} answered what nobody asked")
+            return
+        pending = self._pending.popleft()
+        version = pending.version
+        if pending.response.api_key == ApiVersionsRequest.api_key and _is_refusal(frame):
+            version = 0
+        try:
+            correlation_id, message = read_response(frame, pending.response, version)
+        except ProtocolError as problem:
+            self._pending.appendleft(pending)
+            self._fail(f"{self.address} sent an answer that cannot be read: {problem}")
+            return
+        if correlation_id != pending.correlation_id:
+            self._pending.appendleft(pending)
+            self._fail(f"{self.address} answered out of order")
+        elif not pending.future.done():
+            pending.future.set_result(message)
+
+
+def _is_refusal(frame: bytes) -> bool:
+    """Whether an ApiVersions answer is the version 0 one that says UNSUPPORTED_VERSION."""
+    return int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
