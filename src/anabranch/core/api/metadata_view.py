@@ -1,7 +1,8 @@
 """Topics and partitions as a client on one listener may see them.
 
 What: the part of Metadata and DescribeTopicPartitions that is the same: leaders that can be
-reached, offline replicas, errors. Why cached: a topic's image is immutable, so that its answer is made once
+reached, offline replicas, errors. Why cached: a topic's image is immutable, so that its answer is
+made once
 for an image of the brokers and asked for ever after. Source: Kafka's KRaftMetadataCache.
 """
 

@@ -1,0 +1,422 @@
+"""The shell around the replicas that this broker hosts: it opens, creates and deletes their logs.
+
+What: `publish` takes each new metadata image, compares it with what is hosted
+(`core.replication.partitions.plan`), and does the difference in small steps: the first at once,
+the others in slices of a few milliseconds on the loop, so that a topic with thousands of partitions
+holds nobody up. Timers write checkpoints, apply retention, and remove deleted files.
+
+Rules kept: deltas are applied in their order; a folder is opened (and its clean marker taken away)
+only when the first image arrives; a log that is rotten takes its partition offline, a disk that
+fails its whole folder, never the process while another folder works; a folder whose topic the
+metadata does not know is left alone. Not here: flush rounds (`flush.py`), locks (`folders.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from anabranch.core.api.context import Broker
+from anabranch.core.controller.image import (
+    RESOURCE_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+)
+from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata
+from anabranch.core.log.files import DiskFull, Files
+from anabranch.core.log.log import Log
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.replication.partitions import Assignment
+from anabranch.core.replication.replica import Replica
+from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
+from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
+from anabranch.server.logs import logger
+
+LOG = logger("partitions")
+
+FIRST_SLICE_S = 0.02
+"""What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
+SLICE_S = 0.005
+"""What each later slice may take from the loop."""
+TICK_S = 1.0
+"""How often it is looked for logs whose flush.ms is over and for files to remove."""
+
+
+class PartitionShell:
+    """One broker's logs on its disks.
+
+    `on_changed` is called after keys were put into `broker.changed` outside of a request;
+    `on_fatal` with a sentence when no folder is left to work with.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        files: Files,
+        folders: Sequence[str],
+        *,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self.on_changed: Callable[[], None] | None = None
+        self.on_fatal: Callable[[str], None] | None = None
+        self.folders: dict[str, LogFolder] = {}
+        self._broker = broker
+        self._files = files
+        self._clock_ms = clock_ms
+        self._found: dict[TopicPartition, tuple[LogFolder, TopicId | None]] = {}
+        self._rotten: set[str] = set()
+        self._work: deque[Iterator[None]] = deque()
+        self._continuation: asyncio.Handle | None = None
+        self._settled: list[asyncio.Future[None]] = []
+        self._ticking: asyncio.Task[None] | None = None
+        self._config = broker.config
+        self._opened = False
+        broker.partitions.folders = list(folders)
+
+    # Following the metadata.
+
+    def publish(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """Follow a new image; `delta` None stands for everything in it."""
+        self._open_folders()
+        self._work.append(self._steps(image, delta))
+        self._run_slice(FIRST_SLICE_S)
+        self._broker.image = image
+        if self._work and self._continuation is None:
+            self._continue_soon()
+
+    async def settled(self) -> None:
+        """Wait until everything that was published is done."""
+        if self._work:
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._settled.append(waiter)
+            await waiter
+
+    def _continue_soon(self) -> None:
+        self._continuation = asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._continuation = None
+        self._run_slice(SLICE_S)
+        self._tell_changed()
+        if self._work:
+            self._continue_soon()
+            return
+        for waiter in self._settled:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._settled.clear()
+
+    def _run_slice(self, budget_s: float) -> None:
+        until = time.perf_counter() + budget_s
+        while self._work:
+            try:
+                next(self._work[0])
+            except StopIteration:
+                self._work.popleft()
+            if time.perf_counter() >= until:
+                return
+
+    def _steps(self, image: MetadataImage, delta: MetadataDelta | None) -> Iterator[None]:
+        """The difference between an image and what is hosted, a piece at a time."""
+        partitions = self._broker.partitions
+        plan = partitions.plan(image, delta)
+        for replica in plan.drop:
+            self._delete(replica)
+            yield
+        for replica in self._reconfigured(image, delta):
+            self._configure(replica, self._topic_config(image, replica.topic_partition.topic))
+            yield
+        for replica, state in plan.update:
+            replica.take_state(state)
+            self._broker.changed.add(replica.topic_partition)
+            yield
+        for assignment in plan.create:
+            self._host(image, assignment)
+            yield
+        if delta is None:
+            self._report_unknown(image)
+
+    def _reconfigured(self, image: MetadataImage, delta: MetadataDelta | None) -> list[Replica]:
+        """Replicas whose effective configuration this change may have touched."""
+        if self._config is not self._broker.config:
+            self._config = self._broker.config
+            return list(self._broker.partitions)
+        if delta is None:
+            return []
+        topics = [name for kind, name in sorted(delta.changed_configs) if kind == RESOURCE_TOPIC]
+        hosted = self._broker.partitions.by_name
+        return [replica for topic in topics for replica in hosted.get(topic, {}).values()]
+
+    def _topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
+        return effective_topic_config(image, topic, self._broker.config)
+
+    def _configure(self, replica: Replica, config: TopicConfig) -> None:
+        replica.log.config = log_config(config, self._broker.config)
+        replica.take_config(config)
+        if replica.advance():
+            self._broker.changed.add(replica.topic_partition)
+
+    # One partition.
+
+    def _host(self, image: MetadataImage, assignment: Assignment) -> None:
+        place = assignment.topic_partition
+        folder, topic_id = self._found.pop(place, (None, None))
+        if folder is not None and topic_id not in (None, assignment.topic_id):
+            self._set_aside(folder, place)
+            folder = None
+        is_here = folder is not None
+        folder = folder or self._roomiest()
+        config = self._topic_config(image, place.topic)
+        if folder is None or folder.fault is not None:
+            self._broker.partitions.offline[place] = assignment.topic_id
+            return
+        try:
+            log = self._open(folder, assignment, config, is_here=is_here)
+        except CorruptLog as fault:
+            LOG.error("a partition is offline: its log is rotten", partition=place, why=str(fault))
+            self._rotten.add(folder.path)
+            self._broker.partitions.offline[place] = assignment.topic_id
+            return
+        except StorageFault as fault:
+            self._broker.partitions.offline[place] = assignment.topic_id
+            self.folder_failed(folder.path, fault)
+            return
+        replica = Replica(
+            place,
+            assignment.topic_id,
+            log,
+            config,
+            broker_id=self._broker.broker_id,
+            folder=folder.path,
+            high_watermark=folder.high_watermarks.get(place, 0) if is_here else 0,
+        )
+        replica.take_state(assignment.state)
+        self._broker.partitions.host(replica)
+        self._broker.changed.add(place)
+
+    def _open(
+        self, folder: LogFolder, assignment: Assignment, config: TopicConfig, *, is_here: bool
+    ) -> Log:
+        place, topic_id, _ = assignment
+        settings = log_config(config, self._broker.config)
+        now_ms = self._clock_ms()
+        if not is_here:
+            return folder.create_log(place, topic_id, settings, now_ms=now_ms)
+        log = folder.open_log(place, topic_id, settings, now_ms=now_ms)
+        metadata = f"{folder.path}/{place}/{PARTITION_METADATA}"
+        if not self._files.exists(metadata):
+            self._files.write_atomic(metadata, format_partition_metadata(topic_id), sync=True)
+        if log.recovery.cut_bytes:
+            LOG.warning(
+                "cut what a crash left unfinished", partition=place, bytes=log.recovery.cut_bytes
+            )
+        return log
+
+    def _roomiest(self) -> LogFolder | None:
+        """The working folder with the fewest logs, as Kafka chooses."""
+        working = [folder for folder in self.folders.values() if folder.fault is None]
+        return min(working, key=lambda folder: len(folder.logs), default=None)
+
+    def _delete(self, replica: Replica) -> None:
+        place = replica.topic_partition
+        self._broker.partitions.drop(replica)
+        self._broker.changed.add(place)
+        folder = self.folders[replica.folder]
+        try:
+            folder.delete_log(place, unique=uuid.uuid4().hex, now_ms=self._clock_ms())
+        except StorageFault as fault:
+            self.folder_failed(folder.path, fault)
+
+    def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:
+        """A folder of an earlier topic of the same name: keep its bytes under another name."""
+        aside = f"{folder.path}/{place}.{uuid.uuid4().hex}-stray"
+        LOG.warning("set aside the log of another topic of that name", partition=place, path=aside)
+        try:
+            self._files.rename(f"{folder.path}/{place}", aside)
+        except StorageFault as fault:
+            self.folder_failed(folder.path, fault)
+
+    def _report_unknown(self, image: MetadataImage) -> None:
+        for place, (folder, _) in sorted(self._found.items()):
+            known = image.partition(place.topic, place.partition)
+            why = "is hosted elsewhere" if known else "is not in the metadata"
+            LOG.warning(f"left alone a log whose partition {why}", path=f"{folder.path}/{place}")
+
+    # Folders.
+
+    def _open_folders(self) -> None:
+        if self._opened:
+            return
+        self._opened = True
+        for path in self._broker.partitions.folders:
+            try:
+                folder = self.folders[path] = LogFolder(self._files, path)
+                for place, topic_id in folder.partitions():
+                    if place.topic != CLUSTER_METADATA_TOPIC:
+                        self._found.setdefault(place, (folder, topic_id))
+            except StorageFault as fault:
+                self.folder_failed(path, fault)
+
+    def folder_failed(self, path: str, fault: StorageFault) -> None:
+        """Take a folder offline with every partition in it, for the rest of this process's life."""
+        partitions = self._broker.partitions
+        if path in partitions.offline_folders:
+            return
+        LOG.error("a log folder is offline", path=path, why=str(fault))
+        partitions.offline_folders.add(path)
+        if path in self.folders:
+            self.folders[path].fail(fault)
+        for replica in [each for each in partitions if each.folder == path]:
+            partitions.take_offline(replica)
+            self._broker.changed.add(replica.topic_partition)
+        if self.on_fatal is not None and partitions.offline_folders >= set(partitions.folders):
+            self.on_fatal(f"no folder of log.dirs works any more; the last one: {fault}")
+        self._tell_changed()
+
+    def take_faults(self) -> None:
+        """Act on the storage faults that requests ran into."""
+        faults = self._broker.faults
+        while faults:
+            replica, fault = faults.pop()
+            if isinstance(fault, DiskFull):
+                LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
+            elif isinstance(fault, CorruptLog):
+                self._partition_failed(replica, fault)
+            else:
+                self.folder_failed(replica.folder, fault)
+
+    def _partition_failed(self, replica: Replica, fault: CorruptLog) -> None:
+        LOG.error(
+            "a partition is offline: its log is rotten",
+            partition=replica.topic_partition,
+            why=str(fault),
+        )
+        self._rotten.add(replica.folder)
+        self._broker.partitions.take_offline(replica)
+        self._broker.changed.add(replica.topic_partition)
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        if self.on_changed is not None and (self._broker.changed or self._broker.unsynced):
+            self.on_changed()
+
+    # Timers.
+
+    def start(self) -> None:
+        """Begin to write checkpoints, apply retention and remove deleted files."""
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    async def _tick(self) -> None:
+        config = self._broker.config
+        now_ms = self._clock_ms()
+        watermarks_ms = points_ms = retention_ms = now_ms
+        while True:
+            await asyncio.sleep(TICK_S)
+            config, now_ms = self._broker.config, self._clock_ms()
+            self._flush_due(now_ms)
+            if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
+                watermarks_ms = now_ms
+                self._each_folder(self._checkpoint_high_watermarks)
+                self._each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
+            if now_ms - points_ms >= config.log_flush_offset_checkpoint_interval_ms:
+                points_ms = now_ms
+                self._each_folder(LogFolder.checkpoint)
+            if now_ms - retention_ms >= config.log_retention_check_interval_ms:
+                retention_ms = now_ms
+                await self.clean()
+
+    def _flush_due(self, now_ms: int) -> None:
+        for replica in self._broker.partitions:
+            if replica.log.fault is None and replica.log.sync_due(now_ms):
+                self._broker.unsynced.add(replica.topic_partition)
+        self._tell_changed()
+
+    async def clean(self) -> None:
+        """Roll segments that are too old, apply retention, forget idle producers."""
+        until = time.perf_counter() + SLICE_S
+        for replica in list(self._broker.partitions):
+            self._clean_one(replica, self._clock_ms())
+            if time.perf_counter() >= until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+
+    def _clean_one(self, replica: Replica, now_ms: int) -> None:
+        log = replica.log
+        if log.fault is not None:
+            return
+        try:
+            log.roll_if_due(now_ms)
+            if log.config.deletes:
+                log.apply_retention(now_ms, replica.high_watermark)
+            log.expire_producers(now_ms)
+        except StorageFault as fault:
+            self._broker.faults.append((replica, fault))
+            self.take_faults()
+
+    def _each_folder(self, act: Callable[[LogFolder], None]) -> None:
+        for folder in self._working():
+            try:
+                act(folder)
+            except DiskFull as fault:
+                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
+            except StorageFault as fault:
+                self.folder_failed(folder.path, fault)
+
+    def _working(self) -> Iterable[LogFolder]:
+        return [folder for folder in self.folders.values() if folder.fault is None]
+
+    def _checkpoint_high_watermarks(self, folder: LogFolder) -> None:
+        kept = {
+            place: offset
+            for place, offset in folder.high_watermarks.items()
+            if place in self._found or place in self._broker.partitions.offline
+        }
+        for replica in self._broker.partitions:
+            if replica.folder == folder.path:
+                kept[replica.topic_partition] = replica.high_watermark
+        folder.checkpoint_high_watermarks(kept)
+
+    async def stop(self) -> None:
+        """Finish what was begun, sync and close every log, write checkpoints and clean markers."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+        if self._continuation is not None:
+            self._continuation.cancel()
+        while self._work:
+            self._run_slice(FIRST_SLICE_S)
+        self._each_folder(self._checkpoint_high_watermarks)
+        for folder in self.folders.values():
+            try:
+                self._close(folder)
+            except StorageFault as fault:
+                LOG.error("a folder was not closed in order", path=folder.path, why=str(fault))
+        for waiter in self._settled:
+            waiter.cancel()
+
+    def _close(self, folder: LogFolder) -> None:
+        """Close a folder; without the marker when a log in it has to be checked again."""
+        unread = any(held is folder for held, _ in self._found.values())
+        if folder.path not in self._rotten and (folder.clean or not unread):
+            folder.close(broker_epoch=self._broker.broker_epoch)
+            return
+        for log in folder.logs.values():
+            log.close(clean=folder.fault is None and log.fault is None)
+        if folder.fault is None:
+            folder.checkpoint()
+
+    def statistics(self) -> dict[str, int]:
+        """Counts for metrics and health."""
+        partitions = self._broker.partitions
+        return {
+            "hosted": len(partitions),
+            "leading": sum(replica.is_leader for replica in partitions),
+            "offline": len(partitions.offline),
+            "under_min_isr": sum(
+                replica.is_leader and not replica.enough_in_sync for replica in partitions
+            ),
+            "pending_changes": len(self._work),
+        }
