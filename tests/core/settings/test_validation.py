@@ -1,0 +1,148 @@
+"""Which changes of settings are refused, with Kafka's codes and words."""
+
+from __future__ import annotations
+
+import kafka_facts
+import pytest
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.validation import (
+    Operation,
+    Resource,
+    apply_operation,
+    is_sensitive,
+    validate_broker_configs,
+    validate_topic_configs,
+)
+
+VERDICTS = kafka_facts.rows("kafka_4_1_0_topic_verdicts.tsv")
+
+
+@pytest.mark.parametrize("row", VERDICTS, ids=lambda row: " ".join(row[:-2]))
+def test_topics_are_judged_as_kafka_judges_them(row):
+    texts = dict(pair.split("=", 1) for pair in row[:-2])
+    if row[-1] == "OK":
+        validate_topic_configs(texts)
+        return
+    with pytest.raises(ApiError) as caught:
+        validate_topic_configs(texts)
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    assert caught.value.message == row[-1]
+
+
+def test_a_null_is_refused_by_name():
+    with pytest.raises(ApiError, match="Null value not supported for topic configs: a,b"):
+        validate_topic_configs({"b": None, "a": None, "retention.ms": "1"})
+
+
+def test_a_topic_is_judged_over_the_broker_s_values():
+    broker = BrokerConfig.of({"log.cleaner.max.compaction.lag.ms": "5"})
+    with pytest.raises(ApiError, match=r"conflict topic config setting .* \(10\) > .* \(5\)"):
+        validate_topic_configs({"min.compaction.lag.ms": "10"}, broker)
+
+
+def test_tiering_needs_a_broker_that_tiers():
+    with pytest.raises(ApiError, match="Tiered Storage functionality is disabled"):
+        validate_topic_configs({"remote.storage.enable": "true"})
+    broker = BrokerConfig.of({"remote.log.storage.system.enable": "true"})
+    validate_topic_configs({"remote.storage.enable": "true"}, broker)
+
+
+@pytest.mark.parametrize(
+    ("values", "per_broker", "message"),
+    [
+        ({"node.id": "5"}, True, "Cannot update these configs dynamically: Set(node.id)"),
+        (
+            {"process.roles": "broker", "node.id": "0"},
+            False,
+            "Cannot update these configs dynamically: Set(node.id, process.roles)",
+        ),
+        (
+            {"listeners": "PLAINTEXT://h:1"},
+            False,
+            "Cannot update these configs at default cluster level, broker id must be specified: "
+            "Set(listeners)",
+        ),
+        (
+            {"log.retention.ms": "abc"},
+            True,
+            "Invalid value abc for configuration log.retention.ms: Not a number of type LONG",
+        ),
+        (
+            {"listener.name.plaintext.max.connections": "x"},
+            True,
+            "Invalid value x for configuration max.connections: Not a number of type INT",
+        ),
+    ],
+)
+def test_brokers_are_judged_as_kafka_judges_them(values, per_broker, message):
+    with pytest.raises(ApiError) as caught:
+        validate_broker_configs(values, per_broker=per_broker)
+    assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
+
+
+def test_key_stores_change_only_for_a_listener():
+    with pytest.raises(ApiError, match=r"only per-listener .*Set\(ssl.keystore.type\)"):
+        validate_broker_configs({"ssl.keystore.type": "JKS"}, per_broker=True)
+    validate_broker_configs({"listener.name.a.ssl.keystore.type": "JKS"}, per_broker=True)
+
+
+def test_a_broker_keeps_names_that_a_plug_in_may_know():
+    validate_broker_configs({"foo": "5", "message.max.bytes": "9"}, per_broker=False)
+
+
+def changed(operation, value, overrides=None, name="cleanup.policy"):
+    result = apply_operation(Resource.TOPIC, overrides or {}, name, operation, value)
+    return result.get(name)
+
+
+def test_set_and_delete():
+    assert changed(Operation.SET, "compact") == "compact"
+    assert changed(Operation.DELETE, None, {"cleanup.policy": "compact"}) is None
+    assert changed(Operation.DELETE, None) is None
+
+
+def test_append_begins_from_what_is_in_effect_and_adds_once():
+    assert changed(Operation.APPEND, "compact") == "delete,compact"
+    assert changed(Operation.APPEND, "delete", {"cleanup.policy": "delete"}) == "delete"
+    name = "leader.replication.throttled.replicas"
+    assert changed(Operation.APPEND, "0:1,0:2", {name: "0:1"}, name) == "0:1,0:2"
+
+
+def test_subtract_takes_away_what_is_there():
+    assert changed(Operation.SUBTRACT, "delete") == ""
+    assert changed(Operation.SUBTRACT, "x", {"cleanup.policy": "compact"}) == "compact"
+
+
+def test_a_broker_s_list_begins_from_the_broker_s_value():
+    broker = BrokerConfig.of({"log.cleanup.policy": "compact"})
+    result = apply_operation(
+        Resource.BROKER, {}, "log.cleanup.policy", Operation.APPEND, "delete", broker
+    )
+    assert result == {"log.cleanup.policy": "compact,delete"}
+
+
+def test_only_lists_are_appended_to():
+    with pytest.raises(ApiError) as caught:
+        changed(Operation.APPEND, "5", name="retention.ms")
+    assert caught.value.code == ErrorCode.INVALID_CONFIG
+    assert caught.value.message == "Can't APPEND to key retention.ms because its type is not LIST."
+
+
+def test_a_value_fits_into_a_record():
+    with pytest.raises(ApiError, match="exceeds the maximum value size"):
+        changed(Operation.SET, "x" * 32_768)
+
+
+def test_the_given_settings_are_left_alone():
+    before = {"cleanup.policy": "delete"}
+    apply_operation(Resource.TOPIC, before, "cleanup.policy", Operation.SET, "compact")
+    assert before == {"cleanup.policy": "delete"}
+
+
+def test_passwords_and_unknown_names_are_never_shown():
+    assert is_sensitive(Resource.BROKER, "ssl.key.password")
+    assert is_sensitive(Resource.BROKER, "listener.name.a.ssl.key.password")
+    assert is_sensitive(Resource.BROKER, "foo")
+    assert not is_sensitive(Resource.TOPIC, "retention.ms")

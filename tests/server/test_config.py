@@ -1,0 +1,194 @@
+"""What a node becomes from a file, the command line and nothing at all, and what is refused."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from anabranch.server.config import OFF, ConfigError, Listener, load_config
+
+
+@pytest.fixture
+def load(tmp_path):
+    def load(text, *overrides):
+        path = tmp_path / "server.properties"
+        path.write_text(text)
+        return load_config(str(path), overrides)
+
+    return load
+
+
+def refusal(*overrides):
+    with pytest.raises(ConfigError) as caught:
+        load_config(None, overrides)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_nothing_configured_is_a_node_of_its_own():
+    config = load_config()
+    assert config.node_id == 1
+    assert config.process_roles == ("broker", "controller")
+    assert config.broker_listeners == (Listener("PLAINTEXT", "127.0.0.1", 9092, "PLAINTEXT"),)
+    assert config.controller_listeners == (Listener("CONTROLLER", "127.0.0.1", 0, "PLAINTEXT"),)
+    assert config.advertised_listeners == config.broker_listeners
+    assert config.inter_broker_listener_name == "PLAINTEXT"
+    assert config.log_dirs == (os.path.abspath("anabranch-data"),)
+    assert config.metadata_log_dir == config.log_dirs[0]
+    assert config.metadata_store_url == f"sqlite://{config.log_dirs[0]}/metadata-store.db"
+    assert (config.http_host, config.http_port) == ("", OFF)
+    assert config.warnings == ()
+    assert config.broker.static["node.id"] == "1"
+
+
+def test_a_kafka_file_is_read_as_it_is(load):
+    config = load(
+        """
+        # a broker as Kafka's documents show it
+        process.roles=broker,controller
+        node.id=7
+        controller.quorum.voters=7@localhost:9093
+        listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+        advertised.listeners=PLAINTEXT://broker.example:19092
+        controller.listener.names=CONTROLLER
+        inter.broker.listener.name=PLAINTEXT
+        log.dirs=/var/a, /var/b
+        num.partitions=3
+        broker.rack=r1
+        log.retention.hours=168
+        """
+    )
+    assert config.node_id == 7
+    assert config.log_dirs == ("/var/a", "/var/b")
+    assert config.metadata_store_url == "sqlite:///var/a/metadata-store.db"
+    assert config.advertised_listeners[0].text == "PLAINTEXT://broker.example:19092"
+    assert config.rack == "r1"
+    assert config.broker.num_partitions == 3
+    assert config.warnings == ()
+
+
+def test_the_command_line_goes_before_the_file(load):
+    config = load("num.partitions=3\nlog.dirs=/a\n", "num.partitions=5", "metadata.log.dir=/m")
+    assert config.broker.num_partitions == 5
+    assert config.metadata_log_dir == "/m"
+
+
+def test_a_client_listener_alone_gets_a_controller_listener():
+    config = load_config(None, ["listeners=PLAINTEXT://127.0.0.1:0"])
+    assert [each.name for each in config.listeners] == ["PLAINTEXT", "CONTROLLER"]
+
+
+def test_a_broker_alone_finds_controllers():
+    config = load_config(
+        None, ["process.roles=broker", "controller.quorum.bootstrap.servers=a:1,[::1]:2"]
+    )
+    assert config.controllers == (("a", 1), ("::1", 2))
+    assert config.metadata_store_url == ""
+    assert not config.is_controller
+    assert "controller.quorum.bootstrap.servers" in refusal("process.roles=broker")
+
+
+def test_the_voters_tell_too_where_controllers_are():
+    config = load_config(None, ["process.roles=broker", "controller.quorum.voters=2@c:93"])
+    assert config.controllers == (("c", 93),)
+
+
+def test_http_is_an_address():
+    config = load_config(None, ["http.listener=127.0.0.1:0"])
+    assert (config.http_host, config.http_port) == ("127.0.0.1", 0)
+    assert "write host:port" in refusal("http.listener=9644")
+    assert "beyond.loopback" in refusal("http.listener=0.0.0.0:9644")
+
+
+def test_plaintext_beyond_loopback_must_be_meant():
+    message = refusal("listeners=PLAINTEXT://0.0.0.0:9092")
+    assert "listener.plaintext.beyond.loopback.allow=true" in message
+    config = load_config(
+        None,
+        [
+            "listeners=PLAINTEXT://0.0.0.0:9092",
+            "advertised.listeners=PLAINTEXT://10.1.1.1:9092",
+            "listener.plaintext.beyond.loopback.allow=true",
+        ],
+    )
+    assert config.broker_listeners[0].host == "0.0.0.0"
+
+
+def test_a_mistake_is_told_with_file_line_key_and_remedy(load):
+    with pytest.raises(ConfigError) as caught:
+        load("# one\n\nnode.id=1\nnum.partitions=many\n")
+    message = str(caught.value)
+    assert "server.properties:4: num.partitions: Invalid value many" in message
+    assert "give a INT [1,...]; default 1" in message
+    assert "--set: num.partitions" in refusal("num.partitions=0")
+
+
+def test_an_unknown_key_warns_with_the_nearest_known_one(load):
+    config = load("log.retention.mss=5\nlisteners.name.x=1\nzzz=1\nrsm.config.a=1\n")
+    first, second, third = config.warnings
+    assert first.endswith(
+        "server.properties:1: log.retention.mss is no setting and is ignored; "
+        "did you mean log.retention.ms?"
+    )
+    assert "listeners.name.x" in second
+    assert third.endswith("zzz is no setting and is ignored")
+
+
+def test_r15_an_alias_is_taken_and_a_ghost_is_named(load):
+    config = load("log.recovery.threads.per.data.dir=4\nunclean.shutdown.recovery.enable=true\n")
+    assert config.broker.num_recovery_threads_per_data_dir == 4
+    alias, ghost = config.warnings
+    assert "is taken as num.recovery.threads.per.data.dir" in alias
+    assert "no version of Kafka had this setting" in ghost
+
+
+def test_r7_the_imbalance_percentage_is_accepted():
+    config = load_config(None, ["leader.imbalance.per.broker.percentage=10"])
+    assert config.warnings == ()
+
+
+def test_a_key_that_is_there_twice_warns(load):
+    config = load("num.partitions=1\nnum.partitions=2\n")
+    assert config.broker.num_partitions == 2
+    assert "is there twice" in config.warnings[0]
+
+
+def test_line_numbers_count_continued_lines(load):
+    with pytest.raises(ConfigError, match=r"server\.properties:3: num\.partitions"):
+        load("log.dirs=/a,\\\n  /b\nnum.partitions=0\n")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "part"),
+    [
+        (["num.partitions"], "write key=value"),
+        (["node.id=1", "broker.id=2"], "same value as `broker.id`"),
+        (["process.roles=cook"], "String must be one of: broker, controller"),
+        (["process.roles="], "process.roles"),
+        (["process.roles=broker,broker"], "each once"),
+        (["listeners=foo"], "Unable to parse foo"),
+        (["listeners=TLS://127.0.0.1:1"], "No security protocol defined for listener TLS"),
+        (["listeners=SSL://127.0.0.1:1"], "which this version does not speak"),
+        (["controller.listener.names=FOO"], "a controller needs a listener"),
+        (["advertised.listeners=PLAINTEXT://0.0.0.0:1"], "nonroutable meta-address 0.0.0.0"),
+        (["advertised.listeners=SSL://h:1"], "is not in `listeners`"),
+        (["inter.broker.listener.name=FOO"], "FOO is no advertised listener"),
+        (["log.dirs="], "At least one log directory"),
+        (["log.dirs=/a,/a"], "there twice"),
+        (["log.retention.ms=0"], "must be unlimited (-1) or"),
+        (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
+        (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
+        (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_one_line(overrides, part):
+    assert part in refusal(*overrides)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(ConfigError, match="there is no such file"):
+        load_config(str(tmp_path / "absent"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load_config(str(tmp_path))
