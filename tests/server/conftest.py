@@ -13,9 +13,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from server_kit import Service
 
 
-@pytest.fixture(scope="session")
-def event_loop_policy():
-    return uvloop.EventLoopPolicy()
+def pytest_asyncio_loop_factories():
+    return {"uvloop": uvloop.new_event_loop}
 
 
 @pytest.fixture

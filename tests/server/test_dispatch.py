@@ -116,8 +116,10 @@ async def test_a_fault_closes_where_there_is_no_room(serve):
     assert await client.ended()
 
 
-async def test_an_answer_that_cannot_be_encoded_closes(serve):
+async def test_an_answer_that_cannot_be_encoded_is_a_fault(serve):
     service = await serve(handler(60, lambda _n, _r, _t: cluster(name=object())))
     client = await service.connect()
     client.send(1, DescribeClusterRequest(), 0)
-    assert await client.ended()
+    answer = (await client.answer(60, 0))[1]
+    assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert service.dispatcher.faults_total == 1

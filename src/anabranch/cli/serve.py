@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
 
 
 @click.command(epilog="Example: anabranch serve --config server.properties --set num.partitions=6")
@@ -38,12 +44,20 @@ def command(
     is, without a format step.
     """
     from anabranch.server import logs
-    from anabranch.server.config import load_config
     from anabranch.server.main import run
 
     logs.configure(log_level, log_format)
-    overrides = [*settings, *shorthand(folder, port)]
-    raise SystemExit(run(load_config(properties_file, overrides)))
+    raise SystemExit(run(configured(properties_file, [*settings, *shorthand(folder, port)])))
+
+
+def configured(properties_file: str | None, settings: Sequence[str]) -> NodeConfig:
+    """The configuration of a node; what is wrong with it becomes one line."""
+    from anabranch.server.config import ConfigError, load_config
+
+    try:
+        return load_config(properties_file, settings)
+    except ConfigError as fault:
+        raise click.ClickException(str(fault)) from None
 
 
 def shorthand(folder: str | None, port: int | None) -> list[str]:

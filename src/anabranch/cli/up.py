@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.serve import shorthand
+from anabranch.cli.serve import configured, shorthand
 
 if TYPE_CHECKING:
     from anabranch.server.node import Node
@@ -33,11 +33,10 @@ DEFAULT_PORT = 9092
 def command(folder: str, port: int, settings: tuple[str, ...], as_json: bool) -> None:
     """Run a node with nothing to configure."""
     from anabranch.server import logs
-    from anabranch.server.config import load_config
     from anabranch.server.main import run
 
     logs.configure("warning")
-    config = load_config(None, [*shorthand(folder, port), *settings])
+    config = configured(None, [*shorthand(folder, port), *settings])
     raise SystemExit(run(config, on_ready=say_json if as_json else say_text))
 
 

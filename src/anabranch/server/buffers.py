@@ -51,7 +51,8 @@ class BufferPool:
         if len(self._buffers) < POOLED_BUFFERS:
             self._buffers.append(buffer)
             return
-        for index, old in enumerate(self._buffers):
+        for index in range(len(self._buffers)):
+            old = self._buffers[index]
             if len(old) < len(buffer) and sys.getrefcount(old) == FREE_REFERENCES:
                 self._buffers[index] = buffer
                 return

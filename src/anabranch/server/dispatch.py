@@ -52,6 +52,16 @@ SAME_READ_WARMED = 8
 RESPONSE_SIZE = Struct(">i").pack
 
 
+def wall_ms() -> int:
+    """Milliseconds since 1970: what a broker's handlers are told."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Milliseconds of a clock that never goes back: what a controller's handlers are told."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class Shell(Protocol):
     """What a role needs from the node around it; every method is called on the loop."""
 
@@ -130,12 +140,14 @@ class Dispatcher:
         handlers: dict[int, Handler],
         shell: Shell,
         changed: set[Hashable],
+        clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.role = role
         self.world = world
         self.purgatory = Purgatory()
         self.touched: list[Connection] = []
-        self.now_ms = self.wall_ms()
+        self.clock_ms = clock_ms
+        self.now_ms = clock_ms()
         self.sent_bytes = 0
         self.received_bytes = 0
         self.faults_total = 0
@@ -151,11 +163,6 @@ class Dispatcher:
         self._warmers: ThreadPoolExecutor | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
-    @staticmethod
-    def wall_ms() -> int:
-        """Milliseconds since 1970."""
-        return int(time.time() * 1000)
-
     def next_connection_id(self) -> int:
         """A number that no other connection of this role has had."""
         self._connection_ids += 1
@@ -165,7 +172,7 @@ class Dispatcher:
 
     def begin(self) -> None:
         """Read the clock, once for everything that this step does."""
-        self.now_ms = int(time.time() * 1000)
+        self.now_ms = self.clock_ms()
 
     def handle(self, connection: Connection, frame: memoryview) -> list[Buffer] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""
@@ -387,7 +394,9 @@ class Dispatcher:
             )  # fmt: skip
             if LOG.is_debug:
                 LOG.debug("where it failed", trace="".join(traceback.format_exception(fault)))
-        message = error_answer(route.response, code, str(fault)) if may_answer else None
+        message = None
+        if may_answer:
+            message = error_answer(route.response, route.version, code, str(fault))
         if message is None:
             self._hang_up(slot, f"{route.name} failed with {code.name}: {fault}")
         else:
@@ -458,11 +467,14 @@ def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Buff
     return frame_response(correlation_id, answer, 0)
 
 
-def error_answer(response: Any, code: ErrorCode, sentence: str) -> Any | None:
-    """A response that says nothing but the error, or None where the class has no room for one."""
+def error_answer(response: Any, version: int, code: ErrorCode, sentence: str) -> Any | None:
+    """A response that says nothing but the error, or None where this version has no room for one."""
     fields = response.__struct_fields__
     if "error_code" not in fields:
         return None
+    answer = response(error_code=code)
+    if frame_response(0, answer, version) == frame_response(0, response(), version):
+        return None
     if "error_message" in fields:
-        return response(error_code=code, error_message=sentence)
-    return response(error_code=code)
+        answer.error_message = sentence
+    return answer

@@ -22,7 +22,7 @@ from anabranch.server import folders
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
-from anabranch.server.dispatch import Dispatcher
+from anabranch.server.dispatch import Dispatcher, steady_ms
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
@@ -125,15 +125,14 @@ class Node:
         listener = config.controller_listeners[0]
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
-            on_changed=side.changed, endpoint=(listener.host, listener.port), copy=copy.end,
-            on_stop=self.stop_because,
+            on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
         )  # fmt: skip
-        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set())
+        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set(), steady_ms)
         side.attach(shell, dispatcher)
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:
             await self._listen(each, dispatcher)
-        shell.endpoint = (listener.host, self._ports[listener.name])
+        shell.endpoint = f"{listener.host}:{self._ports[listener.name]}"
         await shell.start()
 
     async def _bind_broker(self, copy: MetadataCopy) -> None:
@@ -167,7 +166,7 @@ class Node:
             for each in self.config.controller_listeners
             if each.name in self._ports
         ]
-        return own or list(self.config.controller_addresses)
+        return own or list(self.config.controllers)
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told; for port 0 the one that was bound."""

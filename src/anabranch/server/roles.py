@@ -25,7 +25,7 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import Bug
 from anabranch.core.replication.partitions import Partitions
-from anabranch.server.dispatch import Dispatcher
+from anabranch.server.dispatch import Dispatcher, wall_ms
 from anabranch.server.flush import Flusher
 from anabranch.server.logs import logger
 from anabranch.server.partitions import PartitionShell
@@ -68,9 +68,7 @@ class BrokerRole:
             volume=volume_of,
         )
         self.dispatcher = Dispatcher(BROKER, self.broker, handlers(), self, self.broker.changed)
-        self.partitions = PartitionShell(
-            self.broker, node.files, config.log_dirs, clock_ms=Dispatcher.wall_ms
-        )
+        self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self.dispatcher.wake
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._copy = copy
