@@ -74,7 +74,13 @@ def test_every_module_says_what_it_is(modules):
 
 def is_notation(place: str) -> bool:
     """Schema notation: there the class is the documentation, named as Kafka names the struct."""
-    tables = ("wire/messages/", "metadata_records.py", "offsets_records.py", "settings/tables/")
+    tables = (
+        "wire/messages/",
+        "metadata_records.py",
+        "offsets_records.py",
+        "settings/tables/",
+        "wire/control_records.py",
+    )
     return any(table in place for table in tables)
 
 
