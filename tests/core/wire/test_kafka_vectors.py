@@ -19,7 +19,7 @@ from anabranch.core.wire.codec import decode_exact, encode_bytes
 from anabranch.core.wire.schema import FieldSpec, Struct, WireType, fields_of
 
 CLASSES = {cls.__name__: cls for cls in [*REQUESTS, *RECORDS]}
-FOLDER = Path(__file__).parent / "vectors"
+FOLDER = Path(__file__).parent / "data"
 FILES = sorted(path.stem for path in FOLDER.glob("*_records.json")) + ["requests"]
 
 
