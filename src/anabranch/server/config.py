@@ -45,6 +45,8 @@ CONTROLLER_LISTENER = "CONTROLLER://127.0.0.1:0"
 STORE_FILE = "metadata-store.db"
 OFF = -1
 """The HTTP port of a node that serves no HTTP."""
+NOT_BELOW = (("queued.max.request.bytes", "socket.request.max.bytes"),)
+"""Limits that, when they are set, leave room for another one."""
 
 
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,8 +337,7 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             "broker",
             name="broker.heartbeat.interval.ms",
         )
-    queued = broker["queued.max.request.bytes"]
-    if isinstance(queued, int) and 0 < queued < broker.socket_request_max_bytes:
-        raise ConfigFault(
-            "must be larger or equal to socket.request.max.bytes", name="queued.max.request.bytes"
-        )
+    for limit, at_least in NOT_BELOW:
+        value, least = broker[limit], broker[at_least]
+        if isinstance(value, int) and isinstance(least, int) and 0 < value < least:
+            raise ConfigFault(f"must be larger or equal to {at_least}", name=limit)
