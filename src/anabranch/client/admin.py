@@ -1,0 +1,225 @@
+"""Admin requests: topics, partitions, settings, records, log folders, the cluster itself.
+
+Each call sends one request of Kafka's protocol, tries again while that can help, and raises
+`ApiError` with the node's sentence for the first thing that was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+
+from anabranch.client.cluster import Cluster, check
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from anabranch.core.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from anabranch.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
+from anabranch.core.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
+from anabranch.core.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+)
+from anabranch.core.wire.messages.describe_log_dirs import (
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+TIMEOUT_MS = 30_000
+NO_COUNT = -1
+"""Stands for "as the broker's defaults say" in CreateTopics."""
+
+
+class ResourceKind(IntEnum):
+    """What a configuration belongs to."""
+
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does to a setting."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+async def create_topic(
+    cluster: Cluster,
+    name: str,
+    *,
+    partitions: int = NO_COUNT,
+    replication_factor: int = NO_COUNT,
+    configs: Mapping[str, str] | None = None,
+    assignment: Sequence[Sequence[int]] | None = None,
+    validate_only: bool = False,
+) -> CreatableTopicResult:
+    """Create a topic; `assignment` lists the replicas of each partition in order."""
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=partitions,
+        replication_factor=replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=index, broker_ids=list(replicas))
+            for index, replicas in enumerate(assignment or ())
+        ],
+        configs=[
+            CreatableTopicConfig(name=key, value=text) for key, text in (configs or {}).items()
+        ],
+    )
+    request = CreateTopicsRequest(
+        topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only
+    )
+
+    async def attempt() -> CreatableTopicResult:
+        response: CreateTopicsResponse = await cluster.send(request)
+        result = response.topics[0]
+        check(result.error_code, result.error_message)
+        return result
+
+    return await cluster.retrying(attempt)
+
+
+async def delete_topic(cluster: Cluster, name: str) -> None:
+    """Delete a topic and its records."""
+    request = DeleteTopicsRequest(
+        topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
+    )
+    response: DeleteTopicsResponse = await cluster.send(request)
+    check(response.responses[0].error_code, response.responses[0].error_message)
+
+
+async def create_partitions(cluster: Cluster, name: str, count: int) -> None:
+    """Raise the number of partitions of a topic to `count`."""
+    topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
+    request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
+    response: CreatePartitionsResponse = await cluster.send(request)
+    check(response.results[0].error_code, response.results[0].error_message)
+
+
+async def describe_configs(
+    cluster: Cluster, kind: ResourceKind, name: str, *, documentation: bool = False
+) -> list[DescribeConfigsResourceResult]:
+    """Every setting of a topic or broker with its source and synonyms."""
+    resource = DescribeConfigsResource(
+        resource_type=kind, resource_name=name, configuration_keys=None
+    )
+    request = DescribeConfigsRequest(
+        resources=[resource], include_synonyms=True, include_documentation=documentation
+    )
+    if kind is not ResourceKind.TOPIC and name:
+        response: DescribeConfigsResponse = await cluster.send_to(broker_id_of(name), request)
+    else:
+        response = await cluster.send(request)
+    check(response.results[0].error_code, response.results[0].error_message)
+    return response.results[0].configs
+
+
+async def alter_configs(
+    cluster: Cluster,
+    kind: ResourceKind,
+    name: str,
+    operations: Sequence[tuple[ConfigOperation, str, str | None]],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Change some settings of a topic or broker (KIP-339); the others stay."""
+    resource = AlterConfigsResource(
+        resource_type=kind,
+        resource_name=name,
+        configs=[
+            AlterableConfig(name=key, config_operation=operation, value=text)
+            for operation, key, text in operations
+        ],
+    )
+    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+    if kind is not ResourceKind.TOPIC and name:
+        response: IncrementalAlterConfigsResponse = await cluster.send_to(
+            broker_id_of(name), request
+        )
+    else:
+        response = await cluster.send(request)
+    check(response.responses[0].error_code, response.responses[0].error_message)
+
+
+def broker_id_of(name: str) -> int:
+    """The broker id in a resource name; raises ApiError when it is no number."""
+    if not name.isdigit():
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name!r} is not a broker id: give a number.")
+    return int(name)
+
+
+async def delete_records(
+    cluster: Cluster, topic: str, offsets: Mapping[int, int]
+) -> dict[int, int]:
+    """Drop what lies before an offset (-1: the high watermark); returns the new start offsets."""
+    leaders = await cluster.leaders(topic)
+    starts: dict[int, int] = {}
+    for partition, offset in sorted(offsets.items()):
+        if partition not in leaders:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
+            )
+        asked = DeleteRecordsPartition(partition_index=partition, offset=offset)
+        request = DeleteRecordsRequest(
+            topics=[DeleteRecordsTopic(name=topic, partitions=[asked])], timeout_ms=TIMEOUT_MS
+        )
+        response: DeleteRecordsResponse = await cluster.send_to(leaders[partition], request)
+        result = response.topics[0].partitions[0]
+        check(result.error_code)
+        starts[partition] = result.low_watermark
+    return starts
+
+
+async def describe_cluster(cluster: Cluster) -> DescribeClusterResponse:
+    """Cluster id, controller and brokers, fenced ones included where the node tells them."""
+    connection = await cluster.connection_to(next(iter(cluster.brokers)))
+    request = DescribeClusterRequest()
+    if connection.version_for(DescribeClusterRequest.api_key) >= 2:
+        request.include_fenced_brokers = True
+    response: DescribeClusterResponse = await connection.send(request)
+    check(response.error_code, response.error_message)
+    return response
+
+
+async def describe_log_dirs(cluster: Cluster, broker_id: int) -> list[DescribeLogDirsResult]:
+    """The log folders of a broker: partitions with their sizes, space left."""
+    request = DescribeLogDirsRequest(topics=None)
+    response: DescribeLogDirsResponse = await cluster.send_to(broker_id, request)
+    check(response.error_code)
+    return response.results

@@ -1,0 +1,205 @@
+"""A cluster as its client sees it: brokers, leaders, and trying again while that can help.
+
+What: one connection a broker, dialled when needed; metadata when asked for. Rules kept: an error
+that the protocol calls retriable, and a lost connection, are tried again with growing pauses until
+the deadline; everything else is raised at once as `ApiError` with the node's own sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl as ssl_module
+from collections.abc import Awaitable, Callable, Sequence
+from types import TracebackType
+from typing import Any, NamedTuple, Self, TypeVar
+
+from anabranch.client.connection import DIAL_SECONDS, SOFTWARE_NAME, Connection, ConnectionLost
+from anabranch.core.errors import ERRORS, ApiError, ClientFault, ErrorCode
+from anabranch.core.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+from anabranch.core.wire.schema import Message
+
+T = TypeVar("T")
+
+FIRST_PAUSE_SECONDS = 0.02
+LONGEST_PAUSE_SECONDS = 1.0
+DEFAULT_DEADLINE_SECONDS = 30.0
+
+
+class BrokerAddress(NamedTuple):
+    """Where a broker listens, and in which rack it stands."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise ApiError for an error code in a response; 0 is silence."""
+    if code:
+        raise ApiError(error_code(code), message or "")
+
+
+def error_code(code: int) -> ErrorCode:
+    """The code by its name; one that Kafka 4.1 does not have counts as an unknown server error."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
+    """`host:port,host:port` as pairs; raises ClientFault that names the part it cannot read."""
+    addresses = []
+    for part in filter(None, (each.strip() for each in bootstrap_servers.split(","))):
+        host, colon, port = part.rpartition(":")
+        if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+            raise ClientFault(
+                ErrorCode.INVALID_REQUEST, f"{part!r} is not host:port, as in 127.0.0.1:9092."
+            )
+        addresses.append((host.strip("[]"), int(port)))
+    if not addresses:
+        raise ClientFault(ErrorCode.INVALID_REQUEST, "No bootstrap server was given.")
+    return addresses
+
+
+class Cluster:
+    """Connections to the brokers of one cluster. Use it as an asynchronous context manager."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        *,
+        client_id: str = SOFTWARE_NAME,
+        ssl: ssl_module.SSLContext | None = None,
+        deadline_seconds: float = DEFAULT_DEADLINE_SECONDS,
+    ) -> None:
+        self.brokers: dict[int, BrokerAddress] = {}
+        self.cluster_id = ""
+        self.controller_id = -1
+        self.deadline_seconds = deadline_seconds
+        self._bootstrap = parse_addresses(bootstrap_servers)
+        self._client_id = client_id
+        self._ssl = ssl
+        self._connections: dict[tuple[str, int], Connection] = {}
+
+    async def __aenter__(self) -> Self:
+        await self.metadata([])
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        await self.close()
+
+    async def close(self) -> None:
+        """End every connection."""
+        connections, self._connections = self._connections, {}
+        for connection in connections.values():
+            await connection.close()
+
+    async def send(self, message: Message) -> Any:
+        """Ask any broker; error codes inside the response are the caller's."""
+        connection = await self._any()
+        return await connection.send(message)
+
+    async def send_to(self, broker_id: int, message: Message) -> Any:
+        """Ask one broker, as for partitions that it leads."""
+        connection = await self.connection_to(broker_id)
+        return await connection.send(message)
+
+    async def connection_to(self, broker_id: int) -> Connection:
+        """The connection to a broker; raises ApiError BROKER_NOT_AVAILABLE for an unknown one."""
+        broker = self.brokers.get(broker_id)
+        if broker is None:
+            known = ", ".join(map(str, sorted(self.brokers))) or "none"
+            raise ApiError(
+                ErrorCode.BROKER_NOT_AVAILABLE, f"Broker {broker_id} is not there; known: {known}."
+            )
+        return await self._dial(broker.host, broker.port)
+
+    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
+        """Metadata of some topics, or of all (None); brokers are remembered. Creates nothing."""
+        wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        response: MetadataResponse = await self.send(request)
+        check(response.error_code)
+        self.brokers = {
+            each.node_id: BrokerAddress(each.node_id, each.host, each.port, each.rack)
+            for each in response.brokers
+        }
+        self.cluster_id = response.cluster_id or ""
+        self.controller_id = response.controller_id
+        return response
+
+    async def topic(self, name: str) -> MetadataResponseTopic:
+        """One topic with all its partitions; raises ApiError when it is not there."""
+        topic = (await self.metadata([name])).topics[0]
+        if topic.error_code:
+            code = error_code(topic.error_code)
+            raise ApiError(code, f"Topic {name!r}: {ERRORS[code].sentence}")
+        return topic
+
+    async def leaders(self, name: str) -> dict[int, int]:
+        """Partition -> broker id of its leader; raises ApiError while one has none."""
+        leaders = {}
+        for partition in (await self.topic(name)).partitions:
+            if partition.leader_id < 0:
+                raise ApiError(
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"Partition {name}-{partition.partition_index} has no leader.",
+                )
+            leaders[partition.partition_index] = partition.leader_id
+        return leaders
+
+    async def retrying(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Run `attempt` until it succeeds, fails for good, or the cluster's deadline is over."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.deadline_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                return await attempt()
+            except (ApiError, ConnectionLost) as fault:
+                if not may_help(fault) or loop.time() + pause > deadline:
+                    raise
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+
+    async def _any(self) -> Connection:
+        for connection in self._connections.values():
+            if connection.is_open:
+                return connection
+        known = [(broker.host, broker.port) for broker in self.brokers.values()]
+        failure: ConnectionLost | None = None
+        for host, port in dict.fromkeys([*self._bootstrap, *known]):
+            try:
+                return await self._dial(host, port)
+            except ConnectionLost as fault:
+                failure = failure or fault
+        assert failure is not None
+        raise failure
+
+    async def _dial(self, host: str, port: int) -> Connection:
+        connection = self._connections.get((host, port))
+        if connection is not None and connection.is_open:
+            return connection
+        limit = min(DIAL_SECONDS, self.deadline_seconds)
+        connection = await Connection.open(
+            host, port, client_id=self._client_id, ssl=self._ssl, timeout_seconds=limit
+        )
+        self._connections[host, port] = connection
+        return connection
+
+
+def may_help(fault: Exception) -> bool:
+    """Whether trying the same again may end otherwise."""
+    return isinstance(fault, ConnectionLost) or (
+        isinstance(fault, ApiError) and ERRORS[fault.code].retriable
+    )

@@ -1,0 +1,148 @@
+"""Reading whole batches from the leaders of their partitions, and finding offsets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from anabranch.client.cluster import Cluster, check
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import Buffer
+from anabranch.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+BY_NAME = 12
+"""The newest Fetch version that names topics."""
+READ_COMMITTED = 1
+
+
+class Fetched(NamedTuple):
+    """What one partition gave: whole batches, the last one perhaps starting before the offset."""
+
+    partition: int
+    records: Buffer
+    high_watermark: int
+    log_start_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    """Aborted transactions in range: (producer id, first offset)."""
+
+
+async def fetch(
+    cluster: Cluster,
+    topic: str,
+    offsets: Mapping[int, int],
+    *,
+    leaders: Mapping[int, int] | None = None,
+    max_wait_ms: int = 500,
+    min_bytes: int = 1,
+    max_bytes: int = 50 << 20,
+    partition_max_bytes: int = 1 << 20,
+    isolation_level: int = 0,
+) -> list[Fetched]:
+    """Fetch once from each leader of `offsets` (partition -> next offset), all at the same time.
+
+    Raises ApiError with the first partition's error, OFFSET_OUT_OF_RANGE among them.
+    """
+    leaders = leaders or await cluster.leaders(topic)
+    by_leader: dict[int, list[FetchPartition]] = defaultdict(list)
+    for partition, offset in offsets.items():
+        if partition not in leaders:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
+            )
+        by_leader[leaders[partition]].append(
+            FetchPartition(
+                partition=partition, fetch_offset=offset, partition_max_bytes=partition_max_bytes
+            )
+        )
+    requests = [
+        (
+            leader,
+            FetchRequest(
+                max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes,
+                isolation_level=isolation_level,
+                topics=[FetchTopic(topic=topic, partitions=partitions)],
+            ),
+        )
+        for leader, partitions in by_leader.items()
+    ]  # fmt: skip
+    answers = await asyncio.gather(*(_fetch_from(cluster, *each) for each in requests))
+    return [
+        _fetched(topic, each)
+        for answer in answers
+        for each_topic in answer.responses
+        for each in each_topic.partitions
+    ]
+
+
+async def _fetch_from(cluster: Cluster, leader: int, request: FetchRequest) -> FetchResponse:
+    connection = await cluster.connection_to(leader)
+    version = min(BY_NAME, connection.version_for(FetchRequest.api_key))
+    response: FetchResponse = await connection.send(request, version)
+    check(response.error_code)
+    return response
+
+
+def _fetched(topic: str, answer: PartitionData) -> Fetched:
+    if answer.error_code:
+        code = ErrorCode(answer.error_code)
+        raise ApiError(code, f"Partition {topic}-{answer.partition_index}: {code.name}.")
+    aborted = answer.aborted_transactions or ()
+    return Fetched(
+        answer.partition_index,
+        answer.records if answer.records is not None else b"",
+        answer.high_watermark,
+        answer.log_start_offset,
+        tuple((each.producer_id, each.first_offset) for each in aborted),
+    )
+
+
+async def list_offsets(
+    cluster: Cluster, topic: str, timestamp: int, partitions: Iterable[int] | None = None
+) -> dict[int, int]:
+    """Partition -> offset for a timestamp in ms, or for LATEST, EARLIEST or MAX_TIMESTAMP.
+
+    -1 stands for "no such record". Tried again while that can help; raises ApiError.
+    """
+
+    async def attempt() -> dict[int, int]:
+        leaders = await cluster.leaders(topic)
+        wanted = leaders if partitions is None else {each: leaders.get(each) for each in partitions}
+        by_leader: dict[Any, list[ListOffsetsPartition]] = defaultdict(list)
+        for partition, leader in wanted.items():
+            if leader is None:
+                raise ApiError(
+                    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                    f"There is no partition {topic}-{partition}.",
+                )
+            by_leader[leader].append(
+                ListOffsetsPartition(partition_index=partition, timestamp=timestamp)
+            )
+        found: dict[int, int] = {}
+        for leader, asked in by_leader.items():
+            request = ListOffsetsRequest(
+                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
+            )
+            response: ListOffsetsResponse = await cluster.send_to(leader, request)
+            for each in response.topics[0].partitions:
+                check(each.error_code)
+                found[each.partition_index] = each.offset
+        return dict(sorted(found.items()))
+
+    return await cluster.retrying(attempt)

@@ -1,0 +1,64 @@
+"""Sending whole batches to the leaders of their partitions."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from anabranch.client.cluster import Cluster, check
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import Buffer
+from anabranch.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+
+BY_NAME = 12
+"""The newest version that names topics; later ones carry ids, which this client has no use for."""
+ACKS_ALL = -1
+
+
+class Produced(NamedTuple):
+    """Where a batch landed: its first offset (-1 with acks=0) and the time that the log gave it."""
+
+    base_offset: int
+    log_append_time_ms: int
+
+
+async def produce(
+    cluster: Cluster,
+    topic: str,
+    partition: int,
+    batch: Buffer,
+    *,
+    acks: int = ACKS_ALL,
+    timeout_ms: int = 30_000,
+) -> Produced:
+    """Send one record batch and wait for its acknowledgement (none with acks=0).
+
+    Tried again while that can help; a batch without a producer id may then be written twice, as
+    with every Kafka client. Raises ApiError or ConnectionLost.
+    """
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
+    )
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+
+    async def attempt() -> Produced:
+        leader = (await cluster.leaders(topic)).get(partition)
+        if leader is None:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
+            )
+        connection = await cluster.connection_to(leader)
+        version = min(BY_NAME, connection.version_for(ProduceRequest.api_key))
+        if acks == 0:
+            await connection.send_unanswered(request, version)
+            return Produced(-1, -1)
+        response: ProduceResponse = await connection.send(request, version)
+        result = response.responses[0].partition_responses[0]
+        check(result.error_code, result.error_message)
+        return Produced(result.base_offset, result.log_append_time_ms)
+
+    return await cluster.retrying(attempt)
