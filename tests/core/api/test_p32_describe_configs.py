@@ -10,9 +10,11 @@ from anabranch.core.access.authorize import AllowAll, Operation, ResourceType
 from anabranch.core.api.p32_describe_configs import HANDLER
 from anabranch.core.errors import ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.codec import decode, encode
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
+    DescribeConfigsResponse,
 )
 
 TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
@@ -123,3 +125,18 @@ def test_refused_resources_come_last():
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ]
+
+
+@pytest.mark.parametrize("version", HANDLER.versions)
+def test_the_answer_fits_every_version(version):
+    results = describe(
+        (BROKER, "1"),
+        (TOPIC, "flights"),
+        (TOPIC, "nope"),
+        include_synonyms=True,
+        include_documentation=version >= 3,
+    )
+    wire = b"".join(encode(DescribeConfigsResponse(results=results), version))
+    again = decode(DescribeConfigsResponse, wire, version)
+    assert [len(each.configs) for each in again.results] == [len(each.configs) for each in results]
+    assert again.results[1].configs[0].synonyms == results[1].configs[0].synonyms
