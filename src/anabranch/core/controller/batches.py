@@ -109,5 +109,3 @@ def snapshot_is_whole(buffer: Buffer) -> bool:
         last = header
         end = position + header.size_bytes
     return last is not None and last.is_control and end == len(buffer)
-
-

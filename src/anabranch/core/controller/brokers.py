@@ -133,7 +133,9 @@ def _check_directories(state: ClusterState, request: BrokerRegistrationRequest) 
         taken = set(broker.log_dirs).intersection(directories)
         if broker.broker_id != request.broker_id and taken:
             names = ", ".join(sorted(map(topic_id_text, taken)))
-            raise _invalid(f"Broker {broker.broker_id} is already registered with directory {names}")
+            raise _invalid(
+                f"Broker {broker.broker_id} is already registered with directory {names}"
+            )
 
 
 def _invalid(sentence: str) -> ClientFault:

@@ -4,7 +4,7 @@ touches.
 What: the newest planned image, and for each broker the partitions in whose ISR or ELR it is, the
 number it leads, the partitions without a leader, and topic names that could collide. Why: fencing a
 broker among a million partitions must not look at a million partitions. Rule kept: everything here
-follows from the image; `ClusterState.of(image)` equals the state that was advanced record by record.
+follows from the image: `ClusterState.of(image)` equals the state advanced record by record.
 """
 
 from __future__ import annotations

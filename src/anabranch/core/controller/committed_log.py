@@ -1,4 +1,4 @@
-"""The committed metadata batches that followers may read: what Fetch of `__cluster_metadata` serves.
+"""The committed metadata batches: what Fetch of `__cluster_metadata` serves.
 
 What: the batches since the last snapshot, in memory, and that snapshot's bytes. Rule kept: only
 what the store committed is here, so no follower ever sees a record that could disappear. Bounded:

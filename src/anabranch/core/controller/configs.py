@@ -83,9 +83,7 @@ def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None
     elif resource_type == RESOURCE_BROKER:
         _check_broker(image, name)
     else:
-        raise ClientFault(
-            ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}."
-        )
+        raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
 
 
 def _check_broker(image: MetadataImage, name: str) -> None:

@@ -1,7 +1,7 @@
-"""What the handlers on the controller listener may look at: the active controller, or one in waiting.
+"""What handlers on the controller listener may look at: a controller, active or in waiting.
 
-What: the planned state, sessions, committed log, settings, placer, and chance. Why one object: shell
-and simulator build it the same way. Rule kept: a handler changes nothing here but soft state
+What: the planned state, sessions, committed log, settings, placer, and chance. Why one object:
+shell and simulator build it the same way. Rule kept: a handler changes nothing here but soft state
 (sessions); everything else changes when the shell hands planned records to `advance`. While it is
 not active it answers nothing but NOT_CONTROLLER.
 """

@@ -121,4 +121,3 @@ def _after_election(
     if rules.elr_enabled and not last_known and partition.leader >= 0:
         last_known = (partition.leader,)
     return Target(isr, elr, last_known)
-

@@ -61,9 +61,7 @@ def elr_enabled(image: MetadataImage) -> bool:
     return image.features.get(ELR_VERSION, 0) > 0
 
 
-def check_broker_features(
-    image: MetadataImage, offered: Mapping[str, tuple[int, int]]
-) -> None:
+def check_broker_features(image: MetadataImage, offered: Mapping[str, tuple[int, int]]) -> None:
     """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level."""
     for name, level in sorted(image.features.items()):
         low, high = offered.get(name, (0, 0))

@@ -161,5 +161,3 @@ class MetadataDelta(msgspec.Struct, frozen=True):
         """Every topic that was created, deleted or changed."""
         deleted = (topic.topic_id for topic in self.deleted_topics)
         return frozenset(self.created_topics) | frozenset(self.changed_partitions) | set(deleted)
-
-

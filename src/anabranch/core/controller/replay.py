@@ -50,6 +50,19 @@ def replay_batch(
     return builder.finish(offset, epoch)
 
 
+def everything(image: MetadataImage) -> MetadataDelta:
+    """The delta from nothing to the image: for whoever begins with a whole one."""
+    return MetadataDelta(
+        created_topics=tuple(image.topics_by_id),
+        changed_partitions={
+            topic_id: tuple(topic.partitions) for topic_id, topic in image.topics_by_id.items()
+        },
+        changed_configs=frozenset(image.configs),
+        changed_brokers=frozenset(image.brokers),
+        features_changed=bool(image.features),
+    )
+
+
 class ImageBuilder:
     """Collects a batch's changes in mutations of the maps, each begun when first needed."""
 
@@ -169,9 +182,7 @@ def _partition_change(builder: ImageBuilder, record: records.PartitionChangeReco
     builder.touched[topic_id][record.partition_id] = None
 
 
-def changed_partition(
-    old: PartitionImage, record: records.PartitionChangeRecord
-) -> PartitionImage:
+def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord) -> PartitionImage:
     """A partition after a change record: its partition epoch grows by one, its leader epoch if the
     record names a leader, even the same one."""
     changes: dict[str, Any] = {"partition_epoch": old.partition_epoch + 1}
@@ -262,9 +273,7 @@ def _unfence_broker(builder: ImageBuilder, record: records.UnfenceBrokerRecord) 
     builder.changing("brokers")[record.id] = replace(broker, fenced=False)
 
 
-def _broker_change(
-    builder: ImageBuilder, record: records.BrokerRegistrationChangeRecord
-) -> None:
+def _broker_change(builder: ImageBuilder, record: records.BrokerRegistrationChangeRecord) -> None:
     broker = _broker_at_epoch(builder, record.broker_id, record.broker_epoch)
     changes: dict[str, Any] = {}
     if record.fenced > 0:
@@ -291,9 +300,7 @@ def _producer_ids(builder: ImageBuilder, record: records.ProducerIdsRecord) -> N
     builder.scalars["next_producer_id"] = record.next_producer_id
 
 
-def _register_controller(
-    builder: ImageBuilder, record: records.RegisterControllerRecord
-) -> None:
+def _register_controller(builder: ImageBuilder, record: records.RegisterControllerRecord) -> None:
     builder.changing("controllers")[record.controller_id] = ControllerImage(
         record.controller_id, bytes(record.incarnation_id), _endpoints(record.end_points)
     )

@@ -41,6 +41,10 @@ class Sessions:
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
 
+    def shift(self, jump_ms: int) -> None:
+        """The wall clock jumped: nobody was silent for longer because of that."""
+        self.contact_ms = {key: contact + jump_ms for key, contact in self.contact_ms.items()}
+
     def valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether the broker's session is running."""
         contact_ms = self.contact_ms.get((broker_id, epoch))

@@ -96,9 +96,7 @@ def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
             for name, point in sorted(broker.endpoints.items())
         ],
         features=[
-            records.BrokerFeature(
-                name=name, min_supported_version=low, max_supported_version=high
-            )
+            records.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
             for name, (low, high) in sorted(broker.features.items())
         ],
         rack=broker.rack,

@@ -304,9 +304,7 @@ def create_partitions(
 def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:
     have = len(topic.partitions)
     if wanted.count == have:
-        raise ClientFault(
-            ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s)."
-        )
+        raise ClientFault(ErrorCode.INVALID_PARTITIONS, f"Topic already has {have} partition(s).")
     if wanted.count < have:
         raise ClientFault(
             ErrorCode.INVALID_PARTITIONS,

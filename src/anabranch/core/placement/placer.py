@@ -54,9 +54,7 @@ def place(
             "positive.",
         )
     if all(broker.fenced for broker in brokers):
-        raise ClientFault(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced."
-        )
+        raise ClientFault(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
     if replication_factor > len(brokers):
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,

@@ -1,0 +1,383 @@
+"""The shell around the controller: the lease, the queue of appends, what is due by time.
+
+What: takes the lease, reads the committed log, and then turns every decision into an append: plans
+stand on one another at once, appends that wait for the disk share the next transaction, and an
+answer leaves when everything it stands on is committed. Rule kept: when the store says deposed or
+cannot say, the controller resigns, forgets what it planned, and reads again; without a confirmed
+lease it answers nothing but NOT_CONTROLLER. Takers measure silence on their own monotonic clock.
+Source: the architecture's "How a decision is made". Not here: what is decided (`core/controller`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from anabranch.core.api.handler import Propose
+from anabranch.core.controller.batches import (
+    decode_batches,
+    encode_batch,
+    encode_snapshot,
+    leader_change_batch,
+)
+from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog, SnapshotView
+from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.replay import replay_batch
+from anabranch.core.controller.result import Result
+from anabranch.core.controller.sessions import AFTER_A_HIT_MS
+from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.store_check import CopyEnd, store_fault
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.server.logs import logger
+from anabranch.server.metadata_store.sqlite import NOBODY
+from anabranch.server.metadata_store.store import (
+    Committed,
+    Lease,
+    MetadataStore,
+    Snapshot,
+    StoredBatch,
+)
+
+LOG = logger("controller")
+LEASE_TIMEOUT_S = 6.0
+"""Silence after which another process takes the lease, and after which the holder stops itself."""
+RENEW_S = 2.0
+WATCH_S = 0.5
+"""How often a waiting controller looks at the lease."""
+CLOCK_JUMP_MS = 500
+"""Handlers are given the wall clock; a jump of it must not look like silence."""
+READ_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Waiting:
+    """An answer that leaves when the log is committed up to `offset`."""
+
+    offset: int
+    future: asyncio.Future[Any]
+    response: Any
+
+
+class ControllerShell:
+    """One node's controller; active or waiting for the lease."""
+
+    def __init__(
+        self,
+        node_id: int,
+        cluster_id: str,
+        store: MetadataStore,
+        config: BrokerConfig,
+        *,
+        on_changed: Callable[[Iterable[Hashable]], None],
+        endpoint: tuple[str, int] = ("", 0),
+        incarnation: str = "",
+        copy: CopyEnd | None = None,
+        on_stop: Callable[[str], None] | None = None,
+        rng: Random | None = None,
+    ) -> None:
+        self.controller = Controller(node_id, cluster_id, config, rng or Random())
+        self.store = store
+        self.endpoint = endpoint
+        self.incarnation = incarnation or f"{node_id}-{time.time_ns():x}"
+        self.on_changed = on_changed
+        self.on_stop = on_stop or _log_stop
+        self._copy = copy
+        self._lease: Lease | None = None
+        self._confirmed_s = 0.0
+        self._pending: list[StoredBatch] = []
+        self._waiting: list[Waiting] = []
+        self._committed = MetadataImage.empty()
+        self._wake = asyncio.Event()
+        self._lost = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._snapshot_task: asyncio.Task[None] | None = None
+
+    @property
+    def _address(self) -> str:
+        return "{}:{}".format(*self.endpoint)
+
+    async def start(self) -> None:
+        """Take the lease when nobody else holds it, else wait for it in the background.
+
+        Raises StorageFault when the store is older than this node's copy of the log, or unreachable.
+        """
+        await self._compare_with_copy()
+        await self._try_office(await self.store.lease(), silent=False)
+        self._tasks.append(asyncio.create_task(self._stay_or_wait()))
+        self._tasks.append(asyncio.create_task(self._append_pending()))
+        self._tasks.append(asyncio.create_task(self._tick()))
+
+    async def stop(self) -> None:
+        """Finish appends under way, give the lease back, end the tasks. The store stays open."""
+        for waiting in list(self._waiting):
+            await asyncio.wait((waiting.future,), timeout=LEASE_TIMEOUT_S)
+        lease = self._lease
+        self._resign("this node stops")
+        for task in (*self._tasks, *filter(None, (self._snapshot_task,))):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if lease is not None:
+            await self.store.release_lease(lease)
+
+    def submit(self, propose: Propose) -> asyncio.Future[Any]:
+        """The answer to a decision once it, and all it stands on, is committed.
+
+        Call it before anything else may decide. The future raises ApiError NOT_CONTROLLER when the
+        append failed or its outcome is unknown.
+        """
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if not self.controller.active:
+            future.set_exception(_not_controller())
+            return future
+        result = propose.result
+        if result.records:
+            self._plan(result)
+        needed = self.controller.image.next_offset
+        if self.controller.log.end_offset >= needed:
+            future.set_result(result.response)
+        else:
+            self._waiting.append(Waiting(needed, future, result.response))
+        return future
+
+    def _plan(self, result: Result[Any]) -> None:
+        first = self.controller.image.next_offset
+        payload = encode_batch(
+            result.records, base_offset=first, epoch=self.controller.epoch, now_ms=_wall_ms()
+        )
+        end = first + len(result.records)
+        self.controller.advance(result.records, end - 1)
+        self._queue(StoredBatch(first, end, self.controller.epoch, payload))
+        for reason in result.reasons:
+            LOG.info(reason.sentence, code=reason.code)
+
+    def _queue(self, batch: StoredBatch) -> None:
+        self._pending.append(batch)
+        self._wake.set()
+
+    async def _append_pending(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._pending:
+                batches, self._pending = self._pending, []
+                epoch = self.controller.epoch
+                asked_s = time.monotonic()
+                answer = await self.store.append(epoch, batches[0].first_offset, batches)
+                if self.controller.epoch != epoch or not self.controller.active:
+                    continue
+                if isinstance(answer, Committed):
+                    self._confirmed_s = asked_s
+                    self._commit(batches)
+                else:
+                    self._resign(f"an append was not committed: {answer}")
+
+    def _commit(self, batches: list[StoredBatch]) -> None:
+        log = self.controller.log
+        for batch in batches:
+            log.extend(CommittedBatch(*batch))
+        ready = [waiting for waiting in self._waiting if waiting.offset <= log.end_offset]
+        self._waiting = self._waiting[len(ready) :]
+        for waiting in ready:
+            if not waiting.future.done():
+                waiting.future.set_result(waiting.response)
+        if self.controller.image.next_offset == log.end_offset:
+            self._committed = self.controller.image
+            self._maybe_snapshot()
+        self.on_changed((METADATA_KEY,))
+
+    def _resign(self, why: str) -> None:
+        if self.controller.active:
+            LOG.warning("resigned as controller", epoch=self.controller.epoch, why=why)
+        self.controller.resign()
+        self._lease = None
+        self._pending = []
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            if not each.future.done():
+                each.future.set_exception(_not_controller())
+        self._lost.set()
+        self.on_changed((METADATA_KEY,))
+
+    # The lease
+
+    async def _stay_or_wait(self) -> None:
+        while True:
+            try:
+                if self.controller.active:
+                    await self._stay()
+                else:
+                    await self._wait_for_office()
+            except StorageFault as fault:
+                LOG.error(str(fault))
+                self._resign(str(fault))
+                await asyncio.sleep(WATCH_S)
+
+    async def _stay(self) -> None:
+        self._lost.clear()
+        try:
+            async with asyncio.timeout(RENEW_S):
+                await self._lost.wait()
+            return
+        except TimeoutError:
+            pass
+        lease = self._lease
+        if lease is None:
+            return
+        asked_s = time.monotonic()
+        try:
+            async with asyncio.timeout(self._confirmed_s + LEASE_TIMEOUT_S - asked_s):
+                renewed = await self.store.renew_lease(lease)
+        except TimeoutError:
+            self._resign("the lease could not be confirmed in time")
+            return
+        if renewed is None:
+            self._resign("another controller took the lease")
+        elif self._lease is lease:
+            self._lease = renewed
+            self._confirmed_s = asked_s
+
+    async def _wait_for_office(self) -> None:
+        seen = await self.store.lease()
+        since_s = time.monotonic()
+        while not self.controller.active:
+            silent = time.monotonic() - since_s > LEASE_TIMEOUT_S
+            if await self._try_office(seen, silent=silent):
+                return
+            await asyncio.sleep(WATCH_S)
+            now = await self.store.lease()
+            if now != seen:
+                seen, since_s = now, time.monotonic()
+
+    async def _try_office(self, seen: Lease | None, *, silent: bool) -> bool:
+        node_id = self.controller.node_id
+        free = seen is None or seen.holder in (NOBODY, node_id)
+        if not free and not silent:
+            return False
+        asked_s = time.monotonic()
+        lease = await self.store.take_lease(seen, node_id, self.incarnation, self._address)
+        if lease is None:
+            return False
+        self._lease, self._confirmed_s = lease, asked_s
+        image, log = await self._read_all()
+        self._committed = image
+        self.controller.take_office(lease.epoch, image, log, _wall_ms())
+        self._begin_epoch(lease.epoch)
+        LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
+        return True
+
+    def _begin_epoch(self, epoch: int) -> None:
+        """Mark the new epoch in the log; a new log also gets the feature levels."""
+        first = self.controller.image.next_offset
+        new = not self.controller.image.features
+        payload = leader_change_batch(
+            base_offset=first,
+            epoch=epoch,
+            leader_id=self.controller.node_id,
+            now_ms=_wall_ms(),
+        )
+        self.controller.advance((), first)
+        self._queue(StoredBatch(first, first + 1, epoch, payload))
+        if new:
+            minimum = self.controller.static_config.min_insync_replicas
+            self._plan(Result(bootstrap_records(minimum), None))
+
+    async def _read_all(self) -> tuple[MetadataImage, CommittedLog]:
+        """Everything committed: the snapshot and the batches after it."""
+        image = MetadataImage.empty()
+        log = CommittedLog()
+        stored = await self.store.load_snapshot()
+        if stored is not None:
+            records = (each for batch in decode_batches(stored.payload) for each in batch.records)
+            image = from_snapshot(records, stored.end_offset, stored.epoch)
+            log = CommittedLog(stored.end_offset, stored.epoch)
+            log.take_snapshot(SnapshotView(*stored))
+        while batches := await self.store.read(log.end_offset, READ_BYTES):
+            for batch in batches:
+                log.extend(CommittedBatch(*batch))
+                for decoded in decode_batches(batch.payload):
+                    last = decoded.last_offset
+                    image, _delta = replay_batch(image, decoded.records, last, batch.epoch)
+        return image, log
+
+    async def _compare_with_copy(self) -> None:
+        copy = self._copy
+        if copy is None or copy.end_offset == 0:
+            return
+        end = await self.store.end()
+        batch = None
+        if end.start_offset <= copy.last_base_offset < end.end_offset:
+            found = await self.store.read(copy.last_base_offset, 1)
+            batch = bytes(found[0].payload) if found else None
+        fault = store_fault(copy, end.end_offset, batch, "(metadata.store.url)")
+        if fault is not None:
+            raise StorageFault(fault)
+
+    # What is due by time
+
+    async def _tick(self) -> None:
+        offset_ms = _wall_ms() - _monotonic_ms()
+        while True:
+            pause_ms = self.controller.sessions.check_interval_ms
+            jump_ms = _wall_ms() - _monotonic_ms() - offset_ms
+            if abs(jump_ms) > CLOCK_JUMP_MS:
+                offset_ms += jump_ms
+                self.controller.sessions.shift(jump_ms)
+            result = self.controller.tick(_wall_ms())
+            if result is not None:
+                pause_ms = AFTER_A_HIT_MS
+                future = self.submit(Propose(result))
+                future.add_done_callback(_read_exception)
+            await asyncio.sleep(pause_ms / 1000)
+
+    def _maybe_snapshot(self) -> None:
+        limit = self.controller.config.metadata_log_max_record_bytes_between_snapshots
+        busy = self._snapshot_task is not None and not self._snapshot_task.done()
+        if self.controller.log.bytes_since_snapshot >= limit and not busy:
+            self._snapshot_task = asyncio.create_task(self._take_snapshot(self._committed))
+
+    async def _take_snapshot(self, image: MetadataImage) -> None:
+        """Made in a thread from the immutable image, while decisions go on."""
+        now_ms = _wall_ms()
+        payload = await asyncio.to_thread(
+            lambda: encode_snapshot(
+                snapshot_records(image), epoch=image.epoch, last_contained_ms=now_ms, now_ms=now_ms
+            )
+        )
+        log = self.controller.log
+        previous = log.snapshot.end_offset if log.snapshot is not None else 0
+        snapshot = Snapshot(image.next_offset, image.epoch, payload)
+        await self.store.save_snapshot(snapshot, keep_log_from=previous)
+        log.take_snapshot(SnapshotView(*snapshot))
+        LOG.info("snapshot of the metadata", offset=image.next_offset, size_bytes=len(payload))
+
+    def statistics(self) -> dict[str, int]:
+        """Numbers for the metrics page."""
+        return {**self.controller.statistics(), "waiting": len(self._waiting)}
+
+
+def _not_controller() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+
+
+def _read_exception(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()
+
+
+def _log_stop(sentence: str) -> None:
+    LOG.error(sentence)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

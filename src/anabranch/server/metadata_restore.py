@@ -1,0 +1,97 @@
+"""Putting a lost or set-back metadata store right from a node's copy.
+
+What: `restore_store` reads a copy of the metadata log (snapshot and segments) and makes it the
+store's whole content. Rule kept: a store that is longer than the copy, or another cluster's, is not
+touched. All nodes must be stopped; the command that calls this says so.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import Files
+from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
+from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.store import Snapshot, StoredBatch
+
+META_PROPERTIES = "meta.properties"
+
+
+class Restored(NamedTuple):
+    """What was put into the store."""
+
+    cluster_id: str
+    end_offset: int
+    batches: int
+    size_bytes: int
+
+
+async def restore_store(files: Files, metadata_log_dir: str, store_url: str) -> Restored:
+    """Make the copy in `metadata_log_dir` the content of the store. Raises StorageFault.
+
+    `metadata_log_dir` is the log folder that holds `__cluster_metadata-0` and `meta.properties`.
+    """
+    cluster_id = _cluster_id(files, metadata_log_dir)
+    folder = f"{metadata_log_dir}/{PARTITION}"
+    if not files.is_dir(folder):
+        raise StorageFault(f"{folder} does not exist; name the log folder of a node")
+    copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
+    try:
+        snapshot = _snapshot(files, folder)
+        start = snapshot.end_offset if snapshot is not None else 0
+        batches = [batch for batch in _batches(copy) if batch.end_offset > start]
+        _check_seamless(folder, start, batches)
+    finally:
+        copy.close()
+    store = await open_store(store_url)
+    try:
+        await store.restore(cluster_id, snapshot, batches)
+    finally:
+        await store.close()
+    size_bytes = sum(len(batch.payload) for batch in batches)
+    size_bytes += len(snapshot.payload) if snapshot is not None else 0
+    return Restored(cluster_id, copy.image.next_offset, len(batches), size_bytes)
+
+
+def _snapshot(files: Files, folder: str) -> Snapshot | None:
+    for end_offset, epoch, name in checkpoints(files, folder):
+        payload = files.read(f"{folder}/{name}")
+        if snapshot_is_whole(payload):
+            return Snapshot(end_offset, epoch, payload)
+    return None
+
+
+def _batches(copy: MetadataCopy) -> list[StoredBatch]:
+    found = []
+    for piece in copy.batches():
+        data = memoryview(bytes(piece))
+        position = 0
+        for batch in decode_batches(data):
+            header = batch.header
+            end = position + header.size_bytes
+            stored = bytes(data[position:end])
+            position = end
+            found.append(
+                StoredBatch(header.base_offset, header.next_offset, header.leader_epoch, stored)
+            )
+    return found
+
+
+def _check_seamless(folder: str, start: int, batches: list[StoredBatch]) -> None:
+    if batches and batches[0].first_offset > start:
+        raise StorageFault(
+            f"{folder} lacks offsets {start} to {batches[0].first_offset}; use another node's copy"
+        )
+
+
+def _cluster_id(files: Files, metadata_log_dir: str) -> str:
+    path = f"{metadata_log_dir}/{META_PROPERTIES}"
+    if files.exists(path):
+        for line in files.read(path).decode().splitlines():
+            name, _, value = line.partition("=")
+            if name.strip() == "cluster.id":
+                return value.strip()
+    raise StorageFault(f"{path} names no cluster.id; name the log folder of a node")

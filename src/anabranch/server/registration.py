@@ -1,0 +1,181 @@
+"""A broker's life with its controller: register, heartbeat, leave.
+
+What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
+metadata, until it is let in; then every `broker.heartbeat.interval.ms`), and the controlled
+shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only when
+it knows of its own registration. When another incarnation took its place it stops. Source: KIP-631.
+The states themselves are decided in `core/controller/brokers.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+
+from anabranch.core.controller.features import SUPPORTED_FEATURES
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.broker_heartbeat import (
+    BrokerHeartbeatRequest,
+    BrokerHeartbeatResponse,
+)
+from anabranch.core.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    BrokerRegistrationResponse,
+    Feature,
+    Listener,
+)
+from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.logs import logger
+
+LOG = logger("registration")
+HEARTBEAT_MS = 2000
+"""Kafka's default of broker.heartbeat.interval.ms."""
+STARTING_MS = 10
+RETRY_MS = 100
+REGISTRATION_TIMEOUT_S = 60.0
+"""Kafka's default of initial.broker.registration.timeout.ms."""
+SHUTDOWN_TIMEOUT_S = 10.0
+"""A controller that is gone must not keep a broker from stopping."""
+WORTH_WAITING = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER)
+
+
+class Registration:
+    """One broker incarnation's session."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        *,
+        node_id: int,
+        cluster_id: str,
+        directory_ids: Sequence[bytes],
+        endpoints: Sequence[tuple[str, str, int]],
+        rack: str | None,
+        image: Callable[[], MetadataImage],
+        previous_broker_epoch: int = -1,
+        heartbeat_ms: int = HEARTBEAT_MS,
+        on_stop: Callable[[str], None] | None = None,
+    ) -> None:
+        self.node_id = node_id
+        self.cluster_id = cluster_id
+        self.incarnation_id = uuid.uuid4().bytes
+        self.broker_epoch = -1
+        self._channel = channel.another("heartbeat")
+        self._directory_ids = [bytes(each) for each in directory_ids]
+        self._endpoints = list(endpoints)
+        self._rack = rack
+        self._image = image
+        self._previous_epoch = previous_broker_epoch
+        self._heartbeat_ms = heartbeat_ms
+        self._on_stop = on_stop or (lambda sentence: LOG.error(sentence))
+        self._leaving = False
+        self._let_in = asyncio.Event()
+        self._let_go = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    async def register(self) -> int:
+        """Register and begin to heartbeat; the broker epoch. Raises ApiError when refused."""
+        self.broker_epoch = await self._registered()
+        LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)
+        if self._task is None:
+            self._task = asyncio.create_task(self._beat())
+        return self.broker_epoch
+
+    async def unfenced(self) -> None:
+        """Return when this broker's own metadata shows it unfenced."""
+        while not self._is_in():
+            await self._let_in.wait()
+            await asyncio.sleep(0 if self._is_in() else 0.001)
+
+    async def shutdown(self) -> None:
+        """Controlled shutdown: returns when the controller has let go, or does not answer."""
+        if self._task is None:
+            return
+        self._leaving = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
+                await self._leave()
+        except (TimeoutError, ApiError) as fault:
+            LOG.warning("stopped without the controller's leave", why=str(fault) or "no answer")
+        await self._channel.close()
+
+    async def _leave(self) -> None:
+        while True:
+            answer = await self._heartbeat()
+            if answer.should_shut_down or answer.error_code:
+                return
+            await asyncio.sleep(STARTING_MS / 1000)
+
+    def _is_in(self) -> bool:
+        broker = self._image().brokers.get(self.node_id)
+        return broker is not None and broker.epoch == self.broker_epoch and not broker.fenced
+
+    async def _registered(self) -> int:
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + REGISTRATION_TIMEOUT_S
+        while True:
+            answer: BrokerRegistrationResponse = await self._channel.send(self._request())
+            if answer.error_code == ErrorCode.NONE:
+                return answer.broker_epoch
+            code = ErrorCode(answer.error_code)
+            if code not in WORTH_WAITING or loop.time() > give_up:
+                raise ApiError(code, self._refusal(code))
+            await asyncio.sleep(RETRY_MS / 1000)
+
+    def _refusal(self, code: ErrorCode) -> str:
+        if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
+            return f"another live broker has node.id={self.node_id}; give each node its own id"
+        if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            return (
+                f"the controller belongs to another cluster than this node ({self.cluster_id}); "
+                "check controller.quorum.bootstrap.servers and log.dirs"
+            )
+        return f"the controller refuses broker {self.node_id}: {code.name}"
+
+    def _request(self) -> BrokerRegistrationRequest:
+        return BrokerRegistrationRequest(
+            broker_id=self.node_id,
+            cluster_id=self.cluster_id,
+            incarnation_id=self.incarnation_id,
+            listeners=[
+                Listener(name=name, host=host, port=port) for name, host, port in self._endpoints
+            ],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
+            ],
+            rack=self._rack,
+            log_dirs=self._directory_ids,
+            previous_broker_epoch=self._previous_epoch,
+        )
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                answer = await self._heartbeat()
+                if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
+                    self.broker_epoch = await self._registered()
+                elif not answer.error_code and not answer.is_fenced:
+                    self._let_in.set()
+            except ApiError as fault:
+                if fault.code != ErrorCode.NOT_CONTROLLER:
+                    self._on_stop(fault.message)
+                    return
+                LOG.warning("no heartbeat reached a controller", why=fault.message)
+            fenced = not self._let_in.is_set()
+            await asyncio.sleep((STARTING_MS if fenced else self._heartbeat_ms) / 1000)
+
+    async def _heartbeat(self) -> BrokerHeartbeatResponse:
+        request = BrokerHeartbeatRequest(
+            broker_id=self.node_id,
+            broker_epoch=self.broker_epoch,
+            current_metadata_offset=self._image().offset,
+            want_fence=False,
+            want_shut_down=self._leaving,
+        )
+        answer: BrokerHeartbeatResponse = await self._channel.send(request)
+        return answer
