@@ -109,7 +109,7 @@ class Node:
             await self._start_controller(copy)
         self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
         if config.is_broker:
-            await self._bind_broker(copy)
+            await self._bind_broker()
         await self._follow(copy)
         if self.broker is not None:
             await self.broker.join()
@@ -135,9 +135,9 @@ class Node:
         shell.endpoint = f"{listener.host}:{self._ports[listener.name]}"
         await shell.start()
 
-    async def _bind_broker(self, copy: MetadataCopy) -> None:
+    async def _bind_broker(self) -> None:
         assert self._channel is not None and self._folders is not None
-        self.broker = BrokerRole(self, self._channel, self._folders, copy)
+        self.broker = BrokerRole(self, self._channel, self._folders)
         for each in self.config.broker_listeners:
             await self._listen(each, self.broker.dispatcher, serving=False)
 

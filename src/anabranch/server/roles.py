@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Hashable, Iterable
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import AllowAll
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
     from anabranch.server.folders import HeldFolders
-    from anabranch.server.metadata_log import MetadataCopy
     from anabranch.server.node import Node
 
 LOG = logger("broker")
@@ -45,9 +45,7 @@ LOG = logger("broker")
 class BrokerRole:
     """A node that keeps partitions and serves clients."""
 
-    def __init__(
-        self, node: Node, channel: ControllerChannel, held: HeldFolders, copy: MetadataCopy
-    ) -> None:
+    def __init__(self, node: Node, channel: ControllerChannel, held: HeldFolders) -> None:
         config = node.config
         self._node = node
         self._channel = channel
@@ -62,7 +60,9 @@ class BrokerRole:
             config=config.broker,
             image=MetadataImage.empty(),
             partitions=Partitions(config.node_id),
-            fetch_sessions=FetchSessions(config.broker.max_incremental_fetch_session_cache_slots),
+            fetch_sessions=FetchSessions(
+                config.broker.max_incremental_fetch_session_cache_slots, Random()
+            ),
             authorizer=AllowAll(),
             allocate_producer_id=self.producer_ids.take,
             volume=volume_of,
@@ -70,8 +70,9 @@ class BrokerRole:
         self.dispatcher = Dispatcher(BROKER, self.broker, handlers(), self, self.broker.changed)
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self.dispatcher.wake
+        self.partitions.on_fatal = node.stop_because
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
-        self._copy = copy
+        self._is_published = False
 
     async def join(self) -> None:
         """Register, open what this broker hosts, and wait until the controller lets it in."""
@@ -107,7 +108,8 @@ class BrokerRole:
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata moved: follow it."""
         self._take_config(image, delta)
-        self.partitions.publish(image, delta)
+        self.partitions.publish(image, delta if self._is_published else None)
+        self._is_published = True
         self.dispatcher.wake()
 
     def _take_config(self, image: MetadataImage, delta: MetadataDelta) -> None:
@@ -123,6 +125,8 @@ class BrokerRole:
     def settle(self) -> None:
         """Start the flush rounds and send the wishes that this step left."""
         broker = self.broker
+        if broker.faults:
+            self.partitions.take_faults()
         if broker.unsynced:
             self.flusher.start_rounds()
         while broker.wishes:

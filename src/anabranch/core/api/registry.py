@@ -36,5 +36,6 @@ def advertised(role: str) -> tuple[tuple[int, int, int], ...]:
         (handler.api_key, versions[0], versions[-1])
         for handler in handlers().values()
         if getattr(handler, role) is not None
-        for versions in (handler.advertised or handler.versions,)
+        for versions in (handler.versions if handler.advertised is None else handler.advertised,)
+        if versions
     )
