@@ -68,7 +68,7 @@ LOG = (
         STRING, "CreateTime", MEDIUM, CLUSTER_WIDE, one_of("CreateTime", "LogAppendTime"),
         IN_FORCE),
     row("log.preallocate", "Default of preallocate.",
-        BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, IN_FORCE),
+        BOOLEAN, "false", MEDIUM, CLUSTER_WIDE),
     row("log.retention.bytes",
         "Default of retention.bytes: size of a partition before old segments go.",
         LONG, "-1", HIGH, CLUSTER_WIDE, IN_FORCE),

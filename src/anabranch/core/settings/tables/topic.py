@@ -86,7 +86,7 @@ TOPIC = (
     row("min.insync.replicas", "Replicas that must be in sync before acks=all is answered.",
         INT, "1", MEDIUM, at_least(1), IN_FORCE),
     row("preallocate", "Reserve a new segment's full size on disk at once.",
-        BOOLEAN, "false", MEDIUM, IN_FORCE),
+        BOOLEAN, "false", MEDIUM),
     row("remote.log.copy.disable", "Make the tiered part read-only: nothing more is uploaded.",
         BOOLEAN, "false", MEDIUM),
     row("remote.log.delete.on.disable",
