@@ -60,8 +60,6 @@ _WITHOUT_LOG_START = frozenset(
         ErrorCode.MESSAGE_TOO_LARGE,
         ErrorCode.RECORD_LIST_TOO_LARGE,
         ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
     }
 )
 """Refusals that Kafka answers without a log start offset."""
@@ -148,6 +146,7 @@ def _append(
         replica = broker.partitions.find(broker.image, topic, data.index)
     if attributes & _TRANSACTIONAL:
         raise ApiError(ErrorCode.INVALID_TXN_STATE)
+    answer.log_start_offset = replica.log.start_offset
     result = replica.append(records, required_acks=acks, now_ms=now_ms)
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
@@ -192,12 +191,13 @@ def _refuse(
 ) -> None:
     if isinstance(error, StorageFault):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        answer.log_start_offset = -1
         if replica is not None:
             broker.faults.append((replica, error))
         return
     answer.error_code = error.code
-    if replica is not None and replica.is_leader and error.code not in _WITHOUT_LOG_START:
-        answer.log_start_offset = replica.log.start_offset
+    if error.code in _WITHOUT_LOG_START:
+        answer.log_start_offset = -1
     record_errors = getattr(error, "record_errors", ())
     if record_errors:
         answer.error_message = error.message
