@@ -25,6 +25,7 @@ from anabranch.core.api.fetch_sessions import (
     FetchSession,
     Wanted,
 )
+from anabranch.core.api.fetch_metadata import fetch_metadata
 from anabranch.core.api.handler import Cold, Handler, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import leader_hint
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
@@ -446,6 +447,7 @@ HANDLER = Handler(
     name="Fetch",
     versions=range(4, 19),
     broker=run,
+    controller=fetch_metadata,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951"),
     skipped=(
         "Tiered segments are not read.",
