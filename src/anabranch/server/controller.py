@@ -106,7 +106,7 @@ class ControllerShell:
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
 
-        Raises StorageFault when the store is older than this node's copy of the log, or unreachable.
+        Raises StorageFault when the store is unreachable or older than this node's copy.
         """
         await self._compare_with_copy()
         await self._try_office(await self.store.lease(), silent=False)

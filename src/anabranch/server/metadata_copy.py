@@ -65,7 +65,7 @@ class MetadataCopy:
     def open(
         cls, files: Files, metadata_log_dir: str, config: BrokerConfig | None, now_ms: int
     ) -> MetadataCopy:
-        """Open or make the copy in a log folder: the newest whole snapshot, then the log after it."""
+        """Open or make the copy in a log folder: the newest whole snapshot, then the log."""
         folder = f"{metadata_log_dir}/{PARTITION}"
         log_config = _log_config(config)
         image = MetadataImage.empty()

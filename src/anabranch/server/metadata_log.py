@@ -68,6 +68,7 @@ class MetadataFollower:
         self.on_stop = on_stop
         self._channel = channel.another("metadata")
         self._checked_generation = -1
+        self._complaint = ""
         self._task: asyncio.Task[None] | None = None
         self._snapshot: asyncio.Task[None] | None = None
 
@@ -92,12 +93,17 @@ class MetadataFollower:
                 if not await self._step():
                     return
             except (ApiError, ProtocolError) as fault:
-                LOG.warning("the metadata cannot be fetched", why=str(fault))
+                self._complain(str(fault))
                 await self._channel.rotate()
                 await asyncio.sleep(RETRY_S)
             except StorageFault as fault:
                 self.on_stop(f"the copy of the metadata log cannot be written: {fault}")
                 return
+
+    def _complain(self, why: str) -> None:
+        if why != self._complaint:
+            LOG.warning("the metadata cannot be fetched", why=why)
+        self._complaint = why
 
     async def _step(self) -> bool:
         """One Fetch; False when the node must stop."""

@@ -59,7 +59,7 @@ class TopicImage(msgspec.Struct, frozen=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True, gc=False):
-    """Where a listener of a broker is reached. `security_protocol` is Kafka's number (0 plaintext)."""
+    """Where a listener is reached. `security_protocol` is Kafka's number (0 plaintext)."""
 
     host: str
     port: int

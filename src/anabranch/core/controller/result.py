@@ -1,4 +1,4 @@
-"""What a controller decided, before anything has happened (the shape of KRaft's ControllerResult)."""
+"""What a controller decided, before anything has happened (KRaft calls it ControllerResult)."""
 
 from __future__ import annotations
 
