@@ -1,10 +1,10 @@
 """Real files: the disk behind `core.log`, one process, one writer.
 
-What: reads that never wait for the disk on the event loop (preadv2 with RWF_NOWAIT; what is not in the page
-cache raises ColdRead), positioned writes, a bounded number of open handles.
-Why a bound: a node holds thousands of segments, and the oldest are hardly ever read. Rule kept: a handle that
-a thread is using is not closed under it. Not here: deciding what is written, locking folders
-(`folders.py`).
+What: reads that never wait for the disk on the event loop (preadv2 with RWF_NOWAIT; what is not in
+the page cache raises ColdRead), positioned writes, a bounded number of open handles.
+Why a bound: a node holds thousands of segments, and the oldest are hardly ever read. Rule kept: a
+handle that a thread is using is not closed under it. Not here: deciding what is written, locking
+folders (`folders.py`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.types import Buffer
 
 OPEN_HANDLES = 4096
-"""Enough for one active segment of a few thousand partitions; raised with the soft limit on files."""
+"""Enough for one active segment of a few thousand partitions; raised with the soft limit on
+files."""
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 BUFFERS_A_WRITE = 1024  # IOV_MAX

@@ -1,10 +1,11 @@
 """A disk that forgets and fails on purpose, behind the interface that `core.log` uses.
 
-Model: every file has the bytes that a running process sees and the bytes that are on stable storage. A power
-cut keeps, for each 4 KB page that was not synced, the old page, the new one, or a torn mixture; the length may be
-any between; names that were made, renamed or removed since the folder was synced may be old or new, each for
-itself. Besides: calls that fail (a failing write lets a part through), a disk that fills up, and bit flips.
-All choices come from the generator that is handed in.
+Model: every file has the bytes that a running process sees and the bytes that are on stable
+storage. A power cut keeps, for each 4 KB page that was not synced, the old page, the new one, or a
+torn mixture; the length may be any between; names that were made, renamed or removed since the
+folder was synced may be old or new, each for itself. Besides: calls that fail (a failing write
+lets a part through), a disk that fills up, and bit flips. All choices come from the generator that
+is handed in.
 """
 
 from __future__ import annotations
@@ -115,8 +116,8 @@ class SimFile:
 class SimDisk:
     """Files that can lose power, fail at a chosen call, and fill up.
 
-    `fail_in` counts calls down to the one that fails (-1: none does); `free` is the space left. `calls` counts
-    calls, so that a run can be repeated with a fault at each of them.
+    `fail_in` counts calls down to the one that fails (-1: none does); `free` is the space left.
+    `calls` counts calls, so that a run can be repeated with a fault at each of them.
     """
 
     def __init__(self, random: Random) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.core.log.support import END, NOW_MS, read_batches
+
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.indexes import decode_aborted
 from anabranch.core.log.log import Log
@@ -14,8 +16,6 @@ from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapsho
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import Record, decode_records
-
-from tests.core.log.support import END, NOW_MS, read_batches
 
 SOURCE = Path(__file__).parent / "data" / "kafka-4.1"
 KEY = TopicPartition("written-by-kafka", 0)

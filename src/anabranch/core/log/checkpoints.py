@@ -1,10 +1,12 @@
 """Kafka's small text files beside the segments: pure parsing and formatting.
 
-- `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`, `replication-offset-checkpoint` (high
-  watermarks): a line with the version 0, a line with the number of entries, then `topic partition offset`.
+- `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
+  `replication-offset-checkpoint` (high watermarks): a line with the version 0, a line with the
+  number of entries, then `topic partition offset`.
 - `leader-epoch-checkpoint`: the same head, then `epoch start_offset`.
 - `partition.metadata`: `version: 0`, `topic_id: …`.
-- `.kafka_cleanshutdown`: JSON with version and broker epoch; its presence says that the logs were closed.
+- `.kafka_cleanshutdown`: JSON with version and broker epoch; its presence says that the logs were
+  closed.
 - `meta.properties` version 1: cluster, node and directory ids.
 
 A file that cannot be parsed raises InvalidCheckpoint, which says what is wrong; the reader decides
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from itertools import pairwise
 
 import msgspec
 
@@ -60,7 +63,7 @@ def parse_epochs(encoded: bytes) -> list[tuple[int, int]]:
     for row in _rows(encoded):
         epoch, offset = _fields(row, 2)
         entries.append((_number(epoch), _number(offset)))
-    if any(a[0] >= b[0] or a[1] > b[1] for a, b in zip(entries, entries[1:])):
+    if any(a[0] >= b[0] or a[1] > b[1] for a, b in pairwise(entries)):
         raise InvalidCheckpoint("epochs are out of order")
     return entries
 

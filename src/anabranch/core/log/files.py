@@ -1,8 +1,9 @@
 """The small file system that a log is handed.
 
 What: the calls through which `core` touches disks. Why: the same log code then runs on a real disk
-(`server/files.py`), in memory (`memory_files.py`) and on a disk that fails on purpose (`sim/disk.py`).
-Rule kept: `core` never opens a file itself. Paths are plain strings joined with '/'.
+(`server/files.py`), in memory (`memory_files.py`) and on a disk that fails on purpose
+(`sim/disk.py`). Rule kept: `core` never opens a file itself. Paths are plain strings joined with
+'/'.
 
 What a write promises: after `write` returns, a later `read` sees the bytes, also after the process
 died. After `sync` returns they survive a power cut. Nothing else is promised: unsynced bytes may

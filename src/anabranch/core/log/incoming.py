@@ -1,8 +1,9 @@
 """What a leader checks and changes in batches that a client sent, before they are appended.
 
-Only headers are looked at, unless the topic is compacted (records must have keys) or has a codec of its own
-(records are decoded and compressed again). Order of checks as in Kafka: shape and offsets, size, checksum,
-counts, kind, sequence, time. Source: KIP-98 (format), KIP-32 and KIP-937 (timestamps).
+Only headers are looked at, unless the topic is compacted (records must have keys) or has a codec
+of its own (records are decoded and compressed again). Order of checks as in Kafka: shape and
+offsets, size, checksum, counts, kind, sequence, time. Source: KIP-98 (format), KIP-32 and KIP-937
+(timestamps).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """The three indexes beside a segment, in memory and as Kafka's bytes.
 
-Offset index (`.index`), 8 bytes an entry, big-endian: relative last offset of a batch int32, position
-of that batch int32. Time index (`.timeindex`), 12 bytes: largest timestamp so far int64, relative last
-offset of the batch that has it int32. Transaction index (`.txnindex`), 34 bytes: version int16 (0),
-producer id int64, first offset int64, last offset (the marker) int64, last stable offset int64.
-None has a checksum: they are hints, checked for shape when loaded and rebuilt from the segment
-when they are missing or wrong.
+Offset index (`.index`), 8 bytes an entry, big-endian: relative last offset of a batch int32,
+position of that batch int32. Time index (`.timeindex`), 12 bytes: largest timestamp so far int64,
+relative last offset of the batch that has it int32. Transaction index (`.txnindex`), 34 bytes:
+version int16 (0), producer id int64, first offset int64, last offset (the marker) int64, last
+stable offset int64. None has a checksum: they are hints, checked for shape when loaded and rebuilt
+from the segment when they are missing or wrong.
 
 Kept as arrays, so that a lookup is one bisection in C. The index of an active segment lives in
 memory and is written when the segment is rolled or the log is closed.

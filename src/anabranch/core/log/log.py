@@ -1,10 +1,10 @@
 """One partition's log: what was appended, in Kafka's files, and what of it is safe.
 
-What: append, read, look up, truncate, expire, and say what must be synced. Why here: every promise about
-acknowledged records ends in these files. Rules kept: offsets only grow; a batch is in the log whole or not
-at all; what was flushed is served or the partition is offline, never silently shorter; a failed write or
-sync is not tried again on the same files. All calls are for one thread; only `Syncable.sync` and
-`File.warm` may run elsewhere.
+What: append, read, look up, truncate, expire, and say what must be synced. Why here: every promise
+about acknowledged records ends in these files. Rules kept: offsets only grow; a batch is in the
+log whole or not at all; what was flushed is served or the partition is offline, never silently
+shorter; a failed write or sync is not tried again on the same files. All calls are for one thread;
+only `Syncable.sync` and `File.warm` may run elsewhere.
 
 The parts: `incoming` (checks), `reader` and `lookup` (finding), `recovery` (opening), `shortening`
 (truncation, retention), `segment` and `indexes` (files), `producers`, `epochs`. Not here: the high
@@ -44,7 +44,8 @@ NO_TIMESTAMP = -1
 
 
 class AppendResult(NamedTuple):
-    """Where a batch landed; `duplicate` when it had been appended before (its first place is given).
+    """Where a batch landed; `duplicate` when it had been appended before (its first place is
+    given).
 
     `last_offset` is inclusive; `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
 
@@ -66,8 +67,8 @@ class Recovery(NamedTuple):
 class Log:
     """One partition's log.
 
-    `end_offset` is the next offset; `flushed_offset` is the recovery point: everything before it was synced.
-    `fault`, once set, is raised by every call: the partition is offline.
+    `end_offset` is the next offset; `flushed_offset` is the recovery point: everything before it
+    was synced. `fault`, once set, is raised by every call: the partition is offline.
     """
 
     __slots__ = (
@@ -145,7 +146,8 @@ class Log:
         index_cache: IndexCache | None = None,
         shorter_first: ShorterFirst = keep_checkpoints,
     ) -> Log:
-        """Make the folder and its `partition.metadata`; segment files appear with the first append."""
+        """Make the folder and its `partition.metadata`; segment files appear with the first
+        append."""
         files.make_dirs(folder)
         files.write_atomic(
             f"{folder}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=False
@@ -170,8 +172,8 @@ class Log:
         index_cache: IndexCache | None = None,
         shorter_first: ShorterFirst = keep_checkpoints,
     ) -> Log:
-        """Open a folder; `clean` when it was closed in order, else everything from the recovery point
-        on is checked. Raises CorruptLog for rot before the recovery point."""
+        """Open a folder; `clean` when it was closed in order, else everything from the recovery
+        point on is checked. Raises CorruptLog for rot before the recovery point."""
         log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
         log.recovery = Recovery(
             *recovery.load(
@@ -189,10 +191,12 @@ class Log:
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, client: bool = True
     ) -> AppendResult:
-        """Give whole batches the next offsets and append them; a writable buffer is patched in place.
+        """Give whole batches the next offsets and append them; a writable buffer is patched in
+        place.
 
-        `client=False` is for records this node makes: control batches and any base offset are allowed.
-        Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is offline).
+        `client=False` is for records this node makes: control batches and any base offset are
+        allowed. Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault
+        (it is offline).
         """
         if self.fault is not None:
             raise self.fault
@@ -222,7 +226,8 @@ class Log:
         return AppendResult(first_offset, offset - 1, appended_ms, self.start_offset, False)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
-        """Append whole batches as the leader wrote them; an incomplete batch at the end is left out."""
+        """Append whole batches as the leader wrote them; an incomplete batch at the end is left
+        out."""
         if self.fault is not None:
             raise self.fault
         view = memoryview(records)
@@ -250,7 +255,8 @@ class Log:
     def _check_client(
         self, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
     ) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-        """Every check that depends on the topic; the batches in the topic's own codec if it has one."""
+        """Every check that depends on the topic; the batches in the topic's own codec if it has
+        one."""
         config = self.config
         rebuilding = False
         for position, header in batches:
@@ -264,7 +270,8 @@ class Log:
         return view, batches
 
     def _duplicate(self, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
-        """The first place of a batch that came before; refuses one that is fenced or out of order."""
+        """The first place of a batch that came before; refuses one that is fenced or out of
+        order."""
         for _, header in batches:
             if header.producer_id < 0:
                 continue
@@ -332,7 +339,8 @@ class Log:
             self.fault = fault
 
     def assign_leader_epoch(self, epoch: int) -> None:
-        """A new leader calls it with its epoch, which starts at the log's end; written with the data."""
+        """A new leader calls it with its epoch, which starts at the log's end; written with the
+        data."""
         self.epochs.assign(epoch, self.end_offset)
 
     def _assign_epoch(self, epoch: int, start_offset: int) -> None:
@@ -379,6 +387,10 @@ class Log:
         """Close the active segment and begin one at the log's end."""
         segment = Segment(self.files, self.folder, self.end_offset, now_ms)
         try:
+            if self.names_unsynced and self.active is not None:
+                # Segments must not come back without the one before: no reader could tell that
+                # from retention. After the first roll a sync round has usually done it.
+                self.files.sync_dir(self.folder)
             segment.file.truncate(0)
             if self.active is not None:
                 self.close_segment(self.active)
@@ -431,7 +443,8 @@ class Log:
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        """Whole batches from the one that holds `offset`, all of them before `upto`; b"" when none is.
+        """Whole batches from the one that holds `offset`, all of them before `upto`; b"" when none
+        is.
 
         More than `max_bytes` only for a first batch that is larger, with `at_least_one`. Raises
         ApiError (OFFSET_OUT_OF_RANGE), ColdRead, CorruptLog."""
@@ -544,7 +557,8 @@ class Log:
     # Shortening
 
     def truncate_to(self, offset: int) -> Offset:
-        """Cut every batch that ends at or after `offset`; the new end, which is on stable storage."""
+        """Cut every batch that ends at or after `offset`; the new end, which is on stable
+        storage."""
         return shortening.truncate_to(self, offset)
 
     def truncate_fully(self, offset: int) -> None:
@@ -552,7 +566,8 @@ class Log:
         shortening.truncate_fully(self, offset)
 
     def delete_records_before(self, offset: int) -> None:
-        """Raise the log start (DeleteRecords); segments that lie before it go with the next retention."""
+        """Raise the log start (DeleteRecords); segments that lie before it go with the next
+        retention."""
         shortening.raise_start(self, offset)
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> list[str]:
@@ -606,7 +621,8 @@ class Log:
             self.fault = fault
 
     def close(self, *, clean: bool) -> None:
-        """Give handles back; `clean` also writes indexes and producer state and syncs everything."""
+        """Give handles back; `clean` also writes indexes and producer state and syncs
+        everything."""
         if clean and self.fault is None:
             self._close_cleanly()
         for segment in self.segments:

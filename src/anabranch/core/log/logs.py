@@ -1,8 +1,9 @@
 """One folder of `log.dirs`: its partitions, its checkpoints, its clean-shutdown marker.
 
-Rule kept: a checkpoint never promises more than is there. It is lowered on stable storage before a log gets
-shorter or a partition begins anew under an old name, and raised only after syncs. A fault of the folder
-takes all its logs offline. Not here: locking the folder (`server/folders.py`) and timers.
+Rule kept: a checkpoint never promises more than is there. It is lowered on stable storage before a
+log gets shorter or a partition begins anew under an old name, and raised only after syncs. A fault
+of the folder takes all its logs offline. Not here: locking the folder (`server/folders.py`) and
+timers.
 """
 
 from __future__ import annotations
@@ -48,9 +49,9 @@ class FoundPartition(NamedTuple):
 class LogFolder:
     """The logs of one folder, by partition.
 
-    `clean` says that the last process closed all logs; the marker is gone once this object exists, so that a
-    crash from here on is noticed. `broker_epoch` is what the marker said, else -1. `high_watermarks`
-    is what was checkpointed.
+    `clean` says that the last process closed all logs; the marker is gone once this object exists,
+    so that a crash from here on is noticed. `broker_epoch` is what the marker said, else -1.
+    `high_watermarks` is what was checkpointed.
     """
 
     def __init__(self, files: Files, path: str) -> None:

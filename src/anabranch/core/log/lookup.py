@@ -1,7 +1,7 @@
 """Answers that need more than one batch's place: by timestamp, and what was aborted.
 
-Source: KIP-33 (time index), KIP-734 (largest timestamp), KIP-98 (aborted ranges). Read through the page
-cache like any fetch, so ColdRead may be raised; the same call is then made again.
+Source: KIP-33 (time index), KIP-734 (largest timestamp), KIP-98 (aborted ranges). Read through the
+page cache like any fetch, so ColdRead may be raised; the same call is then made again.
 """
 
 from __future__ import annotations

@@ -66,7 +66,8 @@ def replay(
 
 
 def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:
-    """Producer state just before an offset: a snapshot, and the batches between it and the offset."""
+    """Producer state just before an offset: a snapshot, and the batches between it and the
+    offset."""
     states, reached = _newest_snapshot(log, offset, names)
     ignored: list[AbortedRange] = []
     for index, segment in enumerate(log.segments):

@@ -2,9 +2,9 @@
 
 Layout, big-endian: version int16 (1), CRC-32C uint32 of everything after it, number of entries
 int32, then for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset
-delta int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64 (-1).
-Only the last batch of a producer is kept, as Kafka does. A snapshot that fails its checksum is not
-used: state is then rebuilt from batch headers.
+delta int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64
+(-1). Only the last batch of a producer is kept, as Kafka does. A snapshot that fails its checksum
+is not used: state is then rebuilt from batch headers.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """What a partition knows of the producers that write to it: idempotence and open transactions.
 
-Source: KIP-98, KIP-360, KIP-447. For each producer id: its epoch, its last five batches (a client may
-have five in flight), the transaction coordinator's epoch and where its open transaction began.
+Source: KIP-98, KIP-360, KIP-447. For each producer id: its epoch, its last five batches (a client
+may have five in flight), the transaction coordinator's epoch and where its open transaction began.
 Rules kept: a batch seen before is answered with its first place and not written again; a batch
-from an older epoch is fenced; sequence numbers have no gaps (they wrap from 2^31-1 to 0); a producer
-that is not known here may begin anywhere, for its state may have expired or been deleted.
+from an older epoch is fenced; sequence numbers have no gaps (they wrap from 2^31-1 to 0); a
+producer that is not known here may begin anywhere, for its state may have expired or been deleted.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Finding and reading whole batches: one read of the file in the usual case.
 
 A reader that goes on where it (or the log's end) was is found by its hint; anybody else through the
-offset index and the headers of at most one index interval. Where a size limit falls inside a batch, the
-last batch boundary before it is found the same way. Rule kept: what is returned begins with the batch
-that holds the offset and ends with a whole batch below `upto`.
+offset index and the headers of at most one index interval. Where a size limit falls inside a
+batch, the last batch boundary before it is found the same way. Rule kept: what is returned begins
+with the batch that holds the offset and ends with a whole batch below `upto`.
 """
 
 from __future__ import annotations

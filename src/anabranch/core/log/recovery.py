@@ -1,10 +1,11 @@
 """Opening a log: finding its end, and telling what was never safe from what has rotted.
 
-After a clean shutdown only the end of the active segment is looked at. Otherwise every segment from the one
-that holds the recovery point on is read whole, checksums included, and its indexes, the producer state and the
-epochs are made anew. Bytes that are not sound at or after the recovery point were never promised: they are
-cut, with everything behind them, and counted. Before the recovery point they were synced, so the disk lost
-them: CorruptLog. The same holds for a log that ends before its recovery point.
+After a clean shutdown only the end of the active segment is looked at. Otherwise every segment
+from the one that holds the recovery point on is read whole, checksums included, and its indexes,
+the producer state and the epochs are made anew. Bytes that are not sound at or after the recovery
+point were never promised: they are cut, with everything behind them, and counted. Before the
+recovery point they were synced, so the disk lost them: CorruptLog. The same holds for a log that
+ends before its recovery point.
 """
 
 from __future__ import annotations
@@ -161,7 +162,8 @@ def _load_active_aborted(log: Log, active: Segment, names: list[str]) -> None:
 def _check_closed_indexes(
     log: Log, segments: list[Segment], names: list[str], opening: _Opening
 ) -> None:
-    """Rebuild indexes that are missing beside closed segments; wrong ones show when they are used."""
+    """Rebuild indexes that are missing beside closed segments; wrong ones show when they are
+    used."""
     present = set(names)
     for segment in segments:
         stem = segment.stem.rpartition("/")[2]

@@ -1,7 +1,7 @@
 """Walking the batches of a segment file from a position: start, recovery, truncation, rebuilding.
 
-Reads a chunk at a time and waits for the disk, so it is not for the read path. The walk ends at the end
-of the file or raises BadBatch at the first byte that is not a sound batch.
+Reads a chunk at a time and waits for the disk, so it is not for the read path. The walk ends at
+the end of the file or raises BadBatch at the first byte that is not a sound batch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """One segment: a run of batches in a file, and its indexes.
 
-Files are named after the segment's first offset, 20 digits: `.log`, `.index`, `.timeindex`, `.txnindex`, and
-`.snapshot` for the producer state at that offset. Indexes of segments that are no longer written are
-loaded when they are needed and dropped again by an IndexCache, so that a node with many segments
-does not hold them all. What cannot be loaded is rebuilt from the batches.
+Files are named after the segment's first offset, 20 digits: `.log`, `.index`, `.timeindex`,
+`.txnindex`, and `.snapshot` for the producer state at that offset. Indexes of segments that are no
+longer written are loaded when they are needed and dropped again by an IndexCache, so that a node
+with many segments does not hold them all. What cannot be loaded is rebuilt from the batches.
 """
 
 from __future__ import annotations

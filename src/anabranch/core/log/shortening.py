@@ -1,9 +1,9 @@
 """Making a log shorter: truncation at the end, retention and DeleteRecords at the start.
 
-Rules kept: the checkpoints are lowered on stable storage before bytes go, so that a restart does not take
-the missing end for loss; segments go one by one from the end that shrinks, so that what stays has no hole;
-a cut is synced, so that no older bytes come back behind newer ones. Removed files keep the suffix
-`.deleted` for `file.delete.delay.ms`, for readers that are under way.
+Rules kept: the checkpoints are lowered on stable storage before bytes go, so that a restart does
+not take the missing end for loss; segments go one by one from the end that shrinks, so that what
+stays has no hole; a cut is synced, so that no older bytes come back behind newer ones. Removed
+files keep the suffix `.deleted` for `file.delete.delay.ms`, for readers that are under way.
 """
 
 from __future__ import annotations

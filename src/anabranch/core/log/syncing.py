@@ -1,7 +1,7 @@
 """What one sync round of a log covers, as objects whose `sync` may run in a thread.
 
-Order: closed segments with their indexes, the active segment, the epoch table, then the names of files
-that are new. The recovery point moves only after all of them.
+Order: closed segments with their indexes, the active segment, the epoch table, then the names of
+files that are new. The recovery point moves only after all of them.
 """
 
 from __future__ import annotations

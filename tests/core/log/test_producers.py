@@ -1,0 +1,107 @@
+"""R5: idempotent producers: duplicates, gaps, fencing, expiry; their snapshot."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.log.support import NOW_MS, batch, marker, new_log, reopen
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.log import AppendResult, Log
+from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
+
+LARGEST = 2**31 - 1
+
+
+def send(log: Log, sequence: int, *, epoch: int = 0, count: int = 1) -> AppendResult:
+    records = batch(count, producer_id=9, producer_epoch=epoch, base_sequence=sequence)
+    return log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+
+
+def refused(log: Log, sequence: int, *, epoch: int = 0) -> ErrorCode:
+    with pytest.raises(ApiError) as refusal:
+        send(log, sequence, epoch=epoch)
+    return refusal.value.code
+
+
+@pytest.mark.parametrize("restart", ["no", "killed", "clean"])
+def test_a_batch_that_comes_again_is_answered_with_its_first_place(restart: str) -> None:
+    log = new_log()
+    for sequence in range(0, 12, 2):
+        send(log, sequence, count=2)
+    if restart != "no":
+        log = reopen(log, clean=restart == "clean")
+    assert send(log, 10, count=2) == (10, 11, -1, 0, True)
+    if restart != "clean":  # a snapshot keeps the last batch only, as Kafka's does
+        assert send(log, 2, count=2) == (2, 3, -1, 0, True)
+    assert refused(log, 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert log.end_offset == 12
+
+
+def test_gaps_are_refused() -> None:
+    log = new_log()
+    send(log, 0)
+    assert refused(log, 2) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    send(log, 1)
+
+
+def test_sequence_numbers_wrap() -> None:
+    log = new_log()
+    send(log, LARGEST - 1, count=4)  # LARGEST - 1, LARGEST, 0, 1
+    assert send(log, LARGEST - 1, count=4).duplicate
+    assert send(log, 2).first_offset == 4
+    other = new_log()
+    send(other, LARGEST)
+    assert send(other, 0).first_offset == 1
+
+
+def test_an_unknown_producer_may_begin_anywhere() -> None:
+    assert send(new_log(), 77).first_offset == 0
+
+
+def test_a_new_epoch_begins_at_zero_and_fences_the_old_one() -> None:
+    log = new_log()
+    send(log, 0)
+    assert refused(log, 5, epoch=1) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    send(log, 0, epoch=1)
+    assert refused(log, 1, epoch=0) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert send(log, 0, epoch=1).duplicate
+
+
+def test_idle_producers_expire_unless_their_transaction_is_open() -> None:
+    log = new_log(producer_id_expiration_ms=1000)
+    send(log, 0)
+    open_one = batch(1, producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(open_one, leader_epoch=0, now_ms=NOW_MS)
+    assert log.expire_producers(NOW_MS + 999) == 0
+    assert log.expire_producers(NOW_MS + 1000) == 1
+    assert [one.producer_id for one in log.producers] == [3]
+
+
+def test_a_marker_ends_the_transaction_and_sets_the_coordinators_epoch() -> None:
+    log = new_log()
+    records = batch(1, producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    ending = marker(3, committed=True, coordinator_epoch=6)
+    log.append_as_leader(ending, leader_epoch=0, now_ms=NOW_MS, client=False)
+    (producer,) = log.producers
+    assert (producer.coordinator_epoch, producer.transaction_first_offset) == (6, -1)
+    with pytest.raises(ApiError) as refusal:
+        log.producers.check_marker(3, 0, 5)
+    assert refusal.value.code == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_snapshot_keeps_the_state_and_notices_damage() -> None:
+    log = new_log()
+    send(log, 0, count=3)
+    records = batch(1, producer_id=3, producer_epoch=2, base_sequence=0, transactional=True)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    encoded = encode_snapshot(log.producers)
+    states = decode_snapshot(encoded)
+    assert states is not None
+    assert encode_snapshot(states) == encoded
+    assert states.open_transactions == {3: 3}
+    for position in range(len(encoded)):
+        damaged = bytearray(encoded)
+        damaged[position] ^= 1
+        assert decode_snapshot(bytes(damaged)) is None
+    assert decode_snapshot(encoded[:-1]) is None
