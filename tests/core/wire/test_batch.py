@@ -1,0 +1,163 @@
+"""Record batches: header, patching, checksum, records in every codec, hostile bytes."""
+
+from __future__ import annotations
+
+import os
+import tracemalloc
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from anabranch.core.errors import ProtocolError
+from anabranch.core.wire.batch import (
+    BATCH_OVERHEAD,
+    crc_is_valid,
+    patch,
+    patch_log_append_time,
+    read_header,
+    walk,
+)
+from anabranch.core.wire.compression import Codec, compress, decompress
+from anabranch.core.wire.control import build_end_marker, build_leader_change, end_marker
+from anabranch.core.wire.crc import crc32c
+from anabranch.core.wire.records import Record, build_batch, decode_records
+
+TEXT = st.none() | st.binary(max_size=40)
+HEADERS = st.lists(st.tuples(st.text(max_size=8), TEXT), max_size=3).map(tuple)
+BODIES = st.lists(st.tuples(st.integers(0, 2**45), TEXT, TEXT, HEADERS), min_size=1, max_size=30)
+
+
+def records_of(bodies: list[tuple[int, bytes | None, bytes | None, tuple]], first: int = 0) -> list:
+    return [Record(first + index, *body) for index, body in enumerate(bodies)]
+
+
+@pytest.mark.parametrize("codec", Codec)
+@given(bodies=BODIES, first=st.integers(0, 2**60))
+@settings(max_examples=60, deadline=None)
+def test_what_is_built_is_read_back(codec: Codec, bodies: list, first: int) -> None:
+    records = records_of(bodies, first)
+    batch = build_batch(
+        records, base_offset=first, leader_epoch=7, codec=codec, producer_id=5, producer_epoch=2,
+        base_sequence=2**31 - 1,
+    )  # fmt: skip
+    header = read_header(batch)
+    assert crc_is_valid(batch, 0, len(batch))
+    assert (header.size_bytes, header.codec, header.leader_epoch) == (len(batch), codec, 7)
+    assert header.next_offset == first + len(records)
+    assert header.last_sequence == (2**31 - 1 + len(records) - 1) % 2**31
+    assert decode_records(batch) == records
+
+
+def test_checksum_is_crc32c() -> None:
+    # The check value that the CRC catalogue gives for CRC-32/ISCSI.
+    assert crc32c(b"123456789") == 0xE3069283
+    assert crc32c(b"6789", crc32c(b"12345")) == 0xE3069283
+
+
+def test_a_leader_patches_offset_and_epoch_outside_of_the_checksum() -> None:
+    batch = build_batch([Record(0, 1, b"k", b"v"), Record(1, 2, b"k", b"v")])
+    patch(batch, 0, 10**12, 9)
+    header = read_header(batch)
+    assert (header.base_offset, header.last_offset, header.leader_epoch) == (10**12, 10**12 + 1, 9)
+    assert header.size_bytes == len(batch)
+    assert crc_is_valid(batch, 0, len(batch))
+
+
+def test_log_append_time_renews_the_checksum_and_gives_every_record_the_time() -> None:
+    batch = build_batch([Record(0, 100, None, b"a"), Record(1, 200, None, b"b")])
+    patch_log_append_time(batch, 0, len(batch), 5_000)
+    assert crc_is_valid(batch, 0, len(batch))
+    assert read_header(batch).log_append_time
+    assert [record.timestamp for record in decode_records(batch)] == [5_000, 5_000]
+
+
+def test_walk_leaves_a_partial_batch_out() -> None:
+    one = build_batch([Record(0, 1, b"k", b"v")])
+    two = build_batch([Record(1, 1, b"k", b"v")], base_offset=1)
+    whole = bytes(one + two)
+    for cut in range(len(one), len(whole)):
+        assert [at for at, _ in walk(whole[:cut])] == [0]
+    assert [at for at, _ in walk(whole)] == [0, len(one)]
+
+
+def test_a_flipped_bit_anywhere_under_the_checksum_is_seen() -> None:
+    batch = bytes(build_batch([Record(0, 1, b"key", b"value")]))
+    for position in range(21, len(batch)):
+        broken = bytearray(batch)
+        broken[position] ^= 0x10
+        assert not crc_is_valid(broken, 0, len(broken))
+
+
+def test_control_batches_say_what_they_mark() -> None:
+    commit = build_end_marker(
+        committed=True,
+        producer_id=9,
+        producer_epoch=1,
+        coordinator_epoch=4,
+        now_ms=1,
+        base_offset=5,
+    )
+    marker = end_marker(commit)
+    assert marker is not None
+    assert (marker.committed, marker.coordinator_epoch) == (True, 4)
+    assert read_header(commit).is_control
+    assert read_header(commit).is_transactional
+    assert (
+        end_marker(build_leader_change(base_offset=0, leader_epoch=1, leader_id=1, now_ms=1))
+        is None
+    )
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_a_bomb_is_stopped_at_the_limit(codec: Codec) -> None:
+    bomb = bytes(compress(codec, bytes(64 << 20)))
+    limit = 1 << 20
+    tracemalloc.start()
+    with pytest.raises(ProtocolError, match="more than 1048576 bytes"):
+        decompress(codec, bomb, limit_bytes=limit)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 4 * limit + 4 * len(bomb)
+
+
+@pytest.mark.parametrize("codec", [codec for codec in Codec if codec])
+def test_the_limit_itself_is_allowed(codec: Codec) -> None:
+    plain = os.urandom(1000) * 50
+    packed = compress(codec, plain)
+    assert bytes(decompress(codec, packed, limit_bytes=len(plain))) == plain
+    with pytest.raises(ProtocolError):
+        decompress(codec, packed, limit_bytes=len(plain) - 1)
+
+
+@pytest.mark.parametrize("codec", Codec)
+@given(damage=st.lists(st.tuples(st.floats(0, 1), st.integers(1, 255)), min_size=1, max_size=4))
+@settings(max_examples=80, deadline=None)
+def test_damaged_batches_raise_nothing_but_a_protocol_error(codec: Codec, damage: list) -> None:
+    records = [Record(index, index, b"k" * index, b"v" * 9, (("h", b"x"),)) for index in range(20)]
+    batch = build_batch(records, codec=codec)
+    for place, mask in damage:
+        batch[min(int(place * len(batch)), len(batch) - 1)] ^= mask
+    try:
+        decode_records(batch, limit_bytes=1 << 20)
+    except ProtocolError:
+        return
+
+
+@given(st.binary(max_size=300))
+@settings(max_examples=200, deadline=None)
+def test_random_bytes_raise_nothing_but_a_protocol_error(noise: bytes) -> None:
+    head = bytes(build_batch([Record(0, 1, None, b"v")]))[:BATCH_OVERHEAD]
+    for hostile in (noise, head[:8] + (49 + len(noise)).to_bytes(4, "big") + head[12:] + noise):
+        try:
+            list(walk(hostile))
+            decode_records(hostile, limit_bytes=1 << 16)
+        except ProtocolError:
+            continue
+
+
+def test_a_header_that_is_cut_off_says_so() -> None:
+    with pytest.raises(ProtocolError, match="a header has 61"):
+        read_header(bytes(60))
+    with pytest.raises(ProtocolError, match="smaller than a header"):
+        read_header(bytes(61))
