@@ -225,7 +225,7 @@ class RealFiles:
             file.handle = _CLOSED
             self.open_count -= 1
             return
-        self.open_limit += 1  # every handle is in a thread's hands: one more for now
+        self.open_limit += 1  # every handle is in a thread's hands
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
         """See Files."""

@@ -35,8 +35,9 @@ class World:
     def append(self) -> None:
         """One batch; one that failed may be there after a restart, but not after a full disk."""
         self.tag += 1
-        records = batch(self.random.randint(1, 4), self.random.choice([10, 300, 1500]),
-        tag=self.tag) before = self.log.end_offset
+        size_bytes = self.random.choice([10, 300, 1500])
+        records = batch(self.random.randint(1, 4), size_bytes, tag=self.tag)
+        before = self.log.end_offset
         try:
             append(self.log, records, leader_epoch=self.tag // 7)
         except DiskFull:

@@ -6,9 +6,9 @@ log whole or not at all; what was flushed is served or the partition is offline,
 shorter; a failed write or sync is not tried again on the same files. All calls are for one thread;
 only `Syncable.sync` and `File.warm` may run elsewhere.
 
-The parts: `incoming` (checks), `reader` and `lookup` (finding), `recovery` (opening), `shortening`
-(truncation, retention), `segment` and `indexes` (files), `producers`, `epochs`. Not here: the high
-watermark (`core/replication`), compaction, remote segments.
+The parts: `appending` and `incoming` (checks), `reader` and `lookup` (finding), `recovery`
+(opening), `shortening` (truncation, retention), `segment` and `indexes` (files), `producers`,
+`epochs`. Not here: the high watermark (`core/replication`), compaction, remote segments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from bisect import bisect_right
 from typing import Any, NamedTuple
 
 from anabranch.core.errors import ApiError, CorruptLog, ErrorCode, StorageFault
-from anabranch.core.log import incoming, lookup, recovery, shortening
+from anabranch.core.log import appending, lookup, recovery, shortening
+from anabranch.core.log.appending import AppendResult
 from anabranch.core.log.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -29,7 +30,6 @@ from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import DiskFull, Files, Syncable
 from anabranch.core.log.indexes import AbortedRange, OffsetIndex, TimeIndex
 from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
-from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.producer_snapshot import encode_snapshot
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import HINTS_KEPT, read_batches
@@ -38,22 +38,8 @@ from anabranch.core.log.segment import SNAPSHOT, IndexCache, Segment, offset_nam
 from anabranch.core.log.shortening import ShorterFirst, keep_checkpoints
 from anabranch.core.log.syncing import sync_targets
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
-from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time
 
 NO_TIMESTAMP = -1
-
-
-class AppendResult(NamedTuple):
-    """Where a batch landed; `duplicate` when it had been appended before (its first place is
-    given).
-
-    `last_offset` is inclusive; `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
-
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    start_offset: int
-    duplicate: bool
 
 
 class Recovery(NamedTuple):
@@ -191,159 +177,24 @@ class Log:
     def append_as_leader(
         self, records: Buffer, *, leader_epoch: int, now_ms: int, client: bool = True
     ) -> AppendResult:
-        """Give whole batches the next offsets and append them; a writable buffer is patched in
-        place.
+        """Give whole batches the next offsets and append them; a writable buffer is patched.
 
         `client=False` is for records this node makes: control batches and any base offset are
         allowed. Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault
-        (it is offline).
-        """
-        if self.fault is not None:
-            raise self.fault
-        config = self.config
-        view = _writable(records)
-        batches = incoming.check_shape(view, config, self.topic_partition, client=client)
-        if client:
-            view, batches = self._check_client(view, batches, now_ms)
-            duplicate = self._duplicate(batches)
-            if duplicate is not None:
-                return duplicate
-        offset = first_offset = self.end_offset
-        log_append_time = config.message_timestamp_type == "LogAppendTime"
-        entries = []
-        for position, header in batches:
-            patch(view, position, offset, leader_epoch)
-            timestamp = header.max_timestamp
-            if log_append_time:
-                patch_log_append_time(view, position, header.size_bytes, now_ms)
-                timestamp = now_ms
-            entries.append((position, header, offset, timestamp))
-            offset += header.last_offset_delta + 1
-        if entries:
-            self._write(view, entries, now_ms)
-            self._assign_epoch(leader_epoch, first_offset)
-        appended_ms = now_ms if log_append_time else NO_TIMESTAMP
-        return AppendResult(first_offset, offset - 1, appended_ms, self.start_offset, False)
+        (it is offline)."""
+        return appending.as_leader(self, records, leader_epoch, now_ms, client=client)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
-        """Append whole batches as the leader wrote them; an incomplete batch at the end is left
-        out."""
-        if self.fault is not None:
-            raise self.fault
-        view = memoryview(records)
-        view = view[: incoming.whole_bytes(view, self.topic_partition)]
-        batches = incoming.check_shape(view, self.config, self.topic_partition, client=False)
-        next_offset, entries = self.end_offset, []
-        for position, header in batches:
-            if header.base_offset < next_offset or header.last_offset_delta < 0:
-                raise ApiError(
-                    ErrorCode.CORRUPT_MESSAGE,
-                    f"{self.topic_partition}: a batch at {header.base_offset} cannot follow "
-                    f"offset {next_offset - 1}.",
-                )
-            entries.append((position, header, header.base_offset, header.max_timestamp))
-            next_offset = header.next_offset
-        first_offset = entries[0][2] if entries else self.end_offset
-        if entries:
-            self._write(view, entries, now_ms)
-            for _, header, offset, _ in entries:
-                self._assign_epoch(header.leader_epoch, offset)
-        return AppendResult(
-            first_offset, self.end_offset - 1, NO_TIMESTAMP, self.start_offset, False
-        )
-
-    def _check_client(
-        self, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
-    ) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-        """Every check that depends on the topic; the batches in the topic's own codec if it has
-        one."""
-        config = self.config
-        rebuilding = False
-        for position, header in batches:
-            incoming.check_client_batch(header, config, self.topic_partition, now_ms)
-            if config.compacted:
-                incoming.check_keys(view, position, self.topic_partition)
-            rebuilding |= incoming.needs_rebuild(header, config)
-        if rebuilding:
-            view = incoming.rebuild(view, batches, config, self.topic_partition)
-            batches = incoming.check_shape(view, config, self.topic_partition, client=True)
-        return view, batches
-
-    def _duplicate(self, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
-        """The first place of a batch that came before; refuses one that is fenced or out of
-        order."""
-        for _, header in batches:
-            if header.producer_id < 0:
-                continue
-            seen = self.producers.duplicate_of(header)
-            if seen is not None:
-                appended_ms = (
-                    seen.timestamp
-                    if self.config.message_timestamp_type == "LogAppendTime"
-                    else NO_TIMESTAMP
-                )
-                return AppendResult(
-                    seen.first_offset, seen.last_offset, appended_ms, self.start_offset, True
-                )
-            self.producers.check(header)
-        return None
-
-    def _write(
-        self, view: memoryview, entries: list[tuple[int, BatchHeader, int, int]], now_ms: int
-    ) -> None:
-        """Append bytes and note each (position, header, base offset, max timestamp)."""
-        size = len(view)
-        _, last_header, last_base, newest = entries[-1]
-        end_offset = last_base + last_header.last_offset_delta + 1
-        if size > self.config.segment_bytes:
-            raise ApiError(
-                ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes for {self.topic_partition} do not fit into a segment of "
-                f"{self.config.segment_bytes} bytes.",
-            )
-        segment = self.active
-        if segment is None or self._must_roll(segment, size, end_offset, newest, now_ms):
-            segment = self.roll(now_ms)
-        start = segment.size
-        try:
-            segment.file.write(start, (view,))
-        except StorageFault as fault:
-            self._undo_write(segment, fault)
-            raise
-        segment.size = start + size
-        self.size_bytes += size
-        if self.unsynced_since_ms < 0:
-            self.unsynced_since_ms = now_ms
-        if segment.first_timestamp < 0:
-            segment.first_timestamp = entries[0][3]
-        segment.index_saved = False
-        interval = self.config.index_interval_bytes
-        for position, header, base_offset, timestamp in entries:
-            last_offset = base_offset + header.last_offset_delta
-            segment.note(start + position, header.size_bytes, last_offset, timestamp, interval)
-            if header.producer_id >= 0:
-                aborted = note_batch(self.producers, header, view, position, base_offset, timestamp)
-                if aborted is not None:
-                    self.aborted.setdefault(segment.base_offset, []).append(aborted)
-        self.end_offset = end_offset
-
-    def _undo_write(self, segment: Segment, fault: StorageFault) -> None:
-        """Cut what a full disk let through; anything else, or failing to cut, is the log's end."""
-        if isinstance(fault, DiskFull):
-            try:
-                segment.file.truncate(segment.size)
-                segment.file.sync()
-            except StorageFault as second:
-                self.fault = second
-        else:
-            self.fault = fault
+        """Append whole batches as the leader wrote them; an incomplete one is left out."""
+        return appending.as_follower(self, records, now_ms)
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """A new leader calls it with its epoch, which starts at the log's end; written with the
         data."""
         self.epochs.assign(epoch, self.end_offset)
 
-    def _assign_epoch(self, epoch: int, start_offset: int) -> None:
+    def assign_epoch(self, epoch: int, start_offset: int) -> None:
+        """Note the epoch of an appended batch, and save the table when that is news."""
         epochs = self.epochs
         if epochs.latest != epoch:
             epochs.assign(epoch, start_offset)
@@ -364,24 +215,6 @@ class Log:
         self.epochs.unsynced = not sync
 
     # Rolling
-
-    def _must_roll(
-        self, segment: Segment, size: int, end_offset: int, newest: int, now_ms: int
-    ) -> bool:
-        config = self.config
-        if segment.size + size > config.segment_bytes and segment.size > 0:
-            return True
-        if not segment.can_hold(end_offset - 1):
-            return True
-        if segment.size == 0:
-            return False
-        if segment.first_timestamp >= 0 and newest >= 0:
-            waited_ms = newest - segment.first_timestamp
-        else:
-            waited_ms = now_ms - segment.created_ms
-        return waited_ms > config.segment_ms - config.segment_jitter_ms or segment.index_full(
-            config.segment_index_bytes
-        )
 
     def roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end."""
@@ -656,8 +489,3 @@ class Log:
 
 def _base_offset(segment: Segment) -> int:
     return segment.base_offset
-
-
-def _writable(records: Buffer) -> memoryview:
-    view = memoryview(records)
-    return memoryview(bytearray(view)) if view.readonly else view

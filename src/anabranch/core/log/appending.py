@@ -1,0 +1,214 @@
+"""Appending: as the leader, which gives offsets, and as a follower, which takes them.
+
+Rule kept: everything that can be refused is refused before the first byte is written; after the
+write only memory changes. A full disk leaves the log as it was; any other failed write takes it
+offline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log import incoming
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.producer_replay import note_batch
+from anabranch.core.log.segment import Segment
+from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+NO_TIMESTAMP = -1
+
+
+class AppendResult(NamedTuple):
+    """Where a batch landed; `duplicate` when it had been appended before (its first place is
+    given).
+
+    `last_offset` is inclusive; `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
+
+    first_offset: int
+    last_offset: int
+    log_append_time_ms: int
+    start_offset: int
+    duplicate: bool
+
+
+def as_leader(
+    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, client: bool
+) -> AppendResult:
+    """Give whole batches the next offsets and append them; a writable buffer is patched in
+    place.
+
+    `client=False` is for records this node makes: control batches and any base offset are
+    allowed. Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault
+    (it is offline).
+    """
+    if log.fault is not None:
+        raise log.fault
+    config = log.config
+    view = _writable(records)
+    batches = incoming.check_shape(view, config, log.topic_partition, client=client)
+    if client:
+        view, batches = _check_client(log, view, batches, now_ms)
+        duplicate = _duplicate(log, batches)
+        if duplicate is not None:
+            return duplicate
+    offset = first_offset = log.end_offset
+    log_append_time = config.message_timestamp_type == "LogAppendTime"
+    entries = []
+    for position, header in batches:
+        patch(view, position, offset, leader_epoch)
+        timestamp = header.max_timestamp
+        if log_append_time:
+            patch_log_append_time(view, position, header.size_bytes, now_ms)
+            timestamp = now_ms
+        entries.append((position, header, offset, timestamp))
+        offset += header.last_offset_delta + 1
+    if entries:
+        _write(log, view, entries, now_ms)
+        log.assign_epoch(leader_epoch, first_offset)
+    appended_ms = now_ms if log_append_time else NO_TIMESTAMP
+    return AppendResult(first_offset, offset - 1, appended_ms, log.start_offset, False)
+
+
+def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
+    """Append whole batches as the leader wrote them; an incomplete batch at the end is left
+    out."""
+    if log.fault is not None:
+        raise log.fault
+    view = memoryview(records)
+    view = view[: incoming.whole_bytes(view, log.topic_partition)]
+    batches = incoming.check_shape(view, log.config, log.topic_partition, client=False)
+    next_offset, entries = log.end_offset, []
+    for position, header in batches:
+        if header.base_offset < next_offset or header.last_offset_delta < 0:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{log.topic_partition}: a batch at {header.base_offset} cannot follow "
+                f"offset {next_offset - 1}.",
+            )
+        entries.append((position, header, header.base_offset, header.max_timestamp))
+        next_offset = header.next_offset
+    first_offset = entries[0][2] if entries else log.end_offset
+    if entries:
+        _write(log, view, entries, now_ms)
+        for _, header, offset, _ in entries:
+            log.assign_epoch(header.leader_epoch, offset)
+    return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
+
+
+def _check_client(
+    log: Log, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
+) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
+    """Every check that depends on the topic; the batches in the topic's own codec if it has
+    one."""
+    config = log.config
+    rebuilding = False
+    for position, header in batches:
+        incoming.check_client_batch(header, config, log.topic_partition, now_ms)
+        if config.compacted:
+            incoming.check_keys(view, position, log.topic_partition)
+        rebuilding |= incoming.needs_rebuild(header, config)
+    if rebuilding:
+        view = incoming.rebuild(view, batches, config, log.topic_partition)
+        batches = incoming.check_shape(view, config, log.topic_partition, client=True)
+    return view, batches
+
+
+def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
+    """The first place of a batch that came before; refuses one that is fenced or out of
+    order."""
+    for _, header in batches:
+        if header.producer_id < 0:
+            continue
+        seen = log.producers.duplicate_of(header)
+        if seen is not None:
+            appended_ms = (
+                seen.timestamp
+                if log.config.message_timestamp_type == "LogAppendTime"
+                else NO_TIMESTAMP
+            )
+            return AppendResult(
+                seen.first_offset, seen.last_offset, appended_ms, log.start_offset, True
+            )
+        log.producers.check(header)
+    return None
+
+
+def _write(
+    log: Log, view: memoryview, entries: list[tuple[int, BatchHeader, int, int]], now_ms: int
+) -> None:
+    """Append bytes and note each (position, header, base offset, max timestamp)."""
+    size = len(view)
+    _, last_header, last_base, newest = entries[-1]
+    end_offset = last_base + last_header.last_offset_delta + 1
+    if size > log.config.segment_bytes:
+        raise ApiError(
+            ErrorCode.RECORD_LIST_TOO_LARGE,
+            f"{size} bytes for {log.topic_partition} do not fit into a segment of "
+            f"{log.config.segment_bytes} bytes.",
+        )
+    segment = log.active
+    if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
+        segment = log.roll(now_ms)
+    start = segment.size
+    try:
+        segment.file.write(start, (view,))
+    except StorageFault as fault:
+        _undo_write(log, segment, fault)
+        raise
+    segment.size = start + size
+    log.size_bytes += size
+    if log.unsynced_since_ms < 0:
+        log.unsynced_since_ms = now_ms
+    if segment.first_timestamp < 0:
+        segment.first_timestamp = entries[0][3]
+    segment.index_saved = False
+    interval = log.config.index_interval_bytes
+    for position, header, base_offset, timestamp in entries:
+        last_offset = base_offset + header.last_offset_delta
+        segment.note(start + position, header.size_bytes, last_offset, timestamp, interval)
+        if header.producer_id >= 0:
+            aborted = note_batch(log.producers, header, view, position, base_offset, timestamp)
+            if aborted is not None:
+                log.aborted.setdefault(segment.base_offset, []).append(aborted)
+    log.end_offset = end_offset
+
+
+def _undo_write(log: Log, segment: Segment, fault: StorageFault) -> None:
+    """Cut what a full disk let through; anything else, or failing to cut, is the log's end."""
+    if isinstance(fault, DiskFull):
+        try:
+            segment.file.truncate(segment.size)
+            segment.file.sync()
+        except StorageFault as second:
+            log.fault = second
+    else:
+        log.fault = fault
+
+
+def _must_roll(
+    log: Log, segment: Segment, size: int, end_offset: int, newest: int, now_ms: int
+) -> bool:
+    config = log.config
+    if segment.size + size > config.segment_bytes and segment.size > 0:
+        return True
+    if not segment.can_hold(end_offset - 1):
+        return True
+    if segment.size == 0:
+        return False
+    if segment.first_timestamp >= 0 and newest >= 0:
+        waited_ms = newest - segment.first_timestamp
+    else:
+        waited_ms = now_ms - segment.created_ms
+    return waited_ms > config.segment_ms - config.segment_jitter_ms or segment.index_full(
+        config.segment_index_bytes
+    )
+
+
+def _writable(records: Buffer) -> memoryview:
+    view = memoryview(records)
+    return memoryview(bytearray(view)) if view.readonly else view
