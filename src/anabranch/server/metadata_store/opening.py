@@ -9,11 +9,11 @@ from __future__ import annotations
 from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.store import MetadataStore
 
-SQLITE = "sqlite:///"
+SQLITE = "sqlite://"
 
 
 async def open_store(url: str) -> MetadataStore:
-    """The store behind `sqlite:////absolute/path` or `sqlite:///relative/path`.
+    """The store behind `sqlite:///absolute/path/metadata.db`.
 
     Raises StorageFault when the URL names no known engine or the store cannot be opened.
     """
