@@ -53,13 +53,8 @@ RESPONSE_SIZE = Struct(">i").pack
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970: what a broker's handlers are told."""
+    """Milliseconds since 1970: what handlers are told."""
     return time.time_ns() // 1_000_000
-
-
-def steady_ms() -> int:
-    """Milliseconds of a clock that never goes back: what a controller's handlers are told."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class Shell(Protocol):
@@ -140,14 +135,12 @@ class Dispatcher:
         handlers: dict[int, Handler],
         shell: Shell,
         changed: set[Hashable],
-        clock_ms: Callable[[], int] = wall_ms,
     ) -> None:
         self.role = role
         self.world = world
         self.purgatory = Purgatory()
         self.touched: list[Connection] = []
-        self.clock_ms = clock_ms
-        self.now_ms = clock_ms()
+        self.now_ms = wall_ms()
         self.sent_bytes = 0
         self.received_bytes = 0
         self.faults_total = 0
@@ -172,7 +165,7 @@ class Dispatcher:
 
     def begin(self) -> None:
         """Read the clock, once for everything that this step does."""
-        self.now_ms = self.clock_ms()
+        self.now_ms = time.time_ns() // 1_000_000
 
     def handle(self, connection: Connection, frame: memoryview) -> list[Buffer] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""

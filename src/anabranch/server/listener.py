@@ -13,7 +13,7 @@ import errno
 from typing import Any, Protocol
 
 from anabranch.server.connection import Connection, ReceiveMemory
-from anabranch.server.dispatch import Dispatcher
+from anabranch.server.dispatch import Dispatcher, wall_ms
 from anabranch.server.logs import logger
 
 LOG = logger("listener")
@@ -124,7 +124,7 @@ class Acceptor:
         self.connections.add(connection)
         self.accepted_total += 1
         connection.identity = self._dispatcher.next_connection_id()
-        connection.last_active_ms = self._dispatcher.clock_ms()
+        connection.last_active_ms = wall_ms()
         return ""
 
     def leave(self, connection: Connection) -> None:
@@ -158,7 +158,7 @@ class Acceptor:
         idle_ms = self._limits.connections_max_idle_ms
         self.largest_request_bytes = self._limits.socket_request_max_bytes
         if idle_ms > 0:
-            oldest = self._dispatcher.clock_ms() - idle_ms
+            oldest = wall_ms() - idle_ms
             for connection in tuple(self.connections):
                 if connection.last_active_ms < oldest and not connection.is_waited_for:
                     connection.drop()

@@ -22,7 +22,7 @@ from anabranch.server import folders
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
-from anabranch.server.dispatch import Dispatcher, steady_ms
+from anabranch.server.dispatch import Dispatcher
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
@@ -127,7 +127,7 @@ class Node:
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
         )  # fmt: skip
-        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set(), steady_ms)
+        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set())
         side.attach(shell, dispatcher)
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:

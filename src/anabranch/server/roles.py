@@ -85,6 +85,8 @@ class BrokerRole:
             endpoints=node.advertised(),
             rack=node.config.rack,
             image=lambda: self.broker.image,
+            heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
+            on_stop=node.stop_because,
         )
         self.broker.broker_epoch = await self.registration.register()
         await self.registration.unfenced()
@@ -107,6 +109,8 @@ class BrokerRole:
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata moved: follow it."""
+        if self.registration is not None:
+            self.broker.broker_epoch = self.registration.broker_epoch
         self._take_config(image, delta)
         self.partitions.publish(image, delta if self._is_published else None)
         self._is_published = True
