@@ -203,25 +203,31 @@ class _Fetch:
         )
 
     def poll(self, now_ms: int, expired: bool) -> Outcome | None:
-        """Read again when there may be enough now, or time is up."""
-        if not expired and not self.may_be_enough():
+        """Read again when there may be enough now, a partition changed hands, or time is up."""
+        at_once = expired or self.has_moved()
+        if not at_once and not self.may_be_enough():
             return None
         try:
             found = self.read()
         except ColdRead as cold:
             return Cold(cold, self.start)
-        if expired or self.is_enough(found):
+        if at_once or self.is_enough(found):
             return self.answer(found, now_ms)
         return None
 
-    def may_be_enough(self) -> bool:
-        """Without reading: whether a partition changed hands, or enough was appended and shows."""
+    def has_moved(self) -> bool:
+        """Whether a partition got another leader epoch, or is not hosted any more."""
         partitions = self.broker.partitions
-        appended, visible = self.size, False
-        for replica, leader_epoch, appended_bytes, end in self.parked:
+        for replica, leader_epoch, _, _ in self.parked:
             topic, index = replica.topic_partition
             if replica.leader_epoch != leader_epoch or partitions.get(topic, index) is not replica:
                 return True
+        return False
+
+    def may_be_enough(self) -> bool:
+        """Without reading: whether enough was appended and this reader may see some of it."""
+        appended, visible = self.size, False
+        for replica, _, appended_bytes, end in self.parked:
             appended += replica.appended_bytes - appended_bytes
             visible = visible or self.visible_end(replica) > end
         return visible and appended >= self.reading.min_bytes

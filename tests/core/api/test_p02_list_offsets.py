@@ -1,0 +1,129 @@
+"""ListOffsets: timestamps, specials by version, isolation, epochs."""
+
+import pytest
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from tests.core.api.in_memory_node import START_MS, Denying, InMemoryNode, batch
+
+
+def ask(node, timestamp, version=10, *, replica_id=-1, isolation_level=0, index=0, **how):
+    part = ListOffsetsPartition(partition_index=index, timestamp=timestamp, **how)
+    request = ListOffsetsRequest(
+        replica_id=replica_id,
+        isolation_level=isolation_level,
+        topics=[ListOffsetsTopic(name="t", partitions=[part])],
+    )
+    [topic] = node.send(request, version).topics
+    return topic.partitions[0]
+
+
+def answer(found):
+    return found.error_code, found.timestamp, found.offset, found.leader_epoch
+
+
+@pytest.fixture
+def filled(node):
+    node.topic()
+    for start in (0, 10, 5):
+        records = batch(3, timestamp=START_MS + start)
+        node.replica().append(records, required_acks=1, now_ms=node.now_ms)
+    return node
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "expected"),
+    [
+        (-1, (0, -1, 9, 0)),
+        (-2, (0, -1, 0, 0)),
+        (-3, (0, START_MS + 12, 5, 0)),
+        (-4, (0, -1, 0, 0)),
+        (-5, (0, -1, -1, -1)),
+        (0, (0, START_MS, 0, 0)),
+        (START_MS + 1, (0, START_MS + 1, 1, 0)),
+        (START_MS + 3, (0, START_MS + 10, 3, 0)),
+        (START_MS + 13, (0, -1, -1, -1)),
+    ],
+)
+def test_timestamps_and_specials(filled, timestamp, expected):
+    assert answer(ask(filled, timestamp)) == expected
+
+
+@pytest.mark.parametrize("version", range(1, 11))
+def test_latest_in_every_version(filled, version):
+    assert ask(filled, -1, version).offset == 9
+
+
+@pytest.mark.parametrize(("timestamp", "since"), [(-3, 7), (-4, 8), (-5, 9), (-6, 11), (-99, 11)])
+def test_specials_need_their_version(filled, timestamp, since):
+    for version in range(1, 11):
+        refused = ask(filled, timestamp, version).error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert refused == (version < since)
+
+
+def test_an_empty_partition(node):
+    node.topic()
+    assert answer(ask(node, -1)) == (0, -1, 0, 0)
+    assert answer(ask(node, -3)) == (0, -1, -1, -1)
+    assert answer(ask(node, 5)) == (0, -1, -1, -1)
+
+
+def test_read_committed_stops_at_the_last_stable_offset(filled):
+    open_transaction = batch(
+        2, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True
+    )
+    filled.replica().append(open_transaction, required_acks=1, now_ms=START_MS)
+    assert ask(filled, -1, isolation_level=1).offset == 9
+    assert ask(filled, -1).offset == 11
+
+
+def test_followers_see_the_log_end():
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2))
+    node.replica().append(batch(3), required_acks=1, now_ms=START_MS)
+    assert ask(node, -1).offset == 0
+    assert ask(node, -1, replica_id=2).offset == 3
+    assert ask(node, -3).offset == -1
+
+
+def test_a_new_leader_whose_high_watermark_lags_cannot_say():
+    """KIP-207."""
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2))
+    node.replica().append(batch(3), required_acks=1, now_ms=START_MS)
+    node.change("t", leader_epoch=1)
+    assert ask(node, -1).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
+    assert ask(node, -1, 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
+    assert ask(node, -2).error_code == 0
+
+
+def test_partitions_named_twice_are_refused(node):
+    node.topic()
+    part = ListOffsetsPartition(partition_index=0, timestamp=-1)
+    request = ListOffsetsRequest(
+        replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part, part])]
+    )
+    [topic] = node.send(request, 10).topics
+    assert {each.error_code for each in topic.partitions} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_epochs_leaders_and_unknown_partitions(node):
+    node.topic(replicas=(1, 2), leader=2)
+    node.change("t", leader_epoch=3)
+    assert ask(node, -1).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert ask(node, -1, replica_id=-2).error_code == 0
+    fenced = ask(node, -1, current_leader_epoch=1)
+    assert fenced.error_code == ErrorCode.FENCED_LEADER_EPOCH
+    newer = ask(node, -1, current_leader_epoch=4)
+    assert newer.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert ask(node, -1, index=4).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_describe_is_asked():
+    node = InMemoryNode(authorizer=Denying((Operation.DESCRIBE, ResourceType.TOPIC, "t")))
+    assert ask(node, -1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
