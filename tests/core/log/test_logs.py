@@ -1,0 +1,141 @@
+"""A folder of logs: checkpoints never promise more than is there; the marker tells a crash from a
+stop."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, batch, sync, tags
+
+from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.log.checkpoints import (
+    InvalidCheckpoint,
+    MetaProperties,
+    format_epochs,
+    format_offsets,
+    parse_epochs,
+    parse_meta_properties,
+    parse_offsets,
+)
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.log import Log
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.types import TopicPartition
+
+CONFIG = LogConfig(file_delete_delay_ms=100)
+
+
+def begun(files: MemoryFiles, count: int = 3) -> tuple[LogFolder, Log]:
+    folder = LogFolder(files, "data")
+    log = folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    for tag in range(count):
+        append(log, batch(tag=tag))
+    return folder, log
+
+
+def opened(files: MemoryFiles) -> tuple[LogFolder, Log]:
+    folder = LogFolder(files, "data")
+    assert [tuple(one) for one in folder.partitions()] == [(KEY, TOPIC_ID)]
+    return folder, folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+
+
+def test_a_clean_stop_is_marked_and_the_mark_is_used_once() -> None:
+    files = MemoryFiles()
+    folder, _ = begun(files)
+    folder.close(broker_epoch=41)
+    again, log = opened(files)
+    assert (again.clean, again.broker_epoch) == (True, 41)
+    assert (log.flushed_offset, log.recovery.scanned_bytes) == (9, 0)
+    assert not LogFolder(files, "data").clean
+
+
+def test_a_folder_with_a_fault_is_not_marked_clean() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    folder.fail(StorageFault("no"))
+    with pytest.raises(StorageFault):
+        append(log, batch())
+    folder.close()
+    assert not LogFolder(files, "data").clean
+
+
+def test_a_truncation_lowers_the_checkpoint_first() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    sync(log)
+    folder.checkpoint()
+    assert parse_offsets(files.read("data/recovery-point-offset-checkpoint")) == {KEY: 9}
+    log.truncate_to(4)
+    assert parse_offsets(files.read("data/recovery-point-offset-checkpoint")) == {KEY: 3}
+    assert tags(opened(files)[1]) == [0]
+
+
+def test_a_new_partition_under_an_old_name_owes_nothing_to_the_old_one() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    sync(log)
+    log.delete_records_before(3)
+    folder.checkpoint()
+    folder.checkpoint_high_watermarks({KEY: 9})
+    folder.delete_log(KEY, unique="1f", now_ms=NOW_MS)
+    assert files.is_dir("data/flights-0.1f-delete")
+    folder.remove_deleted(NOW_MS + 99)
+    assert files.is_dir("data/flights-0.1f-delete")
+    folder.remove_deleted(NOW_MS + 100)
+    assert not files.is_dir("data/flights-0.1f-delete")
+    new = folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    append(new, batch(tag=7))
+    again, log = opened(files)
+    assert tags(log) == [7]
+    assert again.high_watermarks == {}
+
+
+def test_the_promise_of_an_offline_partition_stands() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    sync(log)
+    folder.checkpoint()
+    files.contents[log.active.file.path][70] ^= 1
+    folder = LogFolder(files, "data")
+    for _ in range(2):
+        with pytest.raises(CorruptLog):
+            folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        folder.checkpoint()
+    assert parse_offsets(files.read("data/recovery-point-offset-checkpoint")) == {KEY: 9}
+
+
+def test_the_log_start_survives() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    log.delete_records_before(4)
+    folder.checkpoint()
+    assert opened(files)[1].start_offset == 4
+
+
+def test_meta_properties() -> None:
+    files = MemoryFiles()
+    folder = LogFolder(files, "data")
+    assert folder.meta() is None
+    meta = MetaProperties("cluster", 3, "directory")
+    folder.write_meta(meta)
+    assert folder.meta() == meta
+    with pytest.raises(InvalidCheckpoint):
+        parse_meta_properties(b"version=0\n")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0", "1\n0\n", "0\n2\na 0 1\n", "0\n1\na 0\n", "0\nx\n", "0\n1\na b 1\n", "\xff"]
+)
+def test_a_damaged_checkpoint_says_what_is_wrong(text: str) -> None:
+    with pytest.raises(InvalidCheckpoint):
+        parse_offsets(text.encode("latin-1"))
+
+
+def test_checkpoints_are_kafkas_text() -> None:
+    offsets = {TopicPartition("b", 1): 5, TopicPartition("a", 10): 0}
+    assert format_offsets(offsets) == b"0\n2\na 10 0\nb 1 5\n"
+    assert parse_offsets(format_offsets(offsets)) == offsets
+    assert format_epochs([(0, 0), (3, 7)]) == b"0\n2\n0 0\n3 7\n"
+    assert parse_epochs(b"0\n2\n0 0\n3 7\n") == [(0, 0), (3, 7)]
+    with pytest.raises(InvalidCheckpoint):
+        parse_epochs(b"0\n2\n3 7\n0 0\n")
