@@ -1,0 +1,251 @@
+"""The shell around hosted replicas, over files in memory and on a real loop."""
+
+import asyncio
+from random import Random
+
+import pytest
+from immutables import Map
+
+from anabranch.core.access.authorize import AllowAll
+from anabranch.core.api.context import Broker
+from anabranch.core.api.fetch_sessions import FetchSessions
+from anabranch.core.controller.image import (
+    RESOURCE_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.replication.partitions import Partitions
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import TopicId, TopicPartition
+from anabranch.core.wire.records import Record, build_batch
+from anabranch.server.partitions import PartitionShell
+
+NOW_MS = 1_700_000_000_000
+FOLDERS = ["/a", "/b"]
+STATE = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
+
+
+class World:
+    """A broker, its disk and its clock; `restart` is a new process on the same disk."""
+
+    def __init__(self):
+        self.files = MemoryFiles()
+        self.now_ms = NOW_MS
+        self.topics = {}
+        self.configs = {}
+        self.restart()
+
+    def restart(self):
+        self.broker = Broker(
+            broker_id=1,
+            broker_epoch=3,
+            cluster_id="c",
+            config=BrokerConfig.of({}),
+            image=MetadataImage.empty(),
+            partitions=Partitions(1),
+            fetch_sessions=FetchSessions(10, Random(1)),
+            authorizer=AllowAll(),
+            allocate_producer_id=lambda: None,
+        )
+        self.shell = PartitionShell(self.broker, self.files, FOLDERS, clock_ms=lambda: self.now_ms)
+
+    @property
+    def image(self):
+        return MetadataImage(
+            topics_by_id=Map({topic.topic_id: topic for topic in self.topics.values()}),
+            topic_ids_by_name=Map({topic.name: topic.topic_id for topic in self.topics.values()}),
+            configs=Map(self.configs),
+        )
+
+    def create(self, name, partitions=2, unique=1):
+        topic_id = TopicId(name.encode().ljust(15, b"_")[:15] + bytes([unique]))
+        states = Map(dict.fromkeys(range(partitions), STATE))
+        self.topics[name] = TopicImage(name, topic_id, states)
+        return MetadataDelta(
+            created_topics=(topic_id,), changed_partitions={topic_id: tuple(range(partitions))}
+        )
+
+    def delete(self, name):
+        return MetadataDelta(deleted_topics=(self.topics.pop(name),))
+
+    def publish(self, delta=None):
+        self.shell.publish(self.image, delta)
+
+    def replica(self, name="t", index=0):
+        return self.broker.partitions.get(name, index)
+
+    def append(self, count=1, name="t", index=0):
+        records = [Record(each, self.now_ms, b"k", b"v") for each in range(count)]
+        batch = build_batch(records)
+        return self.replica(name, index).append(batch, required_acks=1, now_ms=self.now_ms)
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_a_small_topic_is_ready_when_publish_returns(world):
+    world.publish(world.create("t"))
+    assert world.replica().is_leader
+    assert world.broker.image.topic("t") is not None
+    assert TopicPartition("t", 1) in world.broker.changed
+
+
+def test_partitions_are_spread_over_the_folders(world):
+    world.publish(world.create("t", 4))
+    assert [world.replica(index=each).folder for each in range(4)] == ["/a", "/b", "/a", "/b"]
+
+
+async def test_a_big_topic_is_created_in_slices(world, monkeypatch):
+    monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
+    monkeypatch.setattr("anabranch.server.partitions.SLICE_S", 0.0)
+    world.publish(world.create("t", 50))
+    assert len(world.broker.partitions) < 50
+    woken = []
+    world.shell.on_changed = lambda: woken.append(len(world.broker.changed))
+    await world.shell.settled()
+    assert len(world.broker.partitions) == 50
+    assert woken
+
+
+async def test_records_and_high_watermark_survive_a_clean_restart(world):
+    world.publish(world.create("t"))
+    world.append(3)
+    await world.shell.stop()
+    assert world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    world.restart()
+    world.publish()
+    assert not world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    assert (world.replica().log.end_offset, world.replica().high_watermark) == (3, 3)
+
+
+def test_records_survive_a_killed_process(world):
+    world.publish(world.create("t"))
+    world.append(3)
+    world.restart()
+    world.publish()
+    assert world.replica().log.end_offset == 3
+
+
+def test_a_deleted_topic_is_out_of_sight_at_once_and_off_the_disk_later(world):
+    world.publish(world.create("t", 1))
+    world.append()
+    world.publish(world.delete("t"))
+    assert world.replica() is None
+    [left] = [name for name in world.files.list("/a") if name.startswith("t-0.")]
+    assert left.endswith("-delete")
+    world.now_ms += 60_000
+    world.shell.folders["/a"].remove_deleted(world.now_ms)
+    assert not world.files.exists(f"/a/{left}")
+
+
+def test_a_topic_that_is_made_again_begins_empty(world):
+    world.publish(world.create("t", 1))
+    world.append(3)
+    world.publish(world.delete("t"))
+    world.publish(world.create("t", 1, unique=2))
+    assert world.replica().log.end_offset == 0
+
+
+def test_the_log_of_an_earlier_topic_of_that_name_is_set_aside(world):
+    world.publish(world.create("t", 1))
+    world.append(3)
+    world.restart()
+    world.create("t", 1, unique=2)
+    world.publish()
+    assert world.replica().log.end_offset == 0
+    assert any(name.endswith("-stray") for name in world.files.list("/a"))
+
+
+def test_logs_that_the_metadata_does_not_know_are_left_alone(world):
+    world.publish(world.create("t", 1))
+    world.append(3)
+    world.restart()
+    world.topics.clear()
+    world.publish()
+    assert world.replica() is None
+    assert "t-0" in world.files.list("/a")
+
+
+def test_a_changed_configuration_reaches_replica_and_log(world):
+    world.publish(world.create("t"))
+    world.configs[RESOURCE_TOPIC, "t"] = Map({"retention.ms": "77", "min.insync.replicas": "2"})
+    world.publish(MetadataDelta(changed_configs=frozenset({(RESOURCE_TOPIC, "t")})))
+    assert world.replica().log.config.retention_ms == 77
+    assert world.replica().min_insync_replicas == 2
+
+
+def test_a_changed_broker_default_reaches_every_log(world):
+    world.publish(world.create("t"))
+    world.broker.config = BrokerConfig.of({}, dynamic_default={"log.retention.ms": "55"})
+    world.publish(MetadataDelta())
+    assert world.replica().log.config.retention_ms == 55
+
+
+def test_a_failed_folder_takes_its_partitions_offline_and_no_other(world):
+    world.publish(world.create("t", 2))
+    world.shell.folder_failed("/a", StorageFault("no disk"))
+    assert world.replica(index=0) is None
+    assert world.replica(index=1) is not None
+    assert TopicPartition("t", 0) in world.broker.partitions.offline
+    world.publish(world.create("u", 2))
+    assert {world.replica("u", each).folder for each in range(2)} == {"/b"}
+
+
+def test_the_node_stops_when_no_folder_is_left(world):
+    sentences = []
+    world.shell.on_fatal = sentences.append
+    world.publish(world.create("t", 2))
+    for folder in FOLDERS:
+        world.shell.folder_failed(folder, StorageFault("no disk"))
+    [sentence] = sentences
+    assert "log.dirs" in sentence
+
+
+async def test_rot_takes_only_its_partition_offline_and_leaves_no_clean_marker(world):
+    world.publish(world.create("t", 4))
+    rot = CorruptLog("rot", path="x", position=0, first_offset=0, last_offset=0)
+    world.broker.faults.append((world.replica(), rot))
+    world.shell.take_faults()
+    assert world.replica() is None
+    assert world.replica(index=2) is not None
+    await world.shell.stop()
+    assert not world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    assert world.files.exists(f"/b/{CLEAN_SHUTDOWN}")
+
+
+async def test_retention_drops_old_segments(world):
+    world.configs[RESOURCE_TOPIC, "t"] = Map({"retention.ms": "1000", "segment.ms": "10"})
+    world.publish(world.create("t", 1))
+    world.append()
+    world.now_ms += 100
+    world.append()
+    world.now_ms += 10_000
+    await world.shell.clean()
+    assert world.replica().log.start_offset == 2
+
+
+async def test_the_timers_write_checkpoints(world, monkeypatch):
+    monkeypatch.setattr("anabranch.server.partitions.TICK_S", 0.001)
+    world.publish(world.create("t", 1))
+    world.append()
+    world.shell.start()
+    world.now_ms += 60_000
+    while not world.files.exists("/a/replication-offset-checkpoint"):
+        world.now_ms += 1_000
+        await asyncio.sleep(0.001)
+    await world.shell.stop()
+    assert b"t 0 1" in world.files.read("/a/replication-offset-checkpoint")
+
+
+async def test_without_metadata_nothing_is_touched(world):
+    world.files.make_dirs("/a")
+    world.files.write_atomic(f"/a/{CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":1}', sync=True)
+    await world.shell.stop()
+    assert world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
