@@ -220,6 +220,18 @@ async def test_rot_takes_only_its_partition_offline_and_leaves_no_clean_marker(w
     assert world.files.exists(f"/b/{CLEAN_SHUTDOWN}")
 
 
+def test_a_rotten_log_goes_with_its_topic(world):
+    world.publish(world.create("t", 1))
+    world.append(3)
+    rot = CorruptLog("rot", path="x", position=0, first_offset=0, last_offset=0)
+    world.broker.faults.append((world.replica(), rot))
+    world.shell.take_faults()
+    world.publish(world.delete("t"))
+    assert "t-0" not in world.files.list("/a")
+    world.publish(world.create("t", 1, unique=2))
+    assert world.replica().log.end_offset == 0
+
+
 async def test_retention_drops_old_segments(world):
     world.configs[RESOURCE_TOPIC, "t"] = Map({"retention.ms": "1000", "segment.ms": "10"})
     world.publish(world.create("t", 1))

@@ -122,8 +122,9 @@ class PartitionShell:
 
     def _steps(self, image: MetadataImage, delta: MetadataDelta | None) -> Iterator[None]:
         """The difference between an image and what is hosted, a piece at a time."""
-        partitions = self._broker.partitions
-        plan = partitions.plan(image, delta)
+        for topic in () if delta is None else delta.deleted_topics:
+            self._delete_offline(topic.topic_id)
+        plan = self._broker.partitions.plan(image, delta)
         for replica in plan.drop:
             self._delete(replica)
             yield
@@ -205,6 +206,8 @@ class PartitionShell:
         settings = log_config(config, self._broker.config)
         now_ms = self._clock_ms()
         if not is_here:
+            if self._files.exists(f"{folder.path}/{place}"):
+                self._set_aside(folder, place)
             return folder.create_log(place, topic_id, settings, now_ms=now_ms)
         log = folder.open_log(place, topic_id, settings, now_ms=now_ms)
         metadata = f"{folder.path}/{place}/{PARTITION_METADATA}"
@@ -230,6 +233,12 @@ class PartitionShell:
             folder.delete_log(place, unique=uuid.uuid4().hex, now_ms=self._clock_ms())
         except StorageFault as fault:
             self.folder_failed(folder.path, fault)
+
+    def _delete_offline(self, topic_id: TopicId) -> None:
+        """Of a deleted topic: the logs that are rotten, in folders that work."""
+        for place, offline_id in self._broker.partitions.offline.items():
+            for folder in self._working() if offline_id == topic_id else ():
+                folder.delete_log(place, unique=uuid.uuid4().hex, now_ms=self._clock_ms())
 
     def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:
         """A folder of an earlier topic of the same name: keep its bytes under another name."""

@@ -1,5 +1,4 @@
 import pytest
-
 from tests.core.api.in_memory_node import InMemoryNode
 
 

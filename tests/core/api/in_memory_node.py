@@ -109,7 +109,7 @@ class InMemoryNode:
             leader_epoch=0,
             partition_epoch=0,
         )
-        topic = TopicImage(name, topic_id, Map({index: state for index in range(partitions)}))
+        topic = TopicImage(name, topic_id, Map(dict.fromkeys(range(partitions), state)))
         image = self.broker.image
         self.broker.image = MetadataImage(
             topics_by_id=image.topics_by_id.set(topic_id, topic),

@@ -1,6 +1,7 @@
 """Produce: acks, min.insync.replicas, refusals and their order (R5)."""
 
 import pytest
+from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.handler import Hangup, NoAnswer, Wait
@@ -12,7 +13,6 @@ from anabranch.core.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 
 def request(records=None, *, topic="t", index=0, acks=1, timeout_ms=1000, topic_id=None, more=()):

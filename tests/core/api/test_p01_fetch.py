@@ -1,6 +1,7 @@
 """Fetch: limits, waiting, sessions, epochs, isolation."""
 
 import pytest
+from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.handler import Cold, Wait
@@ -16,7 +17,6 @@ from anabranch.core.wire.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 BIG = 1 << 20
 

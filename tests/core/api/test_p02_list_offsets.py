@@ -1,6 +1,7 @@
 """ListOffsets: timestamps, specials by version, isolation, epochs."""
 
 import pytest
+from tests.core.api.in_memory_node import START_MS, Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.errors import ErrorCode
@@ -9,7 +10,6 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from tests.core.api.in_memory_node import START_MS, Denying, InMemoryNode, batch
 
 
 def ask(node, timestamp, version=10, *, replica_id=-1, isolation_level=0, index=0, **how):

@@ -1,12 +1,12 @@
 """Metadata: who is there, who leads, what is created on the way."""
 
 import pytest
+from tests.core.api.in_memory_node import Denying, InMemoryNode, broker_image
 
 from anabranch.core.access.authorize import NOT_ASKED, Operation, ResourceType
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.core.api.in_memory_node import Denying, InMemoryNode, broker_image
 
 
 def ask(node, *names, version=12, everything=False, topic_ids=(), **how):

@@ -150,7 +150,7 @@ class Partitions:
             topic_id: sorted({*topic.partitions, *self.by_id.get(topic_id, ())})
             for topic_id, topic in image.topics_by_id.items()
         }
-        for topic_id in self.by_id:
+        for topic_id in (*self.by_id, *self.offline.values()):
             touched.setdefault(topic_id, ())
         return touched
 

@@ -1,0 +1,55 @@
+"""What a change of metadata asks of a broker."""
+
+from tests.core.api.in_memory_node import InMemoryNode
+
+from anabranch.core.controller.image import MetadataDelta
+from anabranch.core.types import TopicPartition
+
+
+def test_a_delta_is_planned_by_what_it_touches():
+    node = InMemoryNode()
+    topic_id = node.topic(partitions=3)
+    partitions, image = node.broker.partitions, node.broker.image
+    plan = partitions.plan(image, MetadataDelta(changed_partitions={topic_id: (1,)}))
+    assert [replica.topic_partition.partition for replica, _ in plan.update] == [1]
+    assert (plan.drop, plan.create) == ((), ())
+
+
+def test_a_deleted_topic_is_dropped_whole():
+    node = InMemoryNode()
+    node.topic(partitions=2)
+    topic, image = node.broker.image.topic("t"), type(node.broker.image).empty()
+    plan = node.broker.partitions.plan(image, MetadataDelta(deleted_topics=(topic,)))
+    assert len(plan.drop) == 2
+
+
+def test_a_partition_that_moved_away_is_dropped_and_one_that_came_is_created():
+    node = InMemoryNode()
+    topic_id = node.topic(partitions=1)
+    node.topic("u", replicas=(2,), leader=2)
+    assert node.broker.partitions.get("u", 0) is None
+    node.change("u", replicas=(2, 1), leader=2)
+    assert node.broker.partitions.get("u", 0) is not None
+    node.change("t", replicas=(2,), leader=2)
+    assert node.broker.partitions.get_by_id(topic_id, 0) is None
+    assert len(node.broker.partitions) == 1
+
+
+def test_an_offline_partition_is_not_created_again_but_its_successor_is():
+    node = InMemoryNode()
+    node.topic()
+    partitions = node.broker.partitions
+    partitions.take_offline(node.replica())
+    assert partitions.plan(node.broker.image).create == ()
+    assert TopicPartition("t", 0) in partitions.offline
+    node.remove("t")
+    assert partitions.offline == {}
+
+
+def test_an_older_state_is_left_alone():
+    node = InMemoryNode()
+    node.topic()
+    old = node.broker.image.partition("t", 0)
+    node.change("t", leader_epoch=3)
+    assert not node.replica().take_state(old)
+    assert node.replica().leader_epoch == 3
