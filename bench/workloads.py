@@ -172,10 +172,13 @@ def consume(server: Server, topic: str, *, value_bytes: int, total_bytes: int) -
         messages = consumer.consume(10_000, timeout=10)
         if not messages:
             raise SystemExit(f"{server.name}: {have} of {wanted} records came")
-        have += sum(message.error() is None for message in messages)
+        have += len(messages)
     seconds = time.perf_counter() - begin
     cpu = server.cpu_seconds() - before
     consumer.close()
+    last = messages[-1]
+    if last.error() or last.offset() != wanted - 1:
+        raise SystemExit(f"{server.name}: the last record is {last.offset()}: {last.error()}")
     return Sample({"MB/s": total_bytes / seconds / 1e6, "CPU s/GB": cpu / (total_bytes / 1e9)})
 
 

@@ -22,6 +22,7 @@ BATCH_MESSAGES = 10_000
 REPORT_EVERY = 2_000
 QUEUE_RECORDS = 100_000
 WAIT_SECONDS = 60.0
+POLL_SECONDS = 0.1
 
 Advance = Callable[[int], None]
 Place = tuple[int, int]
@@ -158,7 +159,7 @@ def read_all(
     open_partitions = set(range(PARTITIONS))
     try:
         while open_partitions:
-            messages = consumer.consume(BATCH_MESSAGES, timeout=1.0)
+            messages = consumer.consume(BATCH_MESSAGES, timeout=POLL_SECONDS)
             if not messages and time.perf_counter() - begin > WAIT_SECONDS:
                 raise click.ClickException(f"no record of {topic} came for too long")
             advance(_take(messages, tally, open_partitions, each))
