@@ -331,7 +331,10 @@ class PartitionShell:
                 watermarks_ms = now_ms
                 self._each_folder(self._checkpoint_high_watermarks)
                 self._each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
-            if now_ms - points_ms >= config.log_flush_offset_checkpoint_interval_ms:
+            if now_ms - points_ms >= min(
+                config.log_flush_offset_checkpoint_interval_ms,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+            ):
                 points_ms = now_ms
                 self._each_folder(LogFolder.checkpoint)
             if now_ms - retention_ms >= config.log_retention_check_interval_ms:

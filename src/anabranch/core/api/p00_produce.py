@@ -133,7 +133,7 @@ def _append(
     """Check and append one partition's batch; fill in the answer, or note what it waits for."""
     if replica is None and not exists(broker.image, topic, data.index):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    records = data.records
+    records: Any = data.records
     attributes = _check_batch(records, request.version)
     acks = request.body.acks
     if not -1 <= acks <= 1:

@@ -16,7 +16,8 @@ from anabranch.core.errors import ApiError, ErrorCode
 
 if TYPE_CHECKING:
     from anabranch.core.controller.image import PartitionImage
-    from anabranch.core.log.log import AppendResult, Log
+    from anabranch.core.log.appending import AppendResult
+    from anabranch.core.log.log import Log
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition
 
