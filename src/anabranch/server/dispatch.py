@@ -461,7 +461,7 @@ def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Buff
 
 
 def error_answer(response: Any, version: int, code: ErrorCode, sentence: str) -> Any | None:
-    """A response that says nothing but the error, or None where this version has no room for one."""
+    """A response that says only the error, or None where this version has no room for one."""
     fields = response.__struct_fields__
     if "error_code" not in fields:
         return None

@@ -1,0 +1,129 @@
+"""Nodes for tests: in a thread of the test's process, or as a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+from anabranch.server.config import load_config
+from anabranch.server.main import new_loop
+from anabranch.server.node import Node
+
+START_SECONDS = 20
+
+
+def settings_of(folder, port=0, **settings):
+    """Settings of a combined node on free loopback ports."""
+    values = {
+        "log.dirs": str(folder),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:0",
+        **{name.replace("_", "."): value for name, value in settings.items()},
+    }
+    return [f"{name}={value}" for name, value in values.items()]
+
+
+class ThreadNode:
+    """A node whose event loop runs in a thread; clients in C may block the test meanwhile."""
+
+    def __init__(self, folder, port=0, **settings):
+        self.config = load_config(None, settings_of(folder, port, **settings))
+        self.node = None
+        self.fault = None
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._loop = None
+        self._stop = None
+
+    def start(self):
+        self._thread.start()
+        assert self._started.wait(START_SECONDS), "the node did not start"
+        if self.fault is not None:
+            raise self.fault
+        return self
+
+    def _run(self):
+        with asyncio.Runner(loop_factory=new_loop) as runner:
+            runner.run(self._serve())
+
+    async def _serve(self):
+        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+        node = Node(self.config)
+        try:
+            await node.start()
+        except Exception as fault:
+            self.fault = fault
+            self._started.set()
+            return
+        self.node = node
+        self._started.set()
+        await self._stop.wait()
+        await node.stop()
+
+    @property
+    def bootstrap(self):
+        return self.node.bootstrap_servers
+
+    def stop(self):
+        if self._thread.is_alive() and self._stop is not None:
+            self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(START_SECONDS)
+        assert not self._thread.is_alive(), "the node did not stop"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class ProcessNode:
+    """`anabranch serve` as a user runs it."""
+
+    def __init__(self, folder, port=None, **settings):
+        self.port = port or free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self._words = [sys.executable, "-m", "anabranch", "serve"]
+        for each in settings_of(folder, self.port, **settings):
+            self._words += ["--set", each]
+        self.process = None
+
+    def start(self):
+        environment = {
+            key: text for key, text in os.environ.items() if key != "ANABRANCH_TRACEBACK"
+        }
+        self.process = subprocess.Popen(
+            self._words, stderr=subprocess.PIPE, text=True, env=environment
+        )
+        return self
+
+    def ready(self):
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except OSError:
+                assert self.process.poll() is None, self.process.stderr.read()
+                time.sleep(0.01)
+            else:
+                return self
+        raise AssertionError("the node did not start")
+
+    def ended(self):
+        """Exit code and what was written to standard error."""
+        _, errors = self.process.communicate(timeout=START_SECONDS)
+        return self.process.returncode, errors
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def close(self):
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+        if self.process is not None:
+            self.process.communicate()

@@ -1,0 +1,158 @@
+"""A node keeps what it acknowledged, starts where it stopped, and says why it does not start."""
+
+from __future__ import annotations
+
+import json
+import signal
+import urllib.error
+import urllib.request
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from node_kit import ProcessNode, ThreadNode, free_port
+
+SECONDS = 20
+
+
+def acknowledged(bootstrap, count, first=0, **settings):
+    """Values that the node acknowledged, as numbers."""
+    got = []
+
+    def note(fault, message):
+        if fault is None:
+            got.append(int(message.value()))
+
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "linger.ms": 1, "log_level": 0, **settings}
+    )
+    for number in range(first, first + count):
+        producer.produce("t", b"%d" % number, partition=0, on_delivery=note)
+        producer.poll(0)
+    producer.flush(SECONDS)
+    return got
+
+
+def values(bootstrap):
+    consumer = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition("t", 0, 0)])
+    found = []
+    while True:
+        message = consumer.poll(SECONDS)
+        assert message is not None
+        if message.error():
+            break
+        found.append(int(message.value()))
+    consumer.close()
+    return found
+
+
+@pytest.fixture
+def process(tmp_path):
+    started = []
+
+    def start(folder=None, **settings):
+        node = ProcessNode(folder or tmp_path / "node", **settings).start()
+        started.append(node)
+        return node
+
+    yield start
+    for node in started:
+        node.close()
+
+
+@pytest.mark.parametrize("flush", ["9223372036854775807", "1"])
+def test_a_killed_node_has_every_acknowledged_record(process, tmp_path, flush):
+    settings = {"log.flush.interval.messages": flush}
+    expected = []
+    for turn in range(3):
+        node = process(**settings).ready()
+        expected += acknowledged(node.bootstrap, 2000, first=turn * 2000)
+        node.kill()
+    node = process(**settings).ready()
+    assert expected == list(range(6000))
+    assert values(node.bootstrap) == expected
+
+
+def test_sigterm_is_an_orderly_end(process, tmp_path):
+    node = process().ready()
+    sent = acknowledged(node.bootstrap, 500)
+    node.process.send_signal(signal.SIGTERM)
+    code, errors = node.ended()
+    assert code == 0, errors
+    assert "stopped" in errors.splitlines()[-1]
+    assert (tmp_path / "node" / ".kafka_cleanshutdown").exists()
+    again = process().ready()
+    assert values(again.bootstrap) == sent
+
+
+def test_a_node_in_a_thread_starts_where_it_stopped(tmp_path):
+    first = ThreadNode(tmp_path).start()
+    sent = acknowledged(first.bootstrap, 300)
+    first.stop()
+    second = ThreadNode(tmp_path).start()
+    assert values(second.bootstrap) == sent
+    assert second.node.cluster_id == first.node.cluster_id
+    second.stop()
+
+
+def test_nodes_in_one_process_are_clusters_of_their_own(tmp_path):
+    nodes = [ThreadNode(tmp_path / name).start() for name in ("a", "b")]
+    for number, node in enumerate(nodes):
+        acknowledged(node.bootstrap, 10 + number)
+    assert [len(values(node.bootstrap)) for node in nodes] == [10, 11]
+    assert nodes[0].node.cluster_id != nodes[1].node.cluster_id
+    for node in nodes:
+        node.stop()
+
+
+def one_line(node):
+    code, errors = node.ended()
+    lines = [line for line in errors.splitlines() if line.startswith("Error: ")]
+    assert code == 1, errors
+    assert len(lines) == 1, errors
+    assert "Traceback" not in errors
+    return lines[0]
+
+
+def test_a_used_port_is_said(process, tmp_path):
+    node = process().ready()
+    line = one_line(process(tmp_path / "other", port=node.port))
+    assert f"127.0.0.1:{node.port}: the port is in use" in line
+    assert acknowledged(node.bootstrap, 10) == list(range(10))
+
+
+def test_a_folder_in_use_is_said(process, tmp_path):
+    node = process().ready()
+    assert "is in use by another node" in one_line(process(port=free_port()))
+    assert acknowledged(node.bootstrap, 10) == list(range(10))
+
+
+def test_a_folder_of_another_node_is_said(process, tmp_path):
+    ThreadNode(tmp_path / "node").start().stop()
+    line = one_line(process(**{"node.id": "7"}))
+    assert "belongs to node 1, and this is node 7" in line
+
+
+def test_a_bad_setting_is_said(process):
+    assert "num.partitions" in one_line(process(**{"num.partitions": "many"}))
+
+
+def test_metrics_and_health(tmp_path):
+    node = ThreadNode(tmp_path, **{"http.listener": "127.0.0.1:0"}).start()
+    acknowledged(node.bootstrap, 25)
+    base = f"http://{node.node.http_address}"
+
+    def get(path):
+        with urllib.request.urlopen(base + path, timeout=SECONDS) as answer:
+            return answer.status, answer.read().decode()
+
+    assert get("/healthz")[0] == 200
+    assert json.loads(get("/readyz")[1]) == {"ok": True}
+    text = get("/metrics")[1]
+    assert 'kafka_server_brokertopicmetrics_messagesin_total{topic="t"} 25.0' in text
+    assert "kafka_server_replicamanager_leadercount 1.0" in text
+    node.stop()
+    with pytest.raises(urllib.error.URLError):
+        get("/healthz")
