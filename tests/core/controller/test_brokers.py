@@ -1,0 +1,132 @@
+"""Registration and heartbeats, by the sentences of KIP-631."""
+
+import pytest
+from tests.core.controller.world import World
+
+from anabranch.core.controller.brokers import BrokerState, next_state
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+F, U, C, S = (
+    BrokerState.FENCED,
+    BrokerState.UNFENCED,
+    BrokerState.CONTROLLED_SHUTDOWN,
+    BrokerState.SHUTDOWN_NOW,
+)
+
+
+@pytest.mark.parametrize(
+    ("current", "fence", "stop", "caught_up", "leads", "seen", "expected"),
+    [
+        (F, False, True, False, False, False, S),
+        (F, False, False, True, False, False, U),
+        (F, True, False, True, False, False, F),
+        (F, False, False, False, False, False, F),
+        (U, True, True, True, True, True, S),
+        (U, True, False, True, True, True, F),
+        (U, False, True, True, True, True, C),
+        (U, False, True, True, False, True, S),
+        (U, False, False, True, True, True, U),
+        (C, False, True, True, True, True, C),
+        (C, False, True, True, False, True, S),
+        (C, False, True, True, False, False, C),
+    ],
+)
+def test_the_table_of_states(
+    current: BrokerState,
+    fence: bool,
+    stop: bool,
+    caught_up: bool,
+    leads: bool,
+    seen: bool,
+    expected: BrokerState,
+) -> None:
+    following = next_state(
+        current,
+        want_fence=fence,
+        want_shut_down=stop,
+        caught_up=caught_up,
+        leads=leads,
+        shutdown_seen=seen,
+    )
+    assert following is expected
+
+
+def test_a_new_registration_is_fenced_until_it_has_read_itself() -> None:
+    world = World()
+    answer = world.register(1)
+    assert answer.error_code == 0 and world.image.brokers[1].fenced
+    early = world.beat(1, current_metadata_offset=answer.broker_epoch - 1)
+    assert (early.is_caught_up, early.is_fenced) == (False, True)
+    assert not world.beat(1).is_fenced
+    assert not world.image.brokers[1].fenced
+
+
+def test_another_cluster_is_refused() -> None:
+    answer = World().register(1, cluster_id="other")
+    assert answer.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_another_incarnation_is_refused_while_the_session_is_valid() -> None:
+    world = World()
+    world.start(1)
+    other = {"incarnation": 2, "log_dirs": [bytes([200]) * 16]}
+    assert world.register(1, **other).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    world.now_ms += 9_001
+    assert world.register(1, **other).error_code == 0
+
+
+def test_the_same_directories_supersede_at_once() -> None:
+    world = World()
+    world.start(1)
+    first = world.image.brokers[1].epoch
+    answer = world.register(1, incarnation=2)
+    assert answer.error_code == 0 and answer.broker_epoch > first
+
+
+@pytest.mark.parametrize("directories", [[], [b"a" * 16, b"a" * 16], [bytes(16)]])
+def test_bad_directories_are_refused(directories: list[bytes]) -> None:
+    answer = World().register(1, log_dirs=directories)
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+
+
+def test_a_broker_without_a_finalized_level_is_refused() -> None:
+    assert World().register(1, features=[]).error_code == ErrorCode.UNSUPPORTED_VERSION
+
+
+def test_a_wrong_epoch_is_stale() -> None:
+    world = World()
+    world.start(1)
+    assert world.beat(1, broker_epoch=99).error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_a_silent_broker_is_fenced_and_leads_again_when_it_returns() -> None:
+    world = World()
+    world.start(1)
+    topic = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    world.ask(CreateTopicsRequest(topics=[topic]))
+    world.now_ms += 9_000
+    assert world.controller.tick(world.now_ms) is None
+    world.now_ms += 1
+    result = world.controller.tick(world.now_ms)
+    assert result is not None and result.reasons[0].code == "BROKER_SESSION_EXPIRED"
+    world.commit(result.records)
+    partition = world.image.partition("t", 0)
+    assert partition is not None and (partition.leader, partition.elr) == (-1, (1,))
+    world.beat(1)
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.isr, partition.leader_epoch) == (1, (1,), 2)
+
+
+def test_a_controlled_shutdown_moves_leaderships_first() -> None:
+    world = World()
+    world.start(1, 2)
+    topic = CreatableTopic(name="t", num_partitions=2, replication_factor=2)
+    world.ask(CreateTopicsRequest(topics=[topic]))
+    assert not world.beat(1, want_shut_down=True).should_shut_down
+    assert {world.image.partition("t", index).leader for index in (0, 1)} == {2}  # type: ignore[union-attr]
+    assert not world.beat(1, want_shut_down=True).should_shut_down
+    world.beat(2)
+    assert world.beat(1, want_shut_down=True).should_shut_down
+    assert world.image.brokers[1].fenced

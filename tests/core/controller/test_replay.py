@@ -1,0 +1,148 @@
+"""Live state == replay of the log == snapshot plus tail; a change costs what it touches."""
+
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.controller.world import World
+
+from anabranch.core.controller.batches import decode_batches, encode_snapshot, snapshot_is_whole
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.image import MetadataImage, TopicImage
+from anabranch.core.controller.replay import replay_batch
+from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+NAMES = st.sampled_from(["a", "b.c", "b_c", "d"])
+BROKERS = st.integers(1, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("create"), NAMES, st.integers(1, 4), st.integers(1, 3)),
+        st.tuples(st.just("grow"), NAMES, st.integers(1, 6)),
+        st.tuples(st.just("delete"), NAMES),
+        st.tuples(st.just("set"), NAMES, st.sampled_from(["1", "2", "1000"])),
+        st.tuples(st.just("register"), BROKERS, st.integers(1, 3)),
+        st.tuples(st.just("beat"), BROKERS, st.booleans(), st.booleans()),
+        st.tuples(st.just("ids"), BROKERS),
+        st.tuples(st.just("silence")),
+    ),
+    max_size=30,
+)
+
+
+def take(world: World, step: tuple[Any, ...]) -> None:
+    """One step of a history; refusals are part of it."""
+    kind, *rest = step
+    if kind == "create":
+        topic = CreatableTopic(name=rest[0], num_partitions=rest[1], replication_factor=rest[2])
+        world.ask(CreateTopicsRequest(topics=[topic]))
+    elif kind == "grow":
+        topic = CreatePartitionsTopic(name=rest[0], count=rest[1], assignments=None)
+        world.ask(CreatePartitionsRequest(topics=[topic]))
+    elif kind == "delete":
+        world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name=rest[0])]))
+    elif kind == "set":
+        change = AlterableConfig(name="min.insync.replicas", config_operation=0, value=rest[1])
+        resource = AlterConfigsResource(resource_type=2, resource_name=rest[0], configs=[change])
+        world.ask(IncrementalAlterConfigsRequest(resources=[resource]))
+    elif kind == "register":
+        world.register(rest[0], incarnation=rest[1])
+    elif kind == "beat" and rest[0] in world.image.brokers:
+        world.beat(rest[0], want_fence=rest[1], want_shut_down=rest[2])
+    elif kind == "ids" and rest[0] in world.image.brokers:
+        epoch = world.image.brokers[rest[0]].epoch
+        world.ask(AllocateProducerIdsRequest(broker_id=rest[0], broker_epoch=epoch))
+    elif kind == "silence":
+        world.now_ms += 9_001
+        while (result := world.controller.tick(world.now_ms)) is not None:
+            world.commit(result.records)
+
+
+def check_invariants(image: MetadataImage) -> None:
+    """What must hold after every step."""
+    for topic in image.topics_by_id.values():
+        assert image.topic_ids_by_name[topic.name] == topic.topic_id
+        assert sorted(topic.partitions) == list(range(len(topic.partitions)))
+        for partition in topic.partitions.values():
+            assert set(partition.isr) <= set(partition.replicas)
+            assert not set(partition.isr) & set(partition.elr)
+            if partition.leader >= 0:
+                assert partition.leader in partition.isr
+                assert image.brokers[partition.leader].active
+
+
+@settings(max_examples=100, deadline=None)
+@given(STEPS, st.integers(0, 29))
+def test_live_state_is_replay_is_snapshot_plus_tail(steps: list[tuple[Any, ...]], cut: int) -> None:
+    world = World()
+    world.start(1, 2)
+    snapshot, tail_from = b"", 0
+    middle = world.image
+    for number, step in enumerate(steps):
+        if number == cut:
+            middle, tail_from = world.image, len(world.batches)
+            snapshot = encode_snapshot(
+                snapshot_records(middle), epoch=1, last_contained_ms=1, now_ms=1
+            )
+        take(world, step)
+        check_invariants(world.image)
+    assert world.replayed() == world.image
+    assert_indexes_follow(world.controller.state)
+    if snapshot:
+        assert snapshot_is_whole(snapshot) and not snapshot_is_whole(snapshot[:-1])
+        records = [each for batch in decode_batches(snapshot) for each in batch.records]
+        image = from_snapshot(records, middle.next_offset, 1)
+        assert image == middle
+        for batch in world.batches[tail_from:]:
+            for decoded in decode_batches(batch):
+                image, _ = replay_batch(image, decoded.records, decoded.last_offset, 1)
+        assert image == world.image
+
+
+def assert_indexes_follow(state: ClusterState) -> None:
+    fresh = ClusterState.of(state.image)
+    for name in ("in_isr", "in_elr", "led_count", "leaderless", "colliding"):
+        kept = {key: value for key, value in getattr(state, name).items() if value != 0}
+        kept = {key: value for key, value in kept.items() if value != {}}
+        made = {key: value for key, value in getattr(fresh, name).items() if value != {}}
+        assert kept == made, name
+
+
+def filled(topics: int, partitions: int) -> World:
+    """A cluster with many partitions, all on broker 1, and broker 2 with none."""
+    world = World(settings={"num.partitions": "1"})
+    world.start(1)
+    for number in range(topics):
+        topic = CreatableTopic(name=f"t{number}", num_partitions=partitions, replication_factor=1)
+        world.ask(CreateTopicsRequest(topics=[topic]))
+    world.start(2)
+    return world
+
+
+def test_a_change_costs_what_it_touches_not_what_exists() -> None:
+    """Counted looks at partitions are the same in a small and in a large cluster."""
+    looks = []
+    for topics in (2, 20):
+        world = filled(topics, 500)
+        state = world.controller.state
+        before = state.steps
+        topic = CreatableTopic(name="one-more", num_partitions=3, replication_factor=1)
+        world.ask(CreateTopicsRequest(topics=[topic]))
+        world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="one-more")]))
+        world.beat(2, want_fence=True)
+        world.beat(2)
+        looks.append(state.steps - before)
+        kept = world.image.topic("t0")
+        assert isinstance(kept, TopicImage)
+    assert looks[0] == looks[1] < 30

@@ -1,0 +1,102 @@
+"""A controller without a shell: decisions are committed at once, as batches in a list."""
+
+from random import Random
+from typing import Any
+
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.api.handler import Propose, Request
+from anabranch.core.api.registry import handlers
+from anabranch.core.controller.batches import decode_batches, encode_batch
+from anabranch.core.controller.committed_log import CommittedLog
+from anabranch.core.controller.controller import Controller
+from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.replay import replay_batch
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.core.wire.messages.broker_registration import (
+    BrokerRegistrationRequest,
+    Feature,
+    Listener,
+)
+
+CLUSTER = "test-cluster"
+
+
+class World:
+    """Commits what the controller decides."""
+
+    def __init__(self, seed: int = 1, settings: dict[str, str] | None = None) -> None:
+        config = BrokerConfig.of(settings or {})
+        self.controller = Controller(1, CLUSTER, config, Random(seed))
+        self.batches: list[bytes] = []
+        self.now_ms = 1_000_000
+        self.controller.take_office(1, MetadataImage.empty(), CommittedLog(), self.now_ms)
+        self.commit(bootstrap_records(1))
+
+    @property
+    def image(self) -> MetadataImage:
+        return self.controller.image
+
+    def commit(self, records: Any) -> None:
+        if records:
+            first = self.image.next_offset
+            self.batches.append(
+                encode_batch(records, base_offset=first, epoch=1, now_ms=self.now_ms)
+            )
+            self.controller.advance(records, first + len(records) - 1)
+
+    def ask(self, body: Any, version: int | None = None) -> Any:
+        key = type(body).api_key
+        handler = handlers()[key]
+        request = Request(
+            key, version if version is not None else handler.versions[-1], 1, "test", body,
+            ANONYMOUS, "CONTROLLER", "127.0.0.1", 1,
+        )  # fmt: skip
+        assert handler.controller is not None
+        outcome = handler.controller(self.controller, request, self.now_ms)
+        if isinstance(outcome, Propose):
+            self.commit(outcome.result.records)
+            return outcome.result.response
+        return outcome
+
+    def register(self, broker_id: int, *, incarnation: int = 1, **changes: Any) -> Any:
+        request = BrokerRegistrationRequest(
+            broker_id=broker_id,
+            cluster_id=CLUSTER,
+            incarnation_id=bytes([broker_id, incarnation]) * 8,
+            listeners=[Listener(name="PLAINTEXT", host="h", port=9092)],
+            features=[
+                Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in SUPPORTED_FEATURES.items()
+            ],
+            rack=None,
+            log_dirs=[bytes([broker_id + 100]) * 16],
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.ask(request)
+
+    def beat(self, broker_id: int, **changes: Any) -> Any:
+        request = BrokerHeartbeatRequest(
+            broker_id=broker_id,
+            broker_epoch=self.image.brokers[broker_id].epoch,
+            current_metadata_offset=self.image.offset,
+        )
+        for name, value in changes.items():
+            setattr(request, name, value)
+        return self.ask(request)
+
+    def start(self, *broker_ids: int) -> None:
+        for broker_id in broker_ids:
+            self.register(broker_id)
+            self.beat(broker_id)
+
+    def replayed(self) -> MetadataImage:
+        """The image that the committed bytes make."""
+        image = MetadataImage.empty()
+        for batch in self.batches:
+            for decoded in decode_batches(batch):
+                last = decoded.last_offset
+                image, _delta = replay_batch(image, decoded.records, last, 1)
+        return image

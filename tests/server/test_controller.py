@@ -1,0 +1,173 @@
+"""The controller's shell on a real SQLite store, and the node's copy of the log."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.core.api.handler import Propose
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.replay import everything
+from anabranch.core.controller.result import Result
+from anabranch.core.controller.store_check import CopyEnd, store_fault
+from anabranch.core.errors import ApiError, StorageFault
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import TopicRecord
+from anabranch.server.controller import ControllerShell
+from anabranch.server.files import RealFiles
+from anabranch.server.metadata_copy import MetadataCopy
+from anabranch.server.metadata_restore import restore_store
+from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.server.metadata_store.store import StoredBatch
+
+CONFIG = BrokerConfig.of()
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
+    opened = await SqliteStore.open(f"{tmp_path}/metadata.db")
+    await opened.cluster_id("test-cluster")
+    yield opened
+    await opened.close()
+
+
+def new_shell(store: SqliteStore, **rest: Any) -> ControllerShell:
+    return ControllerShell(1, "test-cluster", store, CONFIG, on_changed=lambda _keys: None, **rest)
+
+
+def topic(number: int) -> Propose:
+    record = TopicRecord(name=f"t{number}", topic_id=TopicId(number.to_bytes(16)))
+    return Propose(Result((record,), number))
+
+
+async def settled(shell: ControllerShell) -> None:
+    await shell.submit(Propose(Result((), None)))
+
+
+async def test_concurrent_decisions_share_transactions_and_survive(store: SqliteStore) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await settled(shell)
+    before = store.statistics()["append_transactions"]
+    futures = [shell.submit(topic(number)) for number in range(1, 101)]
+    assert await asyncio.gather(*futures) == list(range(1, 101))
+    assert store.statistics()["append_transactions"] - before <= 5
+    image = shell.controller.image
+    await shell.stop()
+    again = new_shell(store)
+    await again.start()
+    await settled(again)
+    assert again.controller.epoch == 2
+    assert again.controller.image.topics_by_id == image.topics_by_id
+    assert again.controller.image.offset == image.offset + 1  # the new epoch's mark
+    await again.stop()
+
+
+async def test_an_answer_waits_for_what_it_stands_on(store: SqliteStore) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await settled(shell)
+    write = shell.submit(topic(1))
+    read = shell.submit(Propose(Result((), "seen")))
+    assert not read.done()
+    await asyncio.gather(write, read)
+    await shell.stop()
+
+
+async def test_a_deposed_controller_answers_not_controller(store: SqliteStore) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await settled(shell)
+    taken = await store.take_lease(await store.lease(), 2, "node-2", "there:1")
+    assert taken is not None
+    with pytest.raises(ApiError, match="not the controller"):
+        await shell.submit(topic(1))
+    assert not shell.controller.active
+    with pytest.raises(ApiError):
+        await shell.submit(topic(2))
+    await shell.stop()
+    assert await store.lease() == taken
+
+
+async def copy_of(store: SqliteStore, folder: Path) -> MetadataCopy:
+    folder.mkdir(exist_ok=True)
+    copy = MetadataCopy.open(RealFiles(), str(folder), CONFIG, time.time_ns() // 1_000_000)
+    for batch in await store.read(copy.image.next_offset, 1 << 30):
+        copy.append(batch.payload, 1)
+    return copy
+
+
+async def test_the_copy_makes_the_image_again(store: SqliteStore, tmp_path: Path) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await asyncio.gather(*(shell.submit(topic(number)) for number in range(1, 30)))
+    copy = await copy_of(store, tmp_path / "copy")
+    assert copy.image == shell.controller.image
+    copy.write_snapshot(copy.image, 1)
+    await shell.submit(topic(99))
+    for batch in await store.read(copy.image.next_offset, 1 << 30):
+        copy.append(batch.payload, 1)
+    end = copy.end
+    copy.close()
+    opened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), CONFIG, 1)
+    assert opened.image == shell.controller.image
+    assert opened.end == end
+    assert everything(opened.image).changed_topics == set(opened.image.topics_by_id)
+    opened.close()
+    await shell.stop()
+
+
+async def test_a_store_that_was_lost_or_went_back_is_noticed_and_restored(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await asyncio.gather(*(shell.submit(topic(number)) for number in range(1, 10)))
+    image = shell.controller.image
+    await shell.stop()
+    copy = await copy_of(store, tmp_path / "copy")
+    end = copy.end
+    copy.close()
+    (tmp_path / "copy" / "meta.properties").write_text("cluster.id=test-cluster\n")
+    empty = await SqliteStore.open(f"{tmp_path}/empty.db")
+    with pytest.raises(StorageFault, match="anabranch metadata restore"):
+        await new_shell(empty, copy=end).start()
+    assert await empty.lease() is None
+    await empty.close()
+    url = f"sqlite://{tmp_path}/empty.db"
+    restored = await restore_store(RealFiles(), str(tmp_path / "copy"), url)
+    assert restored.end_offset == image.next_offset
+    again = await SqliteStore.open(f"{tmp_path}/empty.db")
+    revived = new_shell(again, copy=end)
+    await revived.start()
+    await settled(revived)
+    assert revived.controller.image.topics_by_id == image.topics_by_id
+    await revived.stop()
+    with pytest.raises(StorageFault, match="nothing was changed"):
+        await restore_store(RealFiles(), str(tmp_path / "copy"), url)
+    await again.close()
+
+
+def test_how_a_store_disagrees_with_a_copy() -> None:
+    copy = CopyEnd("folder", 10, 2, 9, b"last")
+    assert store_fault(CopyEnd("folder"), 0, None, "s") is None
+    assert store_fault(copy, 12, b"last", "s") is None
+    assert store_fault(copy, 12, None, "s") is None
+    assert "lost" in (store_fault(copy, 0, None, "s") or "")
+    assert "went back to offset 9" in (store_fault(copy, 9, None, "s") or "")
+    assert "other records at offset 9" in (store_fault(copy, 12, b"else", "s") or "")
+    assert MetadataImage.empty().offset == -1
+
+
+async def test_a_lease_of_another_node_is_waited_for(store: SqliteStore) -> None:
+    taken = await store.take_lease(await store.lease(), 2, "node-2", "there:1")
+    assert taken is not None
+    shell = new_shell(store)
+    await shell.start()
+    assert not shell.controller.active
+    assert await store.append(taken.epoch, 0, [StoredBatch(0, 1, 1, b"x")])
+    await shell.stop()
