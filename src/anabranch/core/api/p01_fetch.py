@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
+from anabranch.core.api.fetch_metadata import fetch_metadata
 from anabranch.core.api.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -25,7 +26,6 @@ from anabranch.core.api.fetch_sessions import (
     FetchSession,
     Wanted,
 )
-from anabranch.core.api.fetch_metadata import fetch_metadata
 from anabranch.core.api.handler import Cold, Handler, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import leader_hint
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
