@@ -76,7 +76,7 @@ class ControllerShell:
         config: BrokerConfig,
         *,
         on_changed: Callable[[Iterable[Hashable]], None],
-        endpoint: tuple[str, int] = ("", 0),
+        endpoint: str = "",
         incarnation: str = "",
         copy: CopyEnd | None = None,
         on_stop: Callable[[str], None] | None = None,
@@ -93,15 +93,12 @@ class ControllerShell:
         self._confirmed_s = 0.0
         self._pending: list[StoredBatch] = []
         self._waiting: list[Waiting] = []
+        self._stopping = False
         self._committed = MetadataImage.empty()
         self._wake = asyncio.Event()
         self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._snapshot_task: asyncio.Task[None] | None = None
-
-    @property
-    def _address(self) -> str:
-        return "{}:{}".format(*self.endpoint)
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -119,6 +116,7 @@ class ControllerShell:
         for waiting in list(self._waiting):
             await asyncio.wait((waiting.future,), timeout=LEASE_TIMEOUT_S)
         lease = self._lease
+        self._stopping = True
         self._resign("this node stops")
         for task in (*self._tasks, *filter(None, (self._snapshot_task,))):
             task.cancel()
@@ -193,7 +191,7 @@ class ControllerShell:
         self.on_changed((METADATA_KEY,))
 
     def _resign(self, why: str) -> None:
-        if self.controller.active:
+        if self.controller.active and not self._stopping:
             LOG.warning("resigned as controller", epoch=self.controller.epoch, why=why)
         self.controller.resign()
         self._lease = None
@@ -261,7 +259,7 @@ class ControllerShell:
         if not free and not silent:
             return False
         asked_s = time.monotonic()
-        lease = await self.store.take_lease(seen, node_id, self.incarnation, self._address)
+        lease = await self.store.take_lease(seen, node_id, self.incarnation, self.endpoint)
         if lease is None:
             return False
         self._lease, self._confirmed_s = lease, asked_s

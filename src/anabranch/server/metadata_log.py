@@ -2,8 +2,8 @@
 
 What: a loop of long polls; what comes is appended to the copy, replayed, and published as image and
 delta. Rule kept: on every new connection the last batch of the copy is read again and compared. A
-store that went back, or was swapped, shows then or as a diverging epoch, and the node stops with one
-line instead of unlearning what it knew. Every Fetch carries the cluster's id, so a node never
+store that went back, or was swapped, shows then or as a diverging epoch, and the node stops with
+one line instead of unlearning what it knew. Every Fetch carries the cluster's id, so a node never
 follows another cluster. Source: KIP-595, KIP-630.
 """
 

@@ -1,5 +1,7 @@
 """CreateTopics, DeleteTopics and CreatePartitions: Kafka's codes and texts."""
 
+# ruff: noqa: E501
+
 from typing import Any
 
 import pytest

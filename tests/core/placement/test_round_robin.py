@@ -1,5 +1,7 @@
 """The round-robin placer and the checks that hold for every placer."""
 
+# ruff: noqa: E501
+
 from collections import Counter
 from random import Random
 

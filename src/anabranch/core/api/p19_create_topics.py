@@ -120,7 +120,7 @@ HANDLER = Handler(
     controller=decides(decide, refuse),
     kips=("KIP-4", "KIP-525", "KIP-590", "KIP-599"),
     skipped=(
-        "create.topic.policy.class.name is not asked",
-        "mutation quotas are not applied",
+        "The class of create.topic.policy.class.name is not asked.",
+        "Mutation quotas are not applied.",
     ),
 )

@@ -17,7 +17,7 @@ from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics import delete_topic
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.delete_topics import (
     DeletableTopicResult,
     DeleteTopicsRequest,
@@ -66,7 +66,7 @@ def named_topics(body: DeleteTopicsRequest, version: int) -> list[DeleteTopicSta
     return [DeleteTopicState(name=name) for name in body.topic_names]
 
 
-def _check_naming(topic: DeleteTopicState, names: Counter[str], ids: Counter[bytes]) -> None:
+def _check_naming(topic: DeleteTopicState, names: Counter[str], ids: Counter[TopicId]) -> None:
     sentence = None
     if topic.name is None and topic.topic_id == ZERO_TOPIC_ID:
         sentence = "Neither topic name nor id were specified."
@@ -125,5 +125,5 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     kips=("KIP-4", "KIP-516", "KIP-590", "KIP-599"),
-    skipped=("mutation quotas are not applied",),
+    skipped=("Mutation quotas are not applied.",),
 )

@@ -72,5 +72,5 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     kips=("KIP-195", "KIP-590", "KIP-599"),
-    skipped=("mutation quotas are not applied",),
+    skipped=("Mutation quotas are not applied.",),
 )

@@ -58,7 +58,7 @@ HANDLER = Handler(
     controller=decides(decide, refuse),
     kips=("KIP-339", "KIP-590"),
     skipped=(
-        "alter.config.policy.class.name is not asked",
-        "resource types other than TOPIC and BROKER are refused",
+        "The class of alter.config.policy.class.name is not asked.",
+        "Resource types other than TOPIC and BROKER are refused.",
     ),
 )

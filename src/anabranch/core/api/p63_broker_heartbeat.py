@@ -39,5 +39,5 @@ HANDLER = Handler(
     versions=range(2),
     controller=decides(decide, refuse),
     kips=("KIP-631", "KIP-858"),
-    skipped=("offline log directories do not move leaderships",),
+    skipped=("Offline log directories do not move leaderships.",),
 )

@@ -1,0 +1,1 @@
+"""The cluster's state and every decision about it."""

@@ -1,0 +1,1 @@
+"""Where the metadata log is committed: the interface and its engines."""

@@ -25,7 +25,7 @@ class StoredBatch(NamedTuple):
 
 
 class Snapshot(NamedTuple):
-    """The state up to `end_offset` (exclusive), `epoch` of its last record, as a checkpoint file."""
+    """The state up to `end_offset` (exclusive) as a checkpoint file; `epoch` of its last record."""
 
     end_offset: int
     epoch: int
@@ -69,7 +69,7 @@ Appended: TypeAlias = Committed | Deposed | Unknown
 
 
 class StoreEnd(NamedTuple):
-    """Where the committed log stands: first offset kept, end (exclusive), epoch of its last batch."""
+    """Where the committed log stands: first offset, end (exclusive), epoch of its last batch."""
 
     start_offset: int
     end_offset: int
