@@ -280,7 +280,7 @@ def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
         segment.file.close()
         for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
             log.files.remove(segment.stem + suffix)
-        log.names_unsynced = True
+    log.files.sync_dir(log.folder)
 
 
 def _remove_snapshots_after(log: Log, names: list[str], base_offset: int) -> None:

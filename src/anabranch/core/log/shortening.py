@@ -65,11 +65,15 @@ def _cut_end(log: Log, offset: int) -> None:
     segment = log.segments[index]
     position, base_offset = position_of(log, segment, offset, blocking=True)
     end_offset = min(offset, base_offset) if position < segment.size else offset
+    if end_offset < log.start_offset:  # the log starts within the batch that goes
+        truncate_fully(log, log.start_offset)
+        return
     log.shorter_first(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
     log.save_epochs(sync=True)
     while len(log.segments) > index + 1:
         _drop(log, log.segments.pop(), 0)
+    _sync_names(log)
     log.offset_index(segment)
     log.index_cache.forget(segment)
     log.active = segment
@@ -84,6 +88,12 @@ def _cut_end(log: Log, offset: int) -> None:
     _cut_aborted(log, segment, end_offset)
     _drop_snapshots(log, lambda taken: taken > end_offset)
     log.producers = state_at(log, end_offset)
+
+
+def _sync_names(log: Log) -> None:
+    """Make removed and new files' names survive, before anything relies on them."""
+    if log.names_unsynced:
+        log.files.sync_dir(log.folder)
 
 
 def _note_tail(log: Log, segment: Segment) -> None:
@@ -137,6 +147,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates()
     log.roll(0)
+    _sync_names(log)
 
 
 def raise_start(log: Log, offset: int) -> None:
@@ -167,8 +178,11 @@ def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
         log.roll(now_ms)
     raise_start(log, log.segments[len(doomed)].base_offset)
     paths: list[str] = []
-    for _ in range(len(doomed)):
-        paths += _drop(log, log.segments.pop(0), now_ms)
+    for segment in doomed:
+        # What stays must outlive what goes, and no younger segment may go first.
+        _sync_names(log)
+        log.segments.remove(segment)
+        paths += _drop(log, segment, now_ms)
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
     return paths
 
