@@ -198,6 +198,8 @@ class PartitionShell:
         replica.take_state(assignment.state)
         self._broker.partitions.host(replica)
         self._broker.changed.add(place)
+        if replica.flushed_counts and log.end_offset > log.flushed_offset:
+            self._broker.unsynced.add(place)  # what recovery found counts again once it is safe
 
     def _open(
         self, folder: LogFolder, assignment: Assignment, config: TopicConfig, *, is_here: bool
