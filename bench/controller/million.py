@@ -1,7 +1,8 @@
 """What a change of metadata costs in a cluster with a million partitions.
 
 `python bench/controller/million.py [PARTITIONS]` fills a controller in memory and prints the
-time of single decisions (plan, encode, replay) in a small and in the large cluster: they should be alike.
+time of single decisions (plan, encode, replay) in a small and in the large cluster: they should
+be alike.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ async def test_a_deposed_controller_answers_not_controller(store: SqliteStore) -
 
 
 async def copy_of(store: SqliteStore, folder: Path) -> MetadataCopy:
-    folder.mkdir(exist_ok=True)
+    RealFiles().make_dirs(str(folder))
     copy = MetadataCopy.open(RealFiles(), str(folder), CONFIG, time.time_ns() // 1_000_000)
     for batch in await store.read(copy.image.next_offset, 1 << 30):
         copy.append(batch.payload, 1)

@@ -3,8 +3,8 @@
 What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
 metadata, until it is let in; then every `broker.heartbeat.interval.ms`), and the controlled
 shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only
-when it knows of its own registration. When another incarnation took its place it stops. Source: KIP-631.
-The states themselves are decided in `core/controller/brokers.py`.
+when it knows of its own registration. When another incarnation took its place it stops.
+Source: KIP-631. The states themselves are decided in `core/controller/brokers.py`.
 """
 
 from __future__ import annotations

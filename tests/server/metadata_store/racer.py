@@ -24,4 +24,4 @@ async def race(url: str, holder: int, rounds: int) -> int:
 
 
 if __name__ == "__main__":
-    print(asyncio.run(race(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    sys.stdout.write(str(asyncio.run(race(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))))
