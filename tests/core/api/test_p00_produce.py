@@ -239,6 +239,15 @@ def test_old_formats_are_refused(node):
     assert only(produce(node, old)).error_code == ErrorCode.INVALID_RECORD
 
 
+def test_bytes_that_no_format_knows_are_told_how(node):
+    node.topic()
+    strange = batch()
+    strange[16] = 3
+    answer = only(produce(node, strange))
+    assert answer.error_code == ErrorCode.CORRUPT_MESSAGE
+    assert answer.error_message == "Invalid magic found in record: 3"
+
+
 def test_a_bad_checksum_is_refused(node):
     node.topic()
     torn = batch()
@@ -288,7 +297,11 @@ def test_a_gap_in_sequence_numbers_is_refused(node):
 def test_transactional_batches_are_refused(node):
     node.topic()
     transactional = batch(transactional=True, producer_id=5, producer_epoch=0, base_sequence=0)
-    assert only(produce(node, transactional)).error_code == ErrorCode.INVALID_TXN_STATE
+    nameless = only(produce(node, transactional))
+    assert nameless.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    named = request(transactional)
+    named.transactional_id = "x"
+    assert only(node.send(named, 9)).error_code == ErrorCode.INVALID_TXN_STATE
 
 
 def test_each_partition_has_its_own_fate(node):

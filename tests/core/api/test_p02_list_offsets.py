@@ -109,7 +109,7 @@ def test_partitions_named_twice_are_refused(node):
         replica_id=-1, topics=[ListOffsetsTopic(name="t", partitions=[part, part])]
     )
     [topic] = node.send(request, 10).topics
-    assert {each.error_code for each in topic.partitions} == {ErrorCode.INVALID_REQUEST}
+    assert [each.error_code for each in topic.partitions] == [ErrorCode.INVALID_REQUEST]
 
 
 def test_epochs_leaders_and_unknown_partitions(node):

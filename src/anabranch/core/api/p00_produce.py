@@ -46,6 +46,8 @@ _HEAD = Struct(">qiibIh")
 _PREFIX = 12
 _OVERHEAD = 61
 _MAGIC = 2
+_SMALLEST_LENGTH = 14
+"""Of the smallest record that any format knows."""
 _ZSTD = 4
 _CODEC_MASK = 0x07
 _TRANSACTIONAL = 0x10
@@ -63,6 +65,14 @@ _WITHOUT_LOG_START = frozenset(
     }
 )
 """Refusals that Kafka answers without a log start offset."""
+
+
+class _Malformed(ApiError):
+    """Bytes that cannot be a batch in any format: the client is told how."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
+
 
 Pending = tuple[PartitionProduceResponse, Replica, int]
 """An appended batch whose acknowledgement must wait: its answer, replica, offset to be reached."""
@@ -145,6 +155,8 @@ def _append(
     if replica is None:
         replica = broker.partitions.find(broker.image, topic, data.index)
     if attributes & _TRANSACTIONAL:
+        if request.body.transactional_id is None:
+            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise ApiError(ErrorCode.INVALID_TXN_STATE)
     answer.log_start_offset = replica.log.start_offset
     result = replica.append(records, required_acks=acks, now_ms=now_ms)
@@ -174,8 +186,12 @@ def _check_batch(records: Any, version: int) -> int:
     if size < _OVERHEAD:
         raise ApiError(ErrorCode.INVALID_RECORD)
     _, length, _, magic, _, attributes = _HEAD.unpack_from(records)
-    if length < _OVERHEAD - _PREFIX and magic == _MAGIC:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE)
+    if length < _SMALLEST_LENGTH:
+        raise _Malformed(
+            f"Record size {length} is less than the minimum record overhead ({_SMALLEST_LENGTH})"
+        )
+    if not 0 <= magic <= _MAGIC:
+        raise _Malformed(f"Invalid magic found in record: {magic}")
     if length + _PREFIX != size or magic != _MAGIC:
         raise ApiError(ErrorCode.INVALID_RECORD)
     if version < _ZSTD_SINCE and attributes & _CODEC_MASK == _ZSTD:
@@ -198,6 +214,8 @@ def _refuse(
     answer.error_code = error.code
     if error.code in _WITHOUT_LOG_START:
         answer.log_start_offset = -1
+    if isinstance(error, _Malformed):
+        answer.error_message = error.message
     record_errors = getattr(error, "record_errors", ())
     if record_errors:
         answer.error_message = error.message

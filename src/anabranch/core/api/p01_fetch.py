@@ -241,7 +241,9 @@ class _Fetch:
         for wanted in self.partitions:
             refusal = self.refusal(wanted, allowed)
             if refusal is not None:
-                answers.append((wanted, refused(wanted.index, refusal)))
+                answer = refused(wanted.index, refusal)
+                answer.aborted_transactions = []
+                answers.append((wanted, answer))
                 continue
             readable = True
             answer = self.read_partition(wanted, min(wanted.max_bytes, left), at_least_one)
@@ -304,7 +306,7 @@ class _Fetch:
     def note_follower(self, replica: Replica, fetch_offset: int) -> None:
         """A follower's fetch offset tells what it has."""
         if self.reading.replica_id not in replica.replicas:
-            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH)
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.follower_fetched(self.reading.replica_id, fetch_offset):
             self.broker.changed.add(replica.topic_partition)
 

@@ -55,7 +55,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> ListOffsetsResponse:
     for topic in body.topics:
         allowed = topic_allowed(broker.authorizer, request, Operation.DESCRIBE, topic.name)
         answers = []
-        for partition in topic.partitions:
+        for partition in {each.partition_index: each for each in topic.partitions}.values():
             answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
             answers.append(answer)
             if not allowed:

@@ -64,10 +64,9 @@ def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
     if body.topics is None or (request.version == 0 and not body.topics):
         response.topics = _all_topics(broker, request)
     elif _is_invalid(body, request.version):
-        response.topics = [
-            _refused(topic.name, topic.topic_id, ErrorCode.INVALID_REQUEST) for topic in body.topics
-        ]
-        return response
+        invalid = ErrorCode.INVALID_REQUEST
+        refused = [_refused(topic.name, topic.topic_id, invalid) for topic in body.topics]
+        return MetadataResponse(brokers=[], topics=refused)
     elif any(topic.topic_id != ZERO_TOPIC_ID for topic in body.topics):
         wanted_ids = dict.fromkeys(topic.topic_id for topic in body.topics)
         wanted_ids.pop(ZERO_TOPIC_ID, None)
@@ -178,7 +177,7 @@ def _add_operations(broker: Broker, request: Request, response: MetadataResponse
     for topic in response.topics:
         topic.topic_authorized_operations = (
             authorized_operations(broker.authorizer, request, ResourceType.TOPIC, topic.name)
-            if topic.error_code == ErrorCode.NONE and topic.name is not None
+            if topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED and topic.name is not None
             else NOT_ASKED
         )
 

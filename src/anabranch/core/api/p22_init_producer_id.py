@@ -11,6 +11,8 @@ Skipped: the transaction coordinator.
 
 from __future__ import annotations
 
+from typing import Any
+
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.handler import Handler, Outcome, Request, Wait
@@ -57,7 +59,12 @@ def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
         return ErrorCode.INVALID_REQUEST
     if name is None:
         return None
-    return ErrorCode.INVALID_REQUEST if name == "" else ErrorCode.NOT_COORDINATOR
+    if name == "":
+        return ErrorCode.INVALID_REQUEST
+    longest_ms: Any = broker.config["transaction.max.timeout.ms"]
+    if not 0 < body.transaction_timeout_ms <= longest_ms:
+        return ErrorCode.INVALID_TRANSACTION_TIMEOUT
+    return ErrorCode.NOT_COORDINATOR
 
 
 def _give(broker: Broker) -> InitProducerIdResponse | None:

@@ -39,7 +39,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
                 replica = broker.partitions.find_leader(broker.image, topic.name, index)
                 answer.active_producers = [_state(each) for each in replica.log.producers]
             except ApiError as error:
-                answer.error_code, answer.error_message = error.code, error.message
+                answer.error_code = error.code
+                answer.error_message = None if refusal is None else error.message
         response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return response
 
