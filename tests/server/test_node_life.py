@@ -34,7 +34,12 @@ def acknowledged(bootstrap, count, first=0, **settings):
 
 def values(bootstrap):
     consumer = Consumer(
-        {"bootstrap.servers": bootstrap, "group.id": "g", "enable.partition.eof": True}
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "g",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
     )
     consumer.assign([TopicPartition("t", 0, 0)])
     found = []
