@@ -179,7 +179,9 @@ def _check_closed_indexes(
 
 def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: bool) -> None:
     """Read every segment from the recovery point's on, checksums included."""
-    first = max(0, log.segment_index(opening.recovery_point))
+    # A segment that ends at the recovery point may have been closed after that sync: its indexes
+    # were then not synced with it.
+    first = max(0, log.segment_index(opening.recovery_point - 1))
     _check_closed_indexes(log, log.segments[:first], names, opening)
     base_offset = log.segments[first].base_offset
     if epochs_known:
