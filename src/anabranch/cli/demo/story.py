@@ -91,7 +91,8 @@ class Story:
             MofNCompleteColumn(),
             TimeElapsedColumn(),
         )
-        with Progress(*columns, console=self.console, transient=True) as progress:
+        hidden = not self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, disable=hidden) as progress:
             task = progress.add_task(doing, total=self.records)
             yield lambda count: progress.advance(task, count)
 
@@ -119,7 +120,7 @@ class Story:
         tally = Tally(self.records)
         with self._progress("reading back") as advance:
             took = read_all(self.node.bootstrap, TOPIC, tally, advance=advance)
-        self.console.print(f"read back: {rates(took)}")
+        self.console.print(f"read back and checked: {rates(took)}")
         self._promise(
             tally.missing == 0 and tally.duplicates == 0,
             f"all {self.records:,} records are there, each once",
