@@ -89,7 +89,6 @@ class BrokerConfig:
     min_insync_replicas: int
     node_id: int | None
     num_partitions: int
-    num_recovery_threads_per_data_dir: int
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
     replica_high_watermark_checkpoint_interval_ms: int

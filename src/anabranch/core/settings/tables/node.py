@@ -65,7 +65,7 @@ NODE = (
     row("num.network.threads", "Size of Kafka's socket pool; a node here has one event loop.",
         INT, "3", HIGH, CLUSTER_WIDE, at_least(1)),
     row("num.recovery.threads.per.data.dir", "Threads a folder that check logs at start.",
-        INT, "2", HIGH, CLUSTER_WIDE, at_least(1), IN_FORCE),
+        INT, "2", HIGH, CLUSTER_WIDE, at_least(1)),
     row("process.roles", "What this node is: broker, controller, or both.",
         LIST, None, HIGH, one_of("broker", "controller"), REQUIRED, IN_FORCE),
     row("server.max.startup.time.ms", "Longest start that is tolerated, for tests alone.",
