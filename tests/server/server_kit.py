@@ -42,6 +42,8 @@ def limits(**changed):
         "socket_request_max_bytes": 8 << 20,
         "max_connections": 100,
         "max_connections_per_ip": 100,
+        "max_connections_per_ip_overrides": "",
+        "socket_listen_backlog_size": 50,
         "connections_max_idle_ms": 600_000,
     }
     return SimpleNamespace(**{**values, **changed})

@@ -234,6 +234,18 @@ async def test_connections_of_one_address_are_limited(serve):
     assert await (await service.connect()).ended()
 
 
+async def test_one_address_may_have_a_limit_of_its_own(serve):
+    service = await serve(
+        handler(0, echo),
+        max_connections_per_ip=0,
+        max_connections_per_ip_overrides="10.0.0.1:5,127.0.0.1:1",
+    )
+    first = await service.connect()
+    first.send(1, produce(b"x"), VERSION)
+    await first.answer(0, VERSION)
+    assert await (await service.connect()).ended()
+
+
 async def test_a_silent_connection_is_let_go(serve):
     service = await serve(handler(0, echo), connections_max_idle_ms=50)
     assert await (await service.connect()).ended()

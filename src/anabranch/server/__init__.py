@@ -1,0 +1,1 @@
+"""One node as a process: sockets, disks, SQL; it acts on what `core` decides."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+from functools import cache
 from typing import Any, Protocol
 
 from anabranch.server.connection import Connection, ReceiveMemory
@@ -18,7 +19,6 @@ from anabranch.server.logs import logger
 
 LOG = logger("listener")
 
-BACKLOG = 511
 IDLE_CHECKS = 10
 """How many times in `connections.max.idle.ms` the silent ones are looked for."""
 
@@ -32,6 +32,8 @@ class Limits(Protocol):
     socket_request_max_bytes: int
     max_connections: int
     max_connections_per_ip: int
+    max_connections_per_ip_overrides: str
+    socket_listen_backlog_size: int
     connections_max_idle_ms: int
 
 
@@ -67,7 +69,7 @@ class Acceptor:
                 self._protocol,
                 host or None,
                 port,
-                backlog=BACKLOG,
+                backlog=self._limits.socket_listen_backlog_size,
                 reuse_address=True,
                 start_serving=serving,
             )
@@ -116,10 +118,10 @@ class Acceptor:
         count = self._by_host.get(host, 0)
         if len(self.connections) >= limits.max_connections:
             return self._refuse(connection, f"max.connections={limits.max_connections}")
-        if count >= limits.max_connections_per_ip:
-            return self._refuse(
-                connection, f"max.connections.per.ip={limits.max_connections_per_ip}"
-            )
+        overrides = overrides_of(limits.max_connections_per_ip_overrides)
+        most = overrides.get(host, limits.max_connections_per_ip)
+        if count >= most:
+            return self._refuse(connection, f"max.connections.per.ip={most}")
         self._by_host[host] = count + 1
         self.connections.add(connection)
         self.accepted_total += 1
@@ -176,6 +178,13 @@ class Acceptor:
             "bad_total": self.bad_total,
             "unsent_bytes": sum(each.unsent_bytes for each in self.connections),
         }
+
+
+@cache
+def overrides_of(text: str) -> dict[str, int]:
+    """`max.connections.per.ip.overrides`: `host:count`, separated by commas."""
+    pairs = (each.rpartition(":") for each in text.split(",") if ":" in each)
+    return {host.strip(): int(count) for host, _, count in pairs}
 
 
 def bind_sentence(name: str, host: str, port: int, fault: Exception) -> str:
