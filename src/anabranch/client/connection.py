@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         self._fail(f"the connection to {self.address} ended: {why}")
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """The socket takes no more until `resume_writing`."""
         self._writable = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
