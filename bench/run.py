@@ -15,6 +15,7 @@ import os
 import platform
 import pstats
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -138,6 +139,11 @@ def start_shared(names: list[str], stack: ExitStack) -> dict[str, Server]:
     return servers
 
 
+def interrupted(_signal: int, _frame: object) -> None:
+    """Ctrl-C and SIGTERM unwind, so that both servers end and their folders go."""
+    raise SystemExit("interrupted")
+
+
 def main() -> None:
     """Run, print, write."""
     options = arguments()
@@ -145,6 +151,8 @@ def main() -> None:
         raise SystemExit("the benchmark reads /proc: it needs Linux")
     if "kafka" in (options.server or SERVERS):
         fetch_peer()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, interrupted)
     Anabranch.profile = options.profile
     console = Console(soft_wrap=True)
     try:
