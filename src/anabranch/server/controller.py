@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -31,7 +31,7 @@ from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.sessions import AFTER_A_HIT_MS
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
 from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
@@ -51,8 +51,6 @@ LEASE_TIMEOUT_S = 6.0
 RENEW_S = 2.0
 WATCH_S = 0.5
 """How often a waiting controller looks at the lease."""
-CLOCK_JUMP_MS = 500
-"""Handlers are given the wall clock; a jump of it must not look like silence."""
 READ_BYTES = 8 * 1024 * 1024
 
 
@@ -99,6 +97,7 @@ class ControllerShell:
         self._lost = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._snapshot_task: asyncio.Task[None] | None = None
+        self._snapshot_ms = 0
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -107,9 +106,8 @@ class ControllerShell:
         """
         await self._compare_with_copy()
         await self._try_office(await self.store.lease(), silent=False)
-        self._tasks.append(asyncio.create_task(self._stay_or_wait()))
-        self._tasks.append(asyncio.create_task(self._append_pending()))
-        self._tasks.append(asyncio.create_task(self._tick()))
+        for work in (self._stay_or_wait(), self._append_pending(), self._tick()):
+            self._tasks.append(asyncio.create_task(self._guarded(work)))
 
     async def stop(self) -> None:
         """Finish appends under way, give the lease back, end the tasks. The store stays open."""
@@ -124,6 +122,15 @@ class ControllerShell:
         if lease is not None:
             await self.store.release_lease(lease)
 
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """A controller with only some of its tasks is none: the node stops and says why."""
+        try:
+            await work
+        except Exception as fault:
+            sentence = f"the controller failed: {type(fault).__name__}: {fault}"
+            self._resign(sentence)
+            self.on_stop(sentence)
+
     def submit(self, propose: Propose) -> asyncio.Future[Any]:
         """The answer to a decision once it, and all it stands on, is committed.
 
@@ -131,6 +138,8 @@ class ControllerShell:
         append failed or its outcome is unknown.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        if self.controller.active and time.monotonic() - self._confirmed_s > LEASE_TIMEOUT_S:
+            self._resign("the lease was not confirmed in time")
         if not self.controller.active:
             future.set_exception(_not_controller())
             return future
@@ -265,7 +274,8 @@ class ControllerShell:
         self._lease, self._confirmed_s = lease, asked_s
         image, log = await self._read_all()
         self._committed = image
-        self.controller.take_office(lease.epoch, image, log, _wall_ms())
+        self._snapshot_ms = steady_ms()
+        self.controller.take_office(lease.epoch, image, log, steady_ms())
         self._begin_epoch(lease.epoch)
         LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
         return True
@@ -320,14 +330,9 @@ class ControllerShell:
     # What is due by time
 
     async def _tick(self) -> None:
-        offset_ms = _wall_ms() - _monotonic_ms()
         while True:
             pause_ms = self.controller.sessions.check_interval_ms
-            jump_ms = _wall_ms() - _monotonic_ms() - offset_ms
-            if abs(jump_ms) > CLOCK_JUMP_MS:
-                offset_ms += jump_ms
-                self.controller.sessions.shift(jump_ms)
-            result = self.controller.tick(_wall_ms())
+            result = self.controller.tick(steady_ms())
             if result is not None:
                 pause_ms = AFTER_A_HIT_MS
                 future = self.submit(Propose(result))
@@ -335,23 +340,31 @@ class ControllerShell:
             await asyncio.sleep(pause_ms / 1000)
 
     def _maybe_snapshot(self) -> None:
-        limit = self.controller.config.metadata_log_max_record_bytes_between_snapshots
+        new_bytes = self.controller.log.bytes_since_snapshot
+        age_ms = steady_ms() - self._snapshot_ms
         busy = self._snapshot_task is not None and not self._snapshot_task.done()
-        if self.controller.log.bytes_since_snapshot >= limit and not busy:
-            self._snapshot_task = asyncio.create_task(self._take_snapshot(self._committed))
+        if not busy and snapshot_is_due(self.controller.config, new_bytes, age_ms):
+            self._snapshot_ms += age_ms
+            work = self._guarded(self._take_snapshot(self._committed))
+            self._snapshot_task = asyncio.create_task(work)
 
     async def _take_snapshot(self, image: MetadataImage) -> None:
         """Made in a thread from the immutable image, while decisions go on."""
-        now_ms = _wall_ms()
+        log, now_ms = self.controller.log, _wall_ms()
         payload = await asyncio.to_thread(
             lambda: encode_snapshot(
                 snapshot_records(image), epoch=image.epoch, last_contained_ms=now_ms, now_ms=now_ms
             )
         )
-        log = self.controller.log
         previous = log.snapshot.end_offset if log.snapshot is not None else 0
         snapshot = Snapshot(image.next_offset, image.epoch, payload)
-        await self.store.save_snapshot(snapshot, keep_log_from=previous)
+        try:
+            await self.store.save_snapshot(snapshot, keep_log_from=previous)
+        except StorageFault as fault:
+            LOG.error("no snapshot of the metadata could be stored", why=str(fault))
+            return
+        if self.controller.log is not log:
+            return
         log.take_snapshot(SnapshotView(*snapshot))
         LOG.info("snapshot of the metadata", offset=image.next_offset, size_bytes=len(payload))
 
@@ -377,5 +390,7 @@ def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _monotonic_ms() -> int:
+def steady_ms() -> int:
+    """Milliseconds of a clock that is never set: what sessions are measured with, and what the
+    handlers of the controller listener must be told."""
     return time.monotonic_ns() // 1_000_000

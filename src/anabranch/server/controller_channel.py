@@ -33,6 +33,8 @@ class ControllerChannel:
         self.client_id = client_id
         self.generation = 0
         """Grows with every new connection: what was learnt on an older one may be out of date."""
+        self.obstacle = ""
+        """Why the last attempt to reach an active controller failed."""
         self._connection: Connection | None = None
         self._dialling = asyncio.Lock()
         self._turn = 0
@@ -41,25 +43,28 @@ class ControllerChannel:
         """A channel of its own to the same controllers, for long polls."""
         return ControllerChannel(self.addresses, f"{self.client_id}-{purpose}")
 
-    async def send(self, message: Any, version: int | None = None) -> Any:
-        """The active controller's answer. Raises ApiError NOT_CONTROLLER when none is found."""
+    async def send(
+        self, message: Any, version: int | None = None, *, patience_s: float | None = PATIENCE_S
+    ) -> Any:
+        """The active controller's answer. Raises ApiError NOT_CONTROLLER when none is found in
+        time; `patience_s` None stands for ever."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + PATIENCE_S
+        give_up = None if patience_s is None else loop.time() + patience_s
         pause_s = FIRST_PAUSE_S
-        cause = "no controller is known"
         while True:
             try:
                 connection = await self._connected()
                 answer = await connection.send(message, version)
                 if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
                     return answer
-                cause = "no controller is active"
+                self.obstacle = f"{connection.address} is not the active controller"
                 await self.rotate()
             except (OSError, EOFError, TimeoutError) as fault:
-                cause = str(fault) or type(fault).__name__
+                self.obstacle = str(fault) or type(fault).__name__
                 await self.rotate()
-            if loop.time() > give_up:
-                raise ApiError(ErrorCode.NOT_CONTROLLER, f"no active controller: {cause}")
+            if give_up is not None and loop.time() > give_up:
+                sentence = f"no active controller: {self.obstacle}"
+                raise ApiError(ErrorCode.NOT_CONTROLLER, sentence)
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
 

@@ -21,7 +21,7 @@ from anabranch.core.controller.batches import (
 )
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
 from anabranch.core.controller.store_check import CopyEnd
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import ColdRead, Files
@@ -53,13 +53,22 @@ def checkpoint_name(end_offset: int, epoch: int) -> str:
 class MetadataCopy:
     """The copy and the image it makes."""
 
-    def __init__(self, files: Files, folder: str, log: Log, image: MetadataImage) -> None:
+    def __init__(
+        self,
+        files: Files,
+        folder: str,
+        log: Log,
+        image: MetadataImage,
+        config: BrokerConfig | None,
+        now_ms: int,
+    ) -> None:
         self.files = files
         self.folder = folder
         self.log = log
         self.image = image
-        self.snapshot_bytes_limit = 20 * 1024 * 1024
         self.bytes_since_snapshot = 0
+        self._config = config
+        self._snapshot_ms = now_ms
 
     @classmethod
     def open(
@@ -74,10 +83,7 @@ class MetadataCopy:
             log = Log.open(files, folder, PARTITION, METADATA_TOPIC_ID, log_config, now_ms=now_ms)
         else:
             log = Log.create(files, folder, PARTITION, METADATA_TOPIC_ID, log_config, now_ms=now_ms)
-        copy = cls(files, folder, log, image)
-        if config is not None:
-            limit = config.metadata_log_max_record_bytes_between_snapshots
-            copy.snapshot_bytes_limit = limit
+        copy = cls(files, folder, log, image, config, now_ms)
         copy._replay_tail()
         return copy
 
@@ -142,10 +148,16 @@ class MetadataCopy:
         self.image = image_of(payload, end_offset, epoch)
         self.bytes_since_snapshot = 0
 
-    @property
-    def snapshot_is_due(self) -> bool:
-        """Whether enough was appended since the last snapshot."""
-        return self.bytes_since_snapshot >= self.snapshot_bytes_limit
+    def take_turn(self, now_ms: int) -> bool:
+        """Whether a snapshot is due; if so it counts as begun, and the next is due anew."""
+        if self._config is None:
+            return False
+        age_ms = now_ms - self._snapshot_ms
+        if not snapshot_is_due(self._config, self.bytes_since_snapshot, age_ms):
+            return False
+        self.bytes_since_snapshot = 0
+        self._snapshot_ms = now_ms
+        return True
 
     def write_snapshot(self, image: MetadataImage, now_ms: int) -> None:
         """Write a snapshot of an image; may run in a thread. Old snapshots go."""

@@ -178,8 +178,7 @@ class MetadataFollower:
         if delta is not None:
             self.on_image(self.copy.image, delta)
         busy = self._snapshot is not None and not self._snapshot.done()
-        if self.copy.snapshot_is_due and not busy:
-            self.copy.bytes_since_snapshot = 0
+        if not busy and self.copy.take_turn(_wall_ms()):
             self._snapshot = asyncio.create_task(self._write_snapshot(self.copy.image))
 
     async def _write_snapshot(self, image: MetadataImage) -> None:

@@ -28,7 +28,7 @@ from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
 from anabranch.server.metadata_store.opening import open_store
-from anabranch.server.roles import BrokerRole, ControllerSide
+from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
@@ -127,7 +127,7 @@ class Node:
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
         )  # fmt: skip
-        dispatcher = Dispatcher(CONTROLLER, shell.controller, handlers(), side, set())
+        dispatcher = ControllerDispatcher(CONTROLLER, shell.controller, handlers(), side, set())
         side.attach(shell, dispatcher)
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:

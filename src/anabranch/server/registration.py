@@ -3,8 +3,10 @@
 What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
 metadata, until it is let in; then every `broker.heartbeat.interval.ms`), and the controlled
 shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only
-when it knows of its own registration. When another incarnation took its place it stops.
-Source: KIP-631. The states themselves are decided in `core/controller/brokers.py`.
+when it knows of its own registration. When another incarnation took its place it stops. The epoch
+of the last clean shutdown, if every folder says the same, is shown at registration, so that the
+controller knows that nothing was lost. Source: KIP-631, KIP-966. The states themselves are decided
+in `core/controller/brokers.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from collections.abc import Callable, Sequence
 
 from anabranch.core.controller.features import SUPPORTED_FEATURES
 from anabranch.core.controller.image import MetadataImage
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
+from anabranch.core.log.files import Files
 from anabranch.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -34,11 +38,14 @@ HEARTBEAT_MS = 2000
 """Kafka's default of broker.heartbeat.interval.ms."""
 STARTING_MS = 10
 RETRY_MS = 100
-REGISTRATION_TIMEOUT_S = 60.0
+REGISTRATION_TIMEOUT_MS = 60_000
 """Kafka's default of initial.broker.registration.timeout.ms."""
+UNKNOWN_EPOCH = -1
 SHUTDOWN_TIMEOUT_S = 10.0
 """A controller that is gone must not keep a broker from stopping."""
-WORTH_WAITING = (ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.NOT_CONTROLLER)
+DUPLICATES = frozenset((ErrorCode.DUPLICATE_BROKER_REGISTRATION,))
+"""Worth waiting for at start: the other one may be this node's own ghost, whose session runs out.
+Later it is not: another process took this node's place."""
 
 
 class Registration:
@@ -54,8 +61,9 @@ class Registration:
         endpoints: Sequence[tuple[str, str, int]],
         rack: str | None,
         image: Callable[[], MetadataImage],
-        previous_broker_epoch: int = -1,
+        previous_broker_epoch: int = UNKNOWN_EPOCH,
         heartbeat_ms: int = HEARTBEAT_MS,
+        registration_timeout_ms: int = REGISTRATION_TIMEOUT_MS,
         on_stop: Callable[[str], None] | None = None,
     ) -> None:
         self.node_id = node_id
@@ -69,15 +77,24 @@ class Registration:
         self._image = image
         self._previous_epoch = previous_broker_epoch
         self._heartbeat_ms = heartbeat_ms
+        self._registration_timeout_ms = registration_timeout_ms
+        self._obstacle = ""
         self._on_stop = on_stop or (lambda sentence: LOG.error(sentence))
         self._leaving = False
         self._let_in = asyncio.Event()
-        self._let_go = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     async def register(self) -> int:
-        """Register and begin to heartbeat; the broker epoch. Raises ApiError when refused."""
-        self.broker_epoch = await self._registered()
+        """Register and begin to heartbeat; the broker epoch.
+
+        Raises ApiError when refused, or when it took longer than
+        `initial.broker.registration.timeout.ms`.
+        """
+        try:
+            async with asyncio.timeout(self._registration_timeout_ms / 1000):
+                self.broker_epoch = await self._registered(DUPLICATES)
+        except TimeoutError:
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._too_late()) from None
         LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)
         if self._task is None:
             self._task = asyncio.create_task(self._beat())
@@ -92,6 +109,7 @@ class Registration:
     async def shutdown(self) -> None:
         """Controlled shutdown: returns when the controller has let go, or does not answer."""
         if self._task is None:
+            await self._channel.close()
             return
         self._leaving = True
         self._task.cancel()
@@ -114,17 +132,30 @@ class Registration:
         broker = self._image().brokers.get(self.node_id)
         return broker is not None and broker.epoch == self.broker_epoch and not broker.fenced
 
-    async def _registered(self) -> int:
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + REGISTRATION_TIMEOUT_S
+    async def _registered(self, worth_waiting: frozenset[ErrorCode]) -> int:
+        """Ask until there is an epoch; a code that is not worth waiting for is raised."""
         while True:
-            answer: BrokerRegistrationResponse = await self._channel.send(self._request())
+            self._obstacle = ""
+            answer: BrokerRegistrationResponse = await self._channel.send(
+                self._request(), patience_s=None
+            )
             if answer.error_code == ErrorCode.NONE:
                 return answer.broker_epoch
             code = ErrorCode(answer.error_code)
-            if code not in WORTH_WAITING or loop.time() > give_up:
+            if code not in worth_waiting:
                 raise ApiError(code, self._refusal(code))
+            self._obstacle = self._refusal(code)
             await asyncio.sleep(RETRY_MS / 1000)
+
+    def _too_late(self) -> str:
+        why = self._obstacle or (
+            f"{self._channel.obstacle or 'no controller answered'}; see that a controller runs at "
+            "one of controller.quorum.bootstrap.servers"
+        )
+        return (
+            f"broker {self.node_id} could not register within {self._registration_timeout_ms} ms "
+            f"(initial.broker.registration.timeout.ms): {why}"
+        )
 
     def _refusal(self, code: ErrorCode) -> str:
         if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
@@ -158,7 +189,7 @@ class Registration:
             try:
                 answer = await self._heartbeat()
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                    self.broker_epoch = await self._registered()
+                    await self._register_again()
                 elif not answer.error_code and not answer.is_fenced:
                     self._let_in.set()
             except ApiError as fault:
@@ -168,6 +199,14 @@ class Registration:
                 LOG.warning("no heartbeat reached a controller", why=fault.message)
             fenced = not self._let_in.is_set()
             await asyncio.sleep((STARTING_MS if fenced else self._heartbeat_ms) / 1000)
+
+    async def _register_again(self) -> None:
+        """The controller knows this incarnation no more; nothing that it holds was lost."""
+        LOG.warning("the registration is not valid any more", epoch=self.broker_epoch)
+        self._let_in.clear()
+        self._previous_epoch = self.broker_epoch
+        self.broker_epoch = await self._registered(frozenset())
+        LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(
@@ -179,3 +218,18 @@ class Registration:
         )
         answer: BrokerHeartbeatResponse = await self._channel.send(request)
         return answer
+
+
+def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
+    """The epoch that the broker had when it last stopped cleanly, -1 when it did not.
+
+    Every folder must have the marker, with the same epoch. Ask before the folders are opened: that
+    takes the markers away. Source: Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles.
+    """
+    try:
+        epochs = {
+            parse_clean_shutdown(files.read(f"{folder}/{CLEAN_SHUTDOWN}")) for folder in folders
+        }
+    except StorageFault:
+        return UNKNOWN_EPOCH
+    return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH

@@ -26,12 +26,13 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import Bug
 from anabranch.core.replication.partitions import Partitions
+from anabranch.server.controller import steady_ms
 from anabranch.server.dispatch import Dispatcher, wall_ms
 from anabranch.server.flush import Flusher
 from anabranch.server.logs import logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
-from anabranch.server.registration import Registration
+from anabranch.server.registration import Registration, previous_broker_epoch
 
 if TYPE_CHECKING:
     from anabranch.server.controller import ControllerShell
@@ -73,6 +74,7 @@ class BrokerRole:
         self.partitions.on_fatal = node.stop_because
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._is_published = False
+        self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
 
     async def join(self) -> None:
         """Register, open what this broker hosts, and wait until the controller lets it in."""
@@ -85,7 +87,9 @@ class BrokerRole:
             endpoints=node.advertised(),
             rack=node.config.rack,
             image=lambda: self.broker.image,
+            previous_broker_epoch=self._previous_epoch,
             heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
+            registration_timeout_ms=node.config.broker.initial_broker_registration_timeout_ms,
             on_stop=node.stop_because,
         )
         self.broker.broker_epoch = await self.registration.register()
@@ -159,6 +163,18 @@ class BrokerRole:
 
     def _woken(self, key: str) -> None:
         self.dispatcher.wake(key)
+
+
+class ControllerDispatcher(Dispatcher):
+    """The dispatcher of the controller listener: its handlers are told the steady clock.
+
+    Why: heartbeats are stamped with what handlers are told, and sessions are compared with the
+    shell's steady clock; a wall clock that is set must fence nobody.
+    """
+
+    def begin(self) -> None:
+        """Read the clock, once for everything that this step does."""
+        self.now_ms = steady_ms()
 
 
 class ControllerSide:

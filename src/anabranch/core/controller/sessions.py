@@ -2,8 +2,9 @@
 
 What: contact times by (broker id, broker epoch), and the offset at which a broker began its
 controlled shutdown. Why not in the image: it is soft; a new controller starts with "heard just now"
-for every unfenced broker. Rule kept: expired means strictly later than the timeout; an entry of an
-older epoch is dropped without fencing anybody. Source: Kafka's BrokerHeartbeatTracker.
+for every unfenced broker. Rule kept: every `now_ms` here is of one clock, a steady one; expired
+means strictly later than the timeout; an entry of an older epoch is dropped without fencing
+anybody. Source: Kafka's BrokerHeartbeatTracker.
 """
 
 from __future__ import annotations
@@ -40,10 +41,6 @@ class Sessions:
         self.contact_ms.pop((broker_id, epoch), None)
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
-
-    def shift(self, jump_ms: int) -> None:
-        """The wall clock jumped: nobody was silent for longer because of that."""
-        self.contact_ms = {key: contact + jump_ms for key, contact in self.contact_ms.items()}
 
     def valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether the broker's session is running."""

@@ -20,6 +20,7 @@ from anabranch.core.controller.image import (
     TopicImage,
 )
 from anabranch.core.controller.replay import replay_batch
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire import metadata_records as records
 
@@ -45,6 +46,17 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
         yield records.ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
         )
+
+
+def snapshot_is_due(config: BrokerConfig, new_bytes: int, age_ms: int) -> bool:
+    """Whether to write a snapshot: enough new records, or any after enough time (0: never by time).
+
+    `new_bytes` of records since the last one, which is `age_ms` old.
+    """
+    if new_bytes >= config.metadata_log_max_record_bytes_between_snapshots:
+        return True
+    interval_ms = config.metadata_log_max_snapshot_interval_ms
+    return new_bytes > 0 and 0 < interval_ms <= age_ms
 
 
 def from_snapshot(batch: Iterable[MetadataRecord], end_offset: int, epoch: int) -> MetadataImage:
