@@ -26,7 +26,7 @@ def decide_resources(
     counts = Counter((each.resource_type, each.resource_name) for each in resources)
     records: list[MetadataRecord] = []
     reasons: list[Reason] = []
-    answers: dict[tuple[int, str], Any] = {}
+    answers: list[Any] = []
     for each in resources:
         key = (each.resource_type, each.resource_name)
         code, sentence = ErrorCode.NONE, None
@@ -43,15 +43,17 @@ def decide_resources(
             )
         except ClientFault as fault:
             code, sentence = fault.code, fault.message
-        answers[key] = answer(
-            error_code=code,
-            error_message=sentence,
-            resource_type=each.resource_type,
-            resource_name=each.resource_name,
+        answers.append(
+            answer(
+                error_code=code,
+                error_message=sentence,
+                resource_type=each.resource_type,
+                resource_name=each.resource_name,
+            )
         )
     if request.body.validate_only:
         records = []
-    return list(answers.values()), Result(tuple(records), None, tuple(reasons))
+    return answers, Result(tuple(records), None, tuple(reasons))
 
 
 def check_allowed(controller: Controller, request: Request, resource_type: int, name: str) -> None:

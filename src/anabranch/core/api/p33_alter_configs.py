@@ -32,7 +32,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Alt
 
 
 def _plan(controller: Controller, resource: Any) -> Sequence[MetadataRecord]:
-    wanted = {config.name: config.value for config in resource.configs}
+    wanted = [(config.name, config.value) for config in resource.configs]
     return replace_configs(
         controller.image,
         controller.config,

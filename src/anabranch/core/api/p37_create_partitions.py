@@ -54,7 +54,8 @@ def decide(
 
 
 def _failed(name: str, code: ErrorCode, sentence: str) -> CreatePartitionsTopicResult:
-    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=sentence)
+    said = None if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else sentence
+    return CreatePartitionsTopicResult(name=name, error_code=code, error_message=said)
 
 
 def refuse(request: Request, code: ErrorCode, sentence: str) -> CreatePartitionsResponse:

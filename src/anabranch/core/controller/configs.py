@@ -1,14 +1,17 @@
 """Configurations of topics and brokers: AlterConfigs (the whole set) and its incremental sibling.
 
 What: plans that turn wanted values into ConfigRecords, one for each value that really changes.
-Values are checked by `core/settings`, as the full set the resource would then have. Rule kept: with
+Values are checked by `core/settings`, as the full set the resource would then have. Order of checks
+and texts are those of Kafka's ConfigAdminManager and ConfigurationControlManager: the keys of the
+request, the resource's name, the values, and only then whether the resource exists. Rule kept: with
 eligible leader replicas a broker cannot have its own `min.insync.replicas`, the cluster-wide one
 cannot be removed, and any change of it clears the ELRs it concerns (KIP-966).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.core.controller.features import elr_enabled
@@ -18,6 +21,7 @@ from anabranch.core.controller.image import (
     RESOURCE_TOPIC,
     MetadataImage,
 )
+from anabranch.core.controller.topic_names import illegal_name
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.validation import (
@@ -38,16 +42,20 @@ class Operation(NamedTuple):
     value: str | None
 
 
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
 def replace_configs(
     image: MetadataImage,
     broker: BrokerConfig,
     resource_type: int,
     name: str,
-    wanted: Mapping[str, str | None],
+    wanted: Sequence[tuple[str, str | None]],
 ) -> tuple[MetadataRecord, ...]:
     """AlterConfigs: `wanted` becomes the whole set. Raises ClientFault."""
-    _check_resource(image, resource_type, name)
-    values = {key: value for key, value in wanted.items() if value is not None}
+    _check_request([Operation(key, SET, value) for key, value in wanted])
+    _check_name(resource_type, name)
+    values = {key: value for key, value in wanted if value is not None}
     return _records(image, broker, resource_type, name, values)
 
 
@@ -56,49 +64,60 @@ def change_configs(
     broker: BrokerConfig,
     resource_type: int,
     name: str,
-    operations: Iterable[Operation],
+    operations: Sequence[Operation],
 ) -> tuple[MetadataRecord, ...]:
     """IncrementalAlterConfigs: the operations in order. Raises ClientFault."""
-    _check_resource(image, resource_type, name)
+    _check_request(operations)
+    _check_name(resource_type, name)
     values = dict(image.config(resource_type, name))
-    seen: set[str] = set()
-    for operation in operations:
-        if operation.name in seen:
-            raise ClientFault(
-                ErrorCode.INVALID_REQUEST, f"Error due to duplicate config keys: {operation.name}"
-            )
-        seen.add(operation.name)
-        values = apply_operation(
-            resource_type, values, operation.name, operation.kind, operation.value
-        )
+    for key, kind, value in operations:
+        values = apply_operation(resource_type, values, key, kind, value)
     return _records(image, broker, resource_type, name, values)
 
 
-def _check_resource(image: MetadataImage, resource_type: int, name: str) -> None:
+def _check_request(operations: Sequence[Operation]) -> None:
+    if len({operation.name for operation in operations}) < len(operations):
+        raise ClientFault(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [each.name for each in operations if each.kind != DELETE and each.value is None]
+    if nulls:
+        raise ClientFault(
+            ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}"
+        )
+    for each in operations:
+        if not SET <= each.kind <= SUBTRACT:
+            raise ClientFault(
+                ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown operation {each.kind} on {each.name}."
+            )
+
+
+def _check_name(resource_type: int, name: str) -> None:
+    if resource_type == RESOURCE_TOPIC:
+        if not name:
+            sentence = "Default topic resources are not allowed."
+            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+        illegal = illegal_name(name)
+        if illegal is not None:
+            raise ClientFault(ErrorCode.INVALID_TOPIC_EXCEPTION, illegal)
+    elif resource_type == RESOURCE_BROKER:
+        if name != CLUSTER_DEFAULT and _broker_id(name) is None:
+            sentence = f"Node id must be an integer, but it is: {name}"
+            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+    else:
+        raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
+
+
+def _broker_id(name: str) -> int | None:
+    return int(name) if re.fullmatch(r"[+-]?[0-9]{1,10}", name) else None
+
+
+def _check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
     if resource_type == RESOURCE_TOPIC:
         if image.topic(name) is None:
             raise ClientFault(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
-    elif resource_type == RESOURCE_BROKER:
-        _check_broker(image, name)
-    else:
-        raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unexpected resource type {resource_type}.")
-
-
-def _check_broker(image: MetadataImage, name: str) -> None:
-    if name == CLUSTER_DEFAULT:
-        return
-    try:
-        broker_id = int(name)
-    except ValueError:
-        raise ClientFault(
-            ErrorCode.INVALID_REQUEST, f"Unable to parse broker name '{name}' as an integer."
-        ) from None
-    if broker_id not in image.brokers:
-        raise ClientFault(
-            ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {broker_id} found."
-        )
+    elif name != CLUSTER_DEFAULT and _broker_id(name) not in image.brokers:
+        raise ClientFault(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
 
 def _records(
@@ -108,14 +127,15 @@ def _records(
     name: str,
     values: Mapping[str, str],
 ) -> tuple[MetadataRecord, ...]:
-    if resource_type == RESOURCE_TOPIC:
-        validate_topic_configs(values, broker)
-    else:
-        validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     before = image.config(resource_type, name)
     changed = sorted(key for key in {*before, *values} if before.get(key) != values.get(key))
     if MIN_INSYNC in changed and elr_enabled(image):
         _check_min_insync(resource_type, name, values)
+    if resource_type == RESOURCE_TOPIC:
+        validate_topic_configs(values, broker)
+    else:
+        validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
+    _check_exists(image, resource_type, name)
     records: list[MetadataRecord] = [
         ConfigRecord(
             resource_type=resource_type, resource_name=name, name=key, value=values.get(key)

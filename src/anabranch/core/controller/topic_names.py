@@ -17,13 +17,14 @@ LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 
 def name_fault(state: ClusterState, name: str) -> ApiError | None:
     """Why a new topic may not have that name, None when it may."""
-    sentence = _illegal(name) or _collision(state, name)
+    sentence = illegal_name(name) or _collision(state, name)
     if sentence is None:
         return None
     return ClientFault(ErrorCode.INVALID_TOPIC_EXCEPTION, sentence)
 
 
-def _illegal(name: str) -> str | None:
+def illegal_name(name: str) -> str | None:
+    """Why no topic may have that name, whatever exists; None when one may."""
     detail = None
     if not name:
         detail = "the empty string is not allowed"

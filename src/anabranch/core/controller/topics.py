@@ -84,10 +84,9 @@ def create_topics(
     """
     _check_total(planner, topics)
     outcomes: dict[str, NewTopic | ApiError] = {}
-    planned_names: dict[str, str] = {}
     for topic in topics:
         try:
-            _check_name(planner, planned_names, topic.name)
+            _check_name(planner, topic.name)
             outcomes[topic.name] = _create(planner, topic)
         except ApiError as fault:
             outcomes[topic.name] = fault
@@ -109,17 +108,11 @@ def _check_total(planner: Planner, topics: Sequence[CreatableTopic]) -> None:
         )
 
 
-def _check_name(planner: Planner, planned_names: dict[str, str], name: str) -> None:
+def _check_name(planner: Planner, name: str) -> None:
+    """As Kafka, it compares with the topics that exist, not with the others of the request."""
     fault = name_fault(planner.state, name)
     if fault is not None:
         raise fault
-    form = name.replace(".", "_")
-    other = planned_names.setdefault(form, name)
-    if other != name:
-        raise ClientFault(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"Topic '{name}' collides with existing topic: {other}",
-        )
     if name in planner.image.topic_ids_by_name:
         raise ClientFault(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
