@@ -132,7 +132,9 @@ class Node:
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:
             await self._listen(each, dispatcher)
-        shell.endpoint = f"{listener.host}:{self._ports[listener.name]}"
+        port = self._ports[listener.name]
+        shell.endpoint = f"{listener.host}:{port}"
+        shell.controller.endpoint = (listener.host or "127.0.0.1", port)
         await shell.start()
 
     async def _bind_broker(self) -> None:

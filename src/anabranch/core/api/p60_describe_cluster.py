@@ -3,8 +3,9 @@
 KIP: KIP-700, KIP-919 (endpoint types), KIP-1073 (fenced brokers).
 Versions: 0-2.
 Behaviour: the brokers that can be reached on the asking listener, from version 2 on also fenced
-    ones if asked. A broker's listener does not answer for controllers: MISMATCHED_ENDPOINT_TYPE.
-Skipped: answering on the controller listener.
+    ones if asked. The controller listener answers for controllers, which is how clients with
+    bootstrap.controllers find them. Asked for the other kind, both say MISMATCHED_ENDPOINT_TYPE.
+Skipped: controllers other than the one that is asked
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from anabranch.core.access.authorize import (
     CLUSTER,
     NOT_ASKED,
+    Authorizer,
     Operation,
     ResourceType,
     authorized_operations,
@@ -20,6 +22,7 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.metadata_view import some_alive_broker
+from anabranch.core.controller.controller import Controller
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
@@ -29,6 +32,7 @@ from anabranch.core.wire.messages.describe_cluster import (
 
 BROKERS = 1
 CONTROLLERS = 2
+NOBODY = -1
 _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
@@ -37,24 +41,43 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeClusterRespon
     body: DescribeClusterRequest = request.body
     endpoint_type = body.endpoint_type if request.version > 0 else BROKERS
     if endpoint_type != BROKERS:
-        return _mismatch(endpoint_type)
-    operations = NOT_ASKED
-    if body.include_cluster_authorized_operations:
-        operations = 0
-        if cluster_allowed(broker.authorizer, request, Operation.DESCRIBE):
-            operations = authorized_operations(
-                broker.authorizer, request, ResourceType.CLUSTER, CLUSTER
-            )
+        return _mismatch(BROKERS, endpoint_type)
     return DescribeClusterResponse(
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
         controller_id=some_alive_broker(broker.image, broker.broker_id),
         brokers=_brokers(broker, request),
-        cluster_authorized_operations=operations,
+        cluster_authorized_operations=_operations(broker.authorizer, request),
     )
 
 
-def _mismatch(endpoint_type: int) -> DescribeClusterResponse:
+def run_controller(
+    controller: Controller, request: Request, _now_ms: int
+) -> DescribeClusterResponse:
+    """Say where this controller is and whether it is the active one."""
+    body: DescribeClusterRequest = request.body
+    endpoint_type = body.endpoint_type if request.version > 0 else BROKERS
+    if endpoint_type != CONTROLLERS:
+        return _mismatch(CONTROLLERS, endpoint_type)
+    host, port = controller.endpoint
+    return DescribeClusterResponse(
+        endpoint_type=CONTROLLERS,
+        cluster_id=controller.cluster_id,
+        controller_id=controller.node_id if controller.active else NOBODY,
+        brokers=[DescribeClusterBroker(broker_id=controller.node_id, host=host, port=port)],
+        cluster_authorized_operations=_operations(controller.authorizer, request),
+    )
+
+
+def _operations(authorizer: Authorizer, request: Request) -> int:
+    if not request.body.include_cluster_authorized_operations:
+        return NOT_ASKED
+    if not cluster_allowed(authorizer, request, Operation.DESCRIBE):
+        return 0
+    return authorized_operations(authorizer, request, ResourceType.CLUSTER, CLUSTER)
+
+
+def _mismatch(asked: int, endpoint_type: int) -> DescribeClusterResponse:
     name = _NAMES.get(endpoint_type)
     if name is None:
         return DescribeClusterResponse(
@@ -64,8 +87,8 @@ def _mismatch(endpoint_type: int) -> DescribeClusterResponse:
         )
     return DescribeClusterResponse(
         error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-        error_message=f"The request was sent to an endpoint of type BROKER, but we wanted an "
-        f"endpoint of type {name}",
+        error_message=f"The request was sent to an endpoint of type {_NAMES[asked]}, but we wanted "
+        f"an endpoint of type {name}",
         brokers=[],
     )
 
@@ -94,6 +117,7 @@ HANDLER = Handler(
     name="DescribeCluster",
     versions=range(3),
     broker=run,
+    controller=run_controller,
     kips=("KIP-700", "KIP-919", "KIP-1073"),
-    skipped=("The controller listener does not answer it.",),
+    skipped=("A controller names itself alone, not the other controllers.",),
 )

@@ -55,6 +55,8 @@ class Controller:
         self.static_config = config
         self.config = config
         self.rng = rng
+        self.endpoint = ("", 0)
+        """Host and port of its listener."""
         self.authorizer: Authorizer = authorizer or AllowAll()
         self.placer = placer
         self.active = False
