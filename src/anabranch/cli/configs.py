@@ -1,0 +1,175 @@
+"""`anabranch configs`: describe and alter the settings of topics and brokers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    pairs,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+
+DEFAULT_SOURCE = 5
+STATIC_SOURCE = 4
+SOURCES = {
+    1: "topic",
+    2: "broker",
+    3: "cluster default",
+    4: "server.properties",
+    5: "default",
+}
+"""DescribeConfigs' numbers in words."""
+
+type_option = click.option(
+    "--entity-type", "kind", type=click.Choice(["topics", "brokers"]), required=True,
+    help="What the settings belong to.",
+)  # fmt: skip
+name_option = click.option(
+    "--entity-name", "name", metavar="NAME", help="The topic, or the id of the broker."
+)
+default_option = click.option(
+    "--entity-default", is_flag=True, help="What all brokers share, instead of one broker."
+)
+
+
+@click.group(epilog="Example: anabranch configs describe --entity-type topics --entity-name t")
+def command() -> None:
+    """Describe and alter the settings of topics and brokers."""
+
+
+@command.command(epilog="Example: anabranch configs describe --entity-type brokers --entity-name 1")
+@bootstrap_option
+@timeout_option
+@type_option
+@name_option
+@default_option
+@click.option("--all", "everything", is_flag=True, help="Also settings that nobody has changed.")
+@click.option("--documentation", is_flag=True, help="Say what each setting is for.")
+@json_option
+def describe(
+    bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
+    everything: bool, documentation: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Show the settings of a topic or a broker, and where each comes from."""
+    from anabranch.client.admin import describe_configs
+
+    resource, target = resource_of(kind, name, default=entity_default)
+    found = ask(
+        bootstrap,
+        lambda cluster: describe_configs(cluster, resource, target, documentation=documentation),
+        timeout_seconds=timeout_seconds,
+    )
+    shown = [
+        each
+        for each in sorted(found, key=lambda each: each.name)
+        if everything or each.config_source not in (DEFAULT_SOURCE, STATIC_SOURCE)
+    ]
+    if as_json:
+        print_json([_as_json(each, documentation=documentation) for each in shown])
+        return
+    if not shown:
+        click.echo("Nothing was changed; --all shows every setting with its default.")
+        return
+    headings = ["setting", "value", "from", *(["what it is for"] if documentation else [])]
+    print_table(
+        headings,
+        [
+            [
+                each.name,
+                "(hidden)" if each.is_sensitive else each.value,
+                SOURCES.get(each.config_source, each.config_source),
+                *([each.documentation or ""] if documentation else []),
+            ]
+            for each in shown
+        ],
+    )
+
+
+def _as_json(entry: Any, *, documentation: bool) -> dict[str, Any]:
+    said = {
+        "name": entry.name,
+        "value": entry.value,
+        "source": SOURCES.get(entry.config_source, str(entry.config_source)),
+        "read_only": entry.read_only,
+        "sensitive": entry.is_sensitive,
+    }
+    return said | ({"documentation": entry.documentation} if documentation else {})
+
+
+def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str]:
+    """The resource that the flags name; raises a usage error when they do not name one."""
+    from anabranch.client.admin import ResourceKind
+
+    if kind == "topics":
+        if default or not name:
+            raise click.UsageError("A topic's settings need --entity-name.")
+        return ResourceKind.TOPIC, name
+    if default == (name is not None):
+        raise click.UsageError("Give --entity-name with a broker's id, or --entity-default.")
+    return ResourceKind.BROKER, name or ""
+
+
+@command.command(
+    epilog="Example: anabranch configs alter --entity-type topics --entity-name t "
+    "--add-config retention.ms=60000 --delete-config segment.ms"
+)
+@bootstrap_option
+@timeout_option
+@type_option
+@name_option
+@default_option
+@click.option(
+    "--add-config", "added", multiple=True, metavar="KEY=VALUE[,…]",
+    help="Set these; a value with commas stands in brackets: cleanup.policy=[compact,delete].",
+)  # fmt: skip
+@click.option(
+    "--delete-config", "deleted", multiple=True, metavar="KEY[,…]",
+    help="Return these to their defaults.",
+)  # fmt: skip
+def alter(
+    bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
+    added: tuple[str, ...], deleted: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Change settings of a topic or a broker; the others stay as they are."""
+    from anabranch.client.admin import ConfigOperation, alter_configs
+
+    resource, target = resource_of(kind, name, default=entity_default)
+    changes = pairs(
+        [part for text in added for part in split_outside_brackets(text)], "--add-config"
+    )
+    operations = [
+        (ConfigOperation.SET, key, value.removeprefix("[").removesuffix("]"))
+        for key, value in changes.items()
+    ]
+    dropped = [key.strip() for text in deleted for key in text.split(",") if key.strip()]
+    if not operations and not dropped:
+        raise click.UsageError("Nothing to change: give --add-config or --delete-config.")
+    all_operations = [*operations, *((ConfigOperation.DELETE, key, None) for key in dropped)]
+
+    async def work(cluster: Cluster) -> None:
+        await alter_configs(cluster, resource, target, all_operations)
+
+    ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    click.echo(f"{len(all_operations)} setting(s) of {kind[:-1]} {target or 'defaults'} changed.")
+
+
+def split_outside_brackets(text: str) -> list[str]:
+    """`a=1,b=[x,y]` as ['a=1', 'b=[x,y]']."""
+    parts, depth = [""], 0
+    for character in text:
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return [part for part in parts if part]

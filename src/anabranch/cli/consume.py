@@ -1,0 +1,230 @@
+"""`anabranch consume`: records become lines of text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from anabranch.cli.running import ask, bootstrap_option, pairs, timeout_option
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.fetch import Fetched
+    from anabranch.core.wire.records import Record
+
+POLL_MS = 500
+BATCH_LIMIT_BYTES = 256 << 20
+FLAGS = ("timestamp", "partition", "offset", "headers", "key")
+"""What `--property print.…=true` puts before the value, in this order, as Kafka's console does."""
+
+
+class Shape(NamedTuple):
+    """What of a record is printed, and between what."""
+
+    parts: frozenset[str]
+    value: bool
+    separator: str
+    as_json: bool
+
+    def line(self, partition: int, record: Record) -> str:
+        """One record as one line."""
+        if self.as_json:
+            return json.dumps(as_json(partition, record), ensure_ascii=False)
+        said = {
+            "timestamp": f"CreateTime:{record.timestamp}",
+            "partition": f"Partition:{partition}",
+            "offset": f"Offset:{record.offset}",
+            "headers": ",".join(f"{key}:{text(value)}" for key, value in record.headers)
+            or "NO_HEADERS",
+            "key": text(record.key),
+        }
+        fields = [said[part] for part in FLAGS if part in self.parts]
+        return self.separator.join([*fields, *([text(record.value)] if self.value else [])])
+
+
+def text(value: bytes | None) -> str:
+    """Bytes for people: UTF-8 where they are, escaped where they are not."""
+    return "null" if value is None else value.decode("utf-8", "backslashreplace")
+
+
+def as_json(partition: int, record: Record) -> dict[str, Any]:
+    """A record for programs; bytes that are not UTF-8 stand as {"base64": …}."""
+    return {
+        "partition": partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "headers": [[key, _plain(value)] for key, value in record.headers],
+        "key": _plain(record.key),
+        "value": _plain(record.value),
+    }
+
+
+def _plain(value: bytes | None) -> str | dict[str, str] | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}
+
+
+@click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
+@bootstrap_option
+@timeout_option
+@click.option("--topic", required=True, metavar="NAME", help="What to read.")
+@click.option("--from-beginning", is_flag=True, help="Start with the oldest record.")
+@click.option("--partition", type=int, metavar="N", help="Only this partition.")
+@click.option(
+    "--offset", metavar="N|earliest|latest", help="Where to start in --partition; default latest."
+)
+@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option(
+    "--timeout-ms", type=click.IntRange(min=0), metavar="MS",
+    help="Stop when no record has come for so long; without it, wait for ever.",
+)  # fmt: skip
+@click.option(
+    "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
+    default="read_uncommitted", show_default=True,
+    help="Whether records of open and aborted transactions are shown.",
+)  # fmt: skip
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE",
+    help="print.key, print.offset, print.partition, print.timestamp, print.headers, print.value "
+    "= true or false; key.separator=TEXT.",
+)  # fmt: skip
+@click.option("--json", "as_json_lines", is_flag=True, help="Print one object of JSON a line.")
+def command(
+    bootstrap: str, timeout_seconds: float, topic: str, from_beginning: bool,
+    partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
+    isolation_level: str, properties: tuple[str, ...], as_json_lines: bool,
+) -> None:  # fmt: skip
+    """Print the records of a topic, one line each, until told to stop."""
+    if offset is not None and partition is None:
+        raise click.UsageError("--offset needs --partition.")
+    start = offset if offset is not None else ("earliest" if from_beginning else "latest")
+    if start not in ("earliest", "latest") and not start.isdigit():
+        raise click.UsageError(f"--offset {start!r} is no number, nor earliest or latest.")
+    shape = shape_of(properties, as_json=as_json_lines)
+    seen = 0
+
+    async def work(cluster: Cluster) -> None:
+        nonlocal seen
+        reader = Reader(cluster, topic, 1 if isolation_level == "read_committed" else 0)
+        await reader.begin(start, partition)
+        idle_since = time.monotonic()
+        while max_messages is None or seen < max_messages:
+            records = await reader.poll()
+            if records:
+                idle_since = time.monotonic()
+            elif timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms:
+                return
+            shown = records if max_messages is None else records[: max_messages - seen]
+            if shown:
+                click.echo("\n".join(shape.line(each, record) for each, record in shown))
+            seen += len(shown)
+
+    with contextlib.suppress(KeyboardInterrupt):
+        ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    click.echo(f"Processed a total of {seen:,} record(s).", err=True)
+
+
+def shape_of(properties: Iterable[str], *, as_json: bool) -> Shape:
+    """The shape of a line that `--property` flags describe; unknown ones are refused."""
+    values = pairs(list(properties), "--property")
+    separator = values.pop("key.separator", "\t")
+    known = {f"print.{part}" for part in (*FLAGS, "value")}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        names = ", ".join(sorted([*known, "key.separator"]))
+        raise click.UsageError(f"--property {unknown[0]} is not known; known are {names}.")
+    wanted = {name.removeprefix("print.") for name, said in values.items() if said == "true"}
+    return Shape(frozenset(wanted), values.get("print.value", "true") == "true", separator, as_json)
+
+
+class Reader:
+    """Reads partitions of one topic from their leaders, batch by batch."""
+
+    def __init__(self, cluster: Cluster, topic: str, isolation_level: int) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._isolation_level = isolation_level
+        self._leaders: dict[int, int] = {}
+        self._offsets: dict[int, int] = {}
+
+    async def begin(self, start: str, partition: int | None) -> None:
+        """Find where to start in each partition."""
+        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+
+        async def leaders() -> dict[int, int]:
+            return await self._cluster.leaders(self._topic)
+
+        self._leaders = await leaders()
+        wanted = list(self._leaders) if partition is None else [partition]
+        if start.isdigit():
+            self._offsets = {wanted[0]: int(start)}
+            await list_offsets(self._cluster, self._topic, LATEST, wanted)
+        else:
+            kind = EARLIEST if start == "earliest" else LATEST
+            self._offsets = await list_offsets(self._cluster, self._topic, kind, wanted)
+
+    async def poll(self) -> list[tuple[int, Record]]:
+        """What has come: (partition, record), in the order of each partition."""
+        from anabranch.client.cluster import may_help
+        from anabranch.client.connection import ConnectionLost
+        from anabranch.client.fetch import fetch
+        from anabranch.core.errors import ApiError
+
+        async def again() -> list[Fetched]:
+            try:
+                return await fetch(
+                    self._cluster, self._topic, self._offsets, leaders=self._leaders,
+                    max_wait_ms=POLL_MS, isolation_level=self._isolation_level,
+                )  # fmt: skip
+            except (ApiError, ConnectionLost) as fault:
+                if may_help(fault):
+                    self._leaders = await self._cluster.leaders(self._topic)
+                raise
+
+        found = await self._cluster.retrying(again)
+        return [(each.partition, record) for each in found for record in self._records(each)]
+
+    def _records(self, fetched: Fetched) -> list[Record]:
+        from anabranch.core.wire.batch import walk
+        from anabranch.core.wire.records import decode_records
+
+        wanted = self._offsets[fetched.partition]
+        skipping = Aborted(fetched.aborted)
+        records: list[Record] = []
+        for position, header in walk(fetched.records):
+            if not skipping.skips(header, fetched.records, position) and not header.is_control:
+                decoded = decode_records(fetched.records, position, limit_bytes=BATCH_LIMIT_BYTES)
+                records += [record for record in decoded if record.offset >= wanted]
+            self._offsets[fetched.partition] = max(wanted, header.next_offset)
+        return records
+
+
+class Aborted:
+    """Which batches belong to transactions that were aborted (read_committed, KIP-98)."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._waiting = sorted(ranges, key=lambda each: each[1])
+        self._open: set[int] = set()
+
+    def skips(self, header: Any, records: Any, position: int) -> bool:
+        """Whether the batch is to be left out; call it for each batch in order."""
+        from anabranch.core.wire.control import end_marker
+
+        while self._waiting and self._waiting[0][1] <= header.last_offset:
+            self._open.add(self._waiting.pop(0)[0])
+        if header.is_control:
+            marker = end_marker(records, position)
+            if marker is not None:
+                self._open.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open

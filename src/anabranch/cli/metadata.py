@@ -1,0 +1,127 @@
+"""`anabranch metadata`: look into the metadata log, and give a lost store its content back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from anabranch.cli.running import json_option
+
+PARTITION = "__cluster_metadata-0"
+
+
+@click.group(epilog="Example: anabranch metadata dump anabranch-data")
+def command() -> None:
+    """Dump the metadata log, restore a lost metadata store."""
+
+
+@command.command(epilog="Example: anabranch metadata dump anabranch-data --json")
+@click.argument("folder", type=click.Path(exists=True), metavar="FOLDER|FILE")
+@json_option
+def dump(folder: str, as_json: bool) -> None:
+    """Show every record of a node's copy, or of one segment or snapshot file."""
+    for path in metadata_files(Path(folder)):
+        if not as_json:
+            click.echo(str(path))
+        for line in records_of(path):
+            if as_json:
+                click.echo(json.dumps({"file": str(path), **line}, ensure_ascii=False))
+            else:
+                fields = ", ".join(f"{key}={value}" for key, value in line["fields"].items())
+                click.echo(f"  {line['offset']} epoch {line['epoch']} {line['type']} {fields}")
+
+
+def metadata_files(path: Path) -> list[Path]:
+    """Snapshots and segments of a copy, oldest first; or the one file that is named."""
+    if path.is_file():
+        return [path]
+    folder = path / PARTITION if (path / PARTITION).is_dir() else path
+    found = sorted(
+        each
+        for each in folder.iterdir()
+        if each.suffix in (".log", ".checkpoint") and each.stem[:20].isdigit()
+    )
+    if not found:
+        raise click.ClickException(f"{folder} holds no metadata log: name a node's log folder.")
+    return found
+
+
+def records_of(path: Path) -> Any:
+    """Every record as offset, epoch, type and fields; control records by their kind."""
+    from anabranch.core.errors import ProtocolError
+    from anabranch.core.wire.batch import walk
+    from anabranch.core.wire.control import ControlType, control_type
+    from anabranch.core.wire.metadata_records import decode_record
+    from anabranch.core.wire.records import decode_records
+
+    data = path.read_bytes()
+    try:
+        for position, header in walk(data):
+            for record in decode_records(data, position):
+                said = {"offset": record.offset, "epoch": header.leader_epoch}
+                if header.is_control:
+                    kind = ControlType(control_type(record.key or b"")).name
+                    yield {**said, "type": kind, "fields": {}}
+                else:
+                    decoded = decode_record(record.value or b"")
+                    yield {**said, "type": type(decoded).__name__, "fields": _fields(decoded)}
+    except ProtocolError as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+
+
+def _fields(struct: Any) -> dict[str, Any]:
+    return {
+        name: _plain(getattr(struct, name))
+        for name in struct.__struct_fields__
+        if name != "unknown_tagged_fields"
+    }
+
+
+def _plain(value: Any) -> Any:
+    from anabranch.core.types import topic_id_text
+
+    if isinstance(value, bytes):
+        return topic_id_text(value) if len(value) == 16 else value.hex()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if hasattr(value, "__struct_fields__"):
+        return _fields(value)
+    return value
+
+
+@command.command(
+    epilog="Example: anabranch metadata restore --config server.properties   (all nodes stopped)"
+)
+@click.option(
+    "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="The node's server.properties: says where copy and store are.",
+)  # fmt: skip
+@click.option("--dir", "folder", metavar="DIR", help="The node's log folder, when it has no file.")
+@click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE",
+    help="A setting that goes before the file's, such as metadata.store.url.",
+)  # fmt: skip
+def restore(properties_file: str | None, folder: str | None, settings: tuple[str, ...]) -> None:
+    """Fill a lost metadata store from a node's copy of the metadata log.
+
+    Stop all nodes first and run it on the node whose copy is the longest. A store that holds more
+    than the copy, or another cluster's, is left alone.
+    """
+    from anabranch.cli.serve import configured, shorthand
+    from anabranch.server.files import RealFiles
+    from anabranch.server.metadata_restore import restore_store
+
+    if properties_file is None and folder is None:
+        raise click.UsageError("Name the node: --config FILE, or --dir DIR.")
+    config = configured(properties_file, [*shorthand(folder, None), *settings])
+    done = asyncio.run(
+        restore_store(RealFiles(), config.metadata_log_dir, config.metadata_store_url)
+    )
+    click.echo(
+        f"The store of cluster {done.cluster_id} holds the copy's records up to offset "
+        f"{done.end_offset} again."
+    )

@@ -1,0 +1,265 @@
+"""`anabranch produce`: lines of text become records."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+import click
+
+from anabranch.cli.running import ask, bootstrap_option, pairs, timeout_option
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.core.wire.records import Record
+
+BATCH_BYTES = 512 * 1024
+"""Plain bytes of one batch: half of max.message.bytes' default, so that a long line fits too."""
+BATCH_RECORDS = 10_000
+LINGER_SECONDS = 0.05
+"""A line that is typed is sent after this long, not when a batch is full."""
+ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+PROGRESS_AFTER_SECONDS = 1.0
+
+
+class LineFormat(NamedTuple):
+    """How a line is cut into key and value."""
+
+    parse_key: bool
+    separator: bytes
+    null_marker: bytes | None
+
+    def cut(self, line: bytes, number: int) -> tuple[bytes | None, bytes | None]:
+        """Key and value of one line; raises a usage error that names the line."""
+        key, value = None, line
+        if self.parse_key:
+            key, found, value = line.partition(self.separator)
+            if not found:
+                raise click.ClickException(
+                    f"Line {number} has no key: no {self.separator.decode()!r} in it. What came "
+                    "before was sent. Give another --property key.separator, or no parse.key."
+                )
+        return self._null(key), self._null(value)
+
+    def _null(self, text: bytes | None) -> bytes | None:
+        return None if text == self.null_marker else text
+
+
+@click.command(
+    epilog="Example: anabranch produce --topic t --file lines.txt --property parse.key=true "
+    "--property key.separator=:"
+)
+@bootstrap_option
+@timeout_option
+@click.option("--topic", required=True, metavar="NAME", help="Where the records go.")
+@click.option(
+    "--file", "path", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="Read lines from a file instead of standard input.",
+)  # fmt: skip
+@click.option("--partition", type=int, metavar="N", help="Send everything to this partition.")
+@click.option(
+    "--acks", type=click.Choice(sorted(ACKS)), default="all", show_default=True,
+    help="Which acknowledgement to wait for.",
+)  # fmt: skip
+@click.option(
+    "--compression-codec", "codec_name",
+    type=click.Choice(["none", "gzip", "snappy", "lz4", "zstd"]), default="none", show_default=True,
+    help="How batches are compressed.",
+)  # fmt: skip
+@click.option(
+    "--property", "properties", multiple=True, metavar="KEY=VALUE",
+    help="parse.key=true, key.separator=TEXT (default: a tab), null.marker=TEXT.",
+)  # fmt: skip
+def command(
+    bootstrap: str, timeout_seconds: float, topic: str, path: str | None, partition: int | None,
+    acks: str, codec_name: str, properties: tuple[str, ...],
+) -> None:  # fmt: skip
+    """Write lines of standard input or a file as records; keys choose partitions as in Java."""
+    line_format = format_of(properties)
+    if path is not None:
+        source: BinaryIO = Path(path).open("rb")  # noqa: SIM115 - closed below, as is stdin
+        size_bytes = Path(path).stat().st_size
+    else:
+        source, size_bytes = sys.stdin.buffer, 0
+
+    async def work(cluster: Cluster) -> int:
+        sender = Sender(cluster, topic, partition, ACKS[acks], codec_name)
+        await sender.prepare()
+        return await sender.send_all(source, line_format, size_bytes)
+
+    with source:
+        begin = time.perf_counter()
+        count = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    seconds = max(time.perf_counter() - begin, 1e-9)
+    click.echo(
+        f"{count:,} record(s) written to {topic}, {count / seconds:,.0f} a second.", err=True
+    )
+
+
+def format_of(properties: Iterable[str]) -> LineFormat:
+    """The line format that `--property` flags describe; unknown ones are refused."""
+    values = pairs(list(properties), "--property")
+    known = {"parse.key", "key.separator", "null.marker"}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise click.UsageError(
+            f"--property {unknown[0]} is not known; known are {', '.join(sorted(known))}."
+        )
+    marker = values.get("null.marker")
+    return LineFormat(
+        values.get("parse.key", "false").lower() == "true",
+        values.get("key.separator", "\t").encode() or b"\t",
+        None if marker is None else marker.encode(),
+    )
+
+
+class Sender:
+    """Collects records by partition and sends each partition's as one batch."""
+
+    def __init__(
+        self, cluster: Cluster, topic: str, partition: int | None, acks: int, codec_name: str
+    ) -> None:
+        self._cluster = cluster
+        self._topic = topic
+        self._partition = partition
+        self._acks = acks
+        self._codec_name = codec_name
+        self._partitions = 0
+        self._sticky = 0
+        self._waiting: dict[int, list[Record]] = {}
+        self._waiting_bytes = 0
+        self._waiting_records = 0
+
+    async def prepare(self) -> None:
+        """Learn how many partitions there are; creates the topic when the broker does so."""
+        from anabranch.core.errors import ApiError, ErrorCode
+        from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+
+        async def leaders() -> dict[int, int]:
+            return await self._cluster.leaders(self._topic)
+
+        try:
+            found = await leaders()
+        except ApiError as fault:
+            if fault.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            asked = MetadataRequest(topics=[MetadataRequestTopic(name=self._topic)])
+            await self._cluster.send(asked)
+            found = await self._cluster.retrying(leaders)
+        self._partitions = len(found)
+        if self._partition is not None and self._partition not in found:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"Topic {self._topic} has no partition {self._partition}, only {self._partitions}.",
+            )
+
+    async def send_all(self, source: BinaryIO, line_format: LineFormat, size_bytes: int) -> int:
+        """Read lines until the end; returns how many records were acknowledged."""
+        loop = asyncio.get_running_loop()
+        count = done_bytes = 0
+        with Progress(size_bytes) as progress:
+            lines = iter(source.readline, b"")
+            pending = loop.run_in_executor(None, next_lines, lines)
+            while True:
+                linger = LINGER_SECONDS if self._waiting_records else None
+                done, _ = await asyncio.wait([pending], timeout=linger)
+                if not done:
+                    await self.flush()
+                    continue
+                piece = pending.result()
+                if not piece:
+                    break
+                for line in piece:
+                    try:
+                        self.add(*line_format.cut(line.rstrip(b"\r\n"), count + 1))
+                    except click.ClickException:
+                        await self.flush()
+                        raise
+                    count += 1
+                    done_bytes += len(line)
+                if self._waiting_bytes >= BATCH_BYTES or self._waiting_records >= BATCH_RECORDS:
+                    await self.flush()
+                progress.show(done_bytes, count)
+                pending = loop.run_in_executor(None, next_lines, lines)
+            await self.flush()
+        return count
+
+    def add(self, key: bytes | None, value: bytes | None) -> None:
+        """Put a record with the others of its partition."""
+        from anabranch.client.partitioner import partition_for
+        from anabranch.core.wire.records import Record
+
+        if self._partition is not None:
+            partition = self._partition
+        elif key is not None:
+            partition = partition_for(key, self._partitions)
+        else:
+            partition = self._sticky
+        records = self._waiting.setdefault(partition, [])
+        records.append(Record(len(records), int(time.time() * 1000), key, value))
+        self._waiting_records += 1
+        self._waiting_bytes += len(key or b"") + len(value or b"")
+
+    async def flush(self) -> None:
+        """Send what is waiting and wait for the acknowledgements."""
+        from anabranch.client.produce import produce
+        from anabranch.core.wire.compression import Codec
+        from anabranch.core.wire.records import build_batch
+
+        waiting, self._waiting = self._waiting, {}
+        self._waiting_bytes = self._waiting_records = 0
+        self._sticky = (self._sticky + 1) % self._partitions
+        codec = Codec[self._codec_name.upper()]
+        await asyncio.gather(
+            *(
+                produce(
+                    self._cluster, self._topic, partition, build_batch(records, codec=codec),
+                    acks=self._acks,
+                )
+                for partition, records in waiting.items()
+            )
+        )  # fmt: skip
+
+
+def next_lines(lines: Iterator[bytes]) -> list[bytes]:
+    """Some lines: as many as are there at once when the source is a file, one when it is typed."""
+    piece: list[bytes] = []
+    size = 0
+    for line in lines:
+        piece.append(line)
+        size += len(line)
+        if size >= BATCH_BYTES or len(piece) >= BATCH_RECORDS or sys.stdin.isatty():
+            break
+    return piece
+
+
+class Progress:
+    """A progress bar on standard error, once the work has taken a while and somebody looks."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._begin = time.monotonic()
+        self._visible = sys.stderr.isatty()
+        self._shown = False
+        self._next = self._begin + PROGRESS_AFTER_SECONDS
+
+    def __enter__(self) -> Progress:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._shown:
+            click.echo("\r\033[K", nl=False, err=True)
+
+    def show(self, done_bytes: int, count: int) -> None:
+        """Say how far the work is, a few times a second."""
+        now = time.monotonic()
+        if not self._visible or now < self._next:
+            return
+        self._shown, self._next = True, now + 0.2
+        share = f"{done_bytes / self._size_bytes:4.0%}  " if self._size_bytes else ""
+        rate = count / (now - self._begin)
+        click.echo(f"\r\033[K{share}{count:,} records, {rate:,.0f} a second", nl=False, err=True)

@@ -1,0 +1,248 @@
+"""`anabranch topics`: create, list, describe, alter and delete topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    pairs,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+
+TOPIC_SOURCE = 1
+"""DescribeConfigs: the setting was given for the topic itself."""
+
+topic_option = click.option("--topic", required=True, metavar="NAME", help="The topic's name.")
+
+
+@click.group(epilog="Example: anabranch topics create --topic flights --partitions 6")
+def command() -> None:
+    """Create, list, describe, alter and delete topics."""
+
+
+@command.command(epilog="Example: anabranch topics create --topic t --config retention.ms=60000")
+@bootstrap_option
+@timeout_option
+@topic_option
+@click.option("--partitions", type=int, metavar="N", help="Default: num.partitions of the broker.")
+@click.option(
+    "--replication-factor", type=int, metavar="N",
+    help="Default: default.replication.factor of the broker.",
+)  # fmt: skip
+@click.option(
+    "--replica-assignment", metavar="LIST",
+    help="Brokers of each partition, as in 1:2,2:3 for two partitions.",
+)  # fmt: skip
+@click.option(
+    "--config", "configs", multiple=True, metavar="KEY=VALUE",
+    help="A setting of the topic; may be given more than once.",
+)  # fmt: skip
+@click.option("--if-not-exists", is_flag=True, help="Do nothing when the topic exists.")
+@click.option("--validate-only", is_flag=True, help="Check everything, create nothing.")
+@json_option
+def create(
+    bootstrap: str, timeout_seconds: float, topic: str, partitions: int | None,
+    replication_factor: int | None, replica_assignment: str | None, configs: tuple[str, ...],
+    if_not_exists: bool, validate_only: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Create a topic."""
+    from anabranch.client import admin
+    from anabranch.core.errors import ApiError, ErrorCode
+
+    assignment = parse_assignment(replica_assignment)
+    if assignment and (partitions is not None or replication_factor is not None):
+        raise click.UsageError(
+            "--replica-assignment says partitions and replicas itself: leave --partitions and "
+            "--replication-factor out."
+        )
+    settings = pairs(configs, "--config")
+
+    async def work(cluster: Cluster) -> Any:
+        try:
+            return await admin.create_topic(
+                cluster, topic,
+                partitions=admin.NO_COUNT if partitions is None else partitions,
+                replication_factor=(
+                    admin.NO_COUNT if replication_factor is None else replication_factor
+                ),
+                configs=settings, assignment=assignment, validate_only=validate_only,
+            )  # fmt: skip
+        except ApiError as fault:
+            if if_not_exists and fault.code is ErrorCode.TOPIC_ALREADY_EXISTS:
+                return None
+            raise
+
+    result = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    said = "would be created" if validate_only else "created"
+    if as_json:
+        print_json(
+            {
+                "topic": topic,
+                "created": result is not None and not validate_only,
+                "partitions": None if result is None else result.num_partitions,
+                "replication_factor": None if result is None else result.replication_factor,
+            }
+        )
+    elif result is None:
+        click.echo(f"Topic {topic} exists already.")
+    else:
+        click.echo(
+            f"Topic {topic} {said}: {result.num_partitions} partition(s), replication factor "
+            f"{result.replication_factor}."
+        )
+
+
+def parse_assignment(text: str | None) -> list[list[int]] | None:
+    """`1:2,2:3` as [[1, 2], [2, 3]]."""
+    if text is None:
+        return None
+    try:
+        return [[int(each) for each in part.split(":")] for part in text.split(",")]
+    except ValueError:
+        raise click.UsageError(
+            f"--replica-assignment {text!r} is not a list such as 1:2,2:3."
+        ) from None
+
+
+@command.command("list", epilog="Example: anabranch topics list --exclude-internal")
+@bootstrap_option
+@timeout_option
+@click.option("--exclude-internal", is_flag=True, help="Leave out topics that nodes keep.")
+@json_option
+def list_topics(
+    bootstrap: str, timeout_seconds: float, exclude_internal: bool, as_json: bool
+) -> None:
+    """List the names of all topics."""
+    response = ask(
+        bootstrap, lambda cluster: cluster.metadata(None), timeout_seconds=timeout_seconds
+    )
+    names = sorted(
+        each.name or "" for each in response.topics if not (exclude_internal and each.is_internal)
+    )
+    if as_json:
+        print_json(names)
+    else:
+        for name in names:
+            click.echo(name)
+
+
+@command.command(epilog="Example: anabranch topics describe --topic flights --json")
+@bootstrap_option
+@timeout_option
+@click.option("--topic", metavar="NAME", help="Only this topic; all without it.")
+@json_option
+def describe(bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool) -> None:
+    """Show partitions with leaders, replicas and in-sync replicas, and settings."""
+
+    async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        if topic is not None:
+            await cluster.topic(topic)
+        found = (await cluster.metadata(None if topic is None else [topic])).topics
+        return [await _described(cluster, each) for each in sorted(found, key=_name)]
+
+    described = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    if as_json:
+        print_json(described)
+        return
+    for each in described:
+        configs = ", ".join(f"{key}={value}" for key, value in each["configs"].items())
+        click.echo(
+            f"{each['topic']}  id {each['topic_id']}  {len(each['partitions'])} partition(s)  "
+            f"{configs or 'no settings of its own'}"
+        )
+        print_table(
+            ("partition", "leader", "replicas", "in sync", "offline"),
+            [
+                (
+                    part["partition"],
+                    "none" if part["leader"] < 0 else part["leader"],
+                    *(
+                        ",".join(map(str, part[key])) or "-"
+                        for key in ("replicas", "isr", "offline_replicas")
+                    ),
+                )
+                for part in each["partitions"]
+            ],
+        )
+
+
+def _name(topic: Any) -> str:
+    return topic.name or ""
+
+
+async def _described(cluster: Cluster, topic: Any) -> dict[str, Any]:
+    from anabranch.client.admin import ResourceKind, describe_configs
+    from anabranch.core.types import topic_id_text
+
+    configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name or "")
+    return {
+        "topic": topic.name,
+        "topic_id": topic_id_text(topic.topic_id),
+        "internal": topic.is_internal,
+        "configs": {
+            each.name: each.value for each in configs if each.config_source == TOPIC_SOURCE
+        },
+        "partitions": [
+            {
+                "partition": each.partition_index,
+                "leader": each.leader_id,
+                "leader_epoch": each.leader_epoch,
+                "replicas": each.replica_nodes,
+                "isr": each.isr_nodes,
+                "offline_replicas": each.offline_replicas,
+            }
+            for each in sorted(topic.partitions, key=lambda part: part.partition_index)
+        ],
+    }
+
+
+@command.command(epilog="Example: anabranch topics alter --topic flights --partitions 12")
+@bootstrap_option
+@timeout_option
+@topic_option
+@click.option(
+    "--partitions", type=int, required=True, metavar="N", help="The new number of partitions."
+)
+def alter(bootstrap: str, timeout_seconds: float, topic: str, partitions: int) -> None:
+    """Raise the number of partitions of a topic."""
+    from anabranch.client.admin import create_partitions
+
+    ask(
+        bootstrap,
+        lambda cluster: create_partitions(cluster, topic, partitions),
+        timeout_seconds=timeout_seconds,
+    )
+    click.echo(f"Topic {topic} has {partitions} partitions now.")
+
+
+@command.command(epilog="Example: anabranch topics delete --topic flights")
+@bootstrap_option
+@timeout_option
+@topic_option
+@click.option("--if-exists", is_flag=True, help="Do nothing when there is no such topic.")
+def delete(bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool) -> None:
+    """Delete a topic and its records."""
+    from anabranch.client.admin import delete_topic
+    from anabranch.core.errors import ApiError, ErrorCode
+
+    async def work(cluster: Cluster) -> bool:
+        try:
+            await delete_topic(cluster, topic)
+        except ApiError as fault:
+            if if_exists and fault.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                return False
+            raise
+        return True
+
+    deleted = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    click.echo(f"Topic {topic} deleted." if deleted else f"There is no topic {topic}.")

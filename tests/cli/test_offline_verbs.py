@@ -1,0 +1,143 @@
+"""The verbs that look at files: log dump, log verify, metadata dump, metadata restore, version."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+from tests.server.node_kit import ThreadNode
+
+from anabranch import __version__
+from anabranch.cli.main import main
+
+SEGMENT = "00000000000000000000.log"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """The folder of a node that has stopped: topic `t`, 300 records in batches."""
+    folder = tmp_path_factory.mktemp("written")
+    node = ThreadNode(folder, log_index_interval_bytes=64).start()
+    environment = {"ANABRANCH_BOOTSTRAP_SERVER": node.bootstrap}
+    try:
+        for start in (0, 100, 200):
+            text = "".join(f"value {start + n}\n" for n in range(100))
+            done = CliRunner().invoke(
+                main, ["produce", "--topic", "t", "--compression-codec", "lz4"],
+                input=text, env=environment,
+            )  # fmt: skip
+            assert done.exit_code == 0, done.output
+    finally:
+        node.stop()
+    return folder
+
+
+@pytest.fixture
+def copy(written, tmp_path):
+    """A copy of that folder that a test may damage."""
+    return shutil.copytree(written, tmp_path / "copy")
+
+
+def run(*words):
+    return CliRunner().invoke(main, [str(word) for word in words])
+
+
+def test_dump_shows_batches_and_records(copy):
+    plain = run("log", "dump", copy / "t-0")
+    assert plain.exit_code == 0
+    assert "100-199 at" in plain.stdout
+    data = run("log", "dump", copy / "t-0", "--print-data-log", "--json", "--from-offset", "200")
+    (batch,) = [json.loads(line) for line in data.stdout.splitlines()]
+    assert (batch["base_offset"], batch["codec"], batch["records"]) == (200, "lz4", 100)
+    assert batch["data"][5]["value"] == "value 205"
+
+
+def test_a_sound_log_is_said_to_be_sound(copy):
+    done = run("log", "verify", copy, "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["faults"] == 0
+    assert sum(each["records"] for each in found["segments"] if "/t-0/" in each["file"]) == 300
+
+
+def test_a_flipped_bit_is_found_and_named(copy):
+    segment = copy / "t-0" / SEGMENT
+    data = bytearray(segment.read_bytes())
+    second = int.from_bytes(data[8:12], "big") + 12
+    data[second + 70] ^= 1
+    segment.write_bytes(data)
+    done = run("log", "verify", copy / "t-0")
+    assert done.exit_code == 1
+    assert f"{segment}: at position {second}: the checksum does not match" in done.output
+    assert "offsets from 100 on" in done.output
+    dumped = run("log", "dump", segment)
+    assert dumped.exit_code == 1
+    assert "0-99 at 0" in dumped.stdout
+
+
+def test_an_index_that_points_elsewhere_is_found(copy):
+    index = copy / "t-0" / SEGMENT.replace(".log", ".index")
+    entries = bytearray(index.read_bytes())
+    assert len(entries) >= 8
+    entries[3] ^= 1
+    index.write_bytes(entries)
+    done = run("log", "verify", copy / "t-0")
+    assert done.exit_code == 1
+    assert str(index) in done.output
+
+
+def test_a_folder_without_segments_says_so(tmp_path):
+    done = run("log", "verify", tmp_path)
+    assert done.exit_code == 1
+    assert "No segment" in done.output
+
+
+def test_the_metadata_log_is_shown_record_by_record(copy):
+    done = run("metadata", "dump", copy, "--json")
+    assert done.exit_code == 0, done.output
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    topics = [each for each in records if each["type"] == "TopicRecord"]
+    assert [each["fields"]["name"] for each in topics] == ["t"]
+    assert records[0]["type"] == "LEADER_CHANGE"
+    assert "RegisterBrokerRecord" in run("metadata", "dump", copy).stdout
+
+
+def test_a_lost_store_is_restored_by_the_verb(copy):
+    (copy / "metadata-store.db").unlink()
+    done = run("metadata", "restore", "--dir", copy)
+    assert done.exit_code == 0, done.output
+    assert "again" in done.output
+    node = ThreadNode(copy).start()
+    try:
+        listed = CliRunner().invoke(main, ["topics", "list", "--bootstrap-server", node.bootstrap])
+        assert listed.stdout.split() == ["t"]
+    finally:
+        node.stop()
+
+
+def test_a_store_that_holds_more_than_the_copy_is_left_alone(written, copy, tmp_path):
+    shorter = shutil.copytree(written, tmp_path / "shorter")
+    node = ThreadNode(copy).start()
+    try:
+        address = ("--bootstrap-server", node.bootstrap)
+        assert run("topics", "create", "--topic", "later", *address).exit_code == 0
+    finally:
+        node.stop()
+    store = f"metadata.store.url=sqlite:///{copy}/metadata-store.db"
+    before = (copy / "metadata-store.db").read_bytes()
+    done = run("metadata", "restore", "--dir", shorter, "--set", store)
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output
+    assert (copy / "metadata-store.db").read_bytes() == before
+
+
+def test_restore_wants_to_know_which_node():
+    done = run("metadata", "restore")
+    assert done.exit_code == 2
+    assert "--config FILE, or --dir DIR" in done.output
+
+
+def test_the_version_is_the_packages():
+    assert run("version").stdout == f"anabranch {__version__}\n"

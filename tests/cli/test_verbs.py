@@ -1,0 +1,148 @@
+"""R15: the verbs against a real node: what they print, for people and for programs; exit codes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def lines(result) -> list[str]:
+    assert result.exit_code == 0, result.output
+    return result.stdout.splitlines()
+
+
+def refused(result, *words: str) -> None:
+    assert result.exit_code in (1, 2)
+    assert "Traceback" not in result.output
+    for word in words:
+        assert word in result.output
+
+
+def test_a_topic_is_created_listed_described_grown_and_deleted(verb):
+    created = verb("topics", "create", "--topic", "river", "--partitions", "2",
+                   "--config", "retention.ms=1000")  # fmt: skip
+    assert lines(created) == ["Topic river created: 2 partition(s), replication factor 1."]
+    assert "river" in lines(verb("topics", "list"))
+    described = json.loads(verb("topics", "describe", "--topic", "river", "--json").stdout)
+    assert described[0]["configs"]["retention.ms"] == "1000"
+    assert [each["leader"] for each in described[0]["partitions"]] == [1, 1]
+    assert "partition  leader" in verb("topics", "describe", "--topic", "river").stdout
+    lines(verb("topics", "alter", "--topic", "river", "--partitions", "3"))
+    described = json.loads(verb("topics", "describe", "--topic", "river", "--json").stdout)
+    assert len(described[0]["partitions"]) == 3
+    assert lines(verb("topics", "delete", "--topic", "river")) == ["Topic river deleted."]
+    assert "river" not in lines(verb("topics", "list"))
+
+
+def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
+    lines(verb("topics", "create", "--topic", "twice"))
+    refused(verb("topics", "create", "--topic", "twice"), "already exists", "TOPIC_ALREADY_EXISTS")
+    again = verb("topics", "create", "--topic", "twice", "--if-not-exists")
+    assert lines(again) == ["Topic twice exists already."]
+    refused(verb("topics", "describe", "--topic", "nowhere"), "nowhere")
+    refused(verb("topics", "delete", "--topic", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION")
+    gone = verb("topics", "delete", "--topic", "nowhere", "--if-exists")
+    assert lines(gone) == ["There is no topic nowhere."]
+    refused(verb("topics", "create", "--topic", "a/b"), "INVALID_TOPIC_EXCEPTION")
+    refused(verb("topics", "create", "--topic", "x", "--config", "nonsense"), "KEY=VALUE")
+    refused(verb("topics", "create", "--topic", "x", "--replica-assignment", "1:x"), "1:2,2:3")
+    refused(
+        verb("topics", "create", "--topic", "x", "--replica-assignment", "1", "--partitions", "1"),
+        "--replica-assignment",
+    )
+
+
+def test_validate_only_creates_nothing(verb):
+    said = verb("topics", "create", "--topic", "perhaps", "--partitions", "4", "--validate-only")
+    assert lines(said) == ["Topic perhaps would be created: 4 partition(s), replication factor 1."]
+    assert "perhaps" not in lines(verb("topics", "list"))
+
+
+def test_settings_are_set_described_and_returned_to_their_default(verb):
+    lines(verb("topics", "create", "--topic", "tuned"))
+    entity = ("--entity-type", "topics", "--entity-name", "tuned")
+    changed = verb("configs", "alter", *entity, "--add-config",
+                   "cleanup.policy=[compact,delete],retention.ms=7")  # fmt: skip
+    assert lines(changed) == ["2 setting(s) of topic tuned changed."]
+    found = {
+        each["name"]: each
+        for each in json.loads(verb("configs", "describe", *entity, "--json").stdout)
+    }
+    assert found["cleanup.policy"]["value"] == "compact,delete"
+    assert found["retention.ms"]["source"] == "topic"
+    lines(verb("configs", "alter", *entity, "--delete-config", "cleanup.policy,retention.ms"))
+    left = json.loads(verb("configs", "describe", *entity, "--json").stdout)
+    assert not {each["name"] for each in left} & {"cleanup.policy", "retention.ms"}
+    everything = json.loads(
+        verb("configs", "describe", *entity, "--all", "--documentation", "--json").stdout
+    )
+    assert len(everything) > 25
+    assert all(each["documentation"] for each in everything)
+    refused(verb("configs", "alter", *entity, "--add-config", "retention.ms=x"), "INVALID_CONFIG")
+    refused(verb("configs", "alter", *entity), "Nothing to change")
+    refused(verb("configs", "describe", "--entity-type", "topics"), "--entity-name")
+    refused(verb("configs", "describe", "--entity-type", "brokers"), "--entity-default")
+
+
+def test_a_password_is_never_shown(verb):
+    said = verb("configs", "describe", "--entity-type", "brokers", "--entity-name", "1", "--all")
+    assert "ssl.keystore.password" in said.stdout
+    row = next(line for line in lines(said) if line.startswith("ssl.keystore.password "))
+    assert "(hidden)" in row
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_lines_become_records_and_lines_again(verb, codec):
+    topic = f"lines-{codec}"
+    lines(verb("topics", "create", "--topic", topic, "--partitions", "3"))
+    text = "".join(f"key{n % 7}:value {n}\n" for n in range(500))
+    properties = ("--property", "parse.key=true", "--property", "key.separator=:")
+    done = verb("produce", "--topic", topic, "--compression-codec", codec, *properties, input=text)
+    assert done.exit_code == 0, done.output
+    assert "500 record(s) written" in done.stderr
+    read = verb("consume", "--topic", topic, "--from-beginning", "--max-messages", "500", "--json")
+    records = [json.loads(line) for line in lines(read)]
+    for key in range(7):
+        values = [each["value"] for each in records if each["key"] == f"key{key}"]
+        assert values == [f"value {n}" for n in range(500) if n % 7 == key]
+
+
+def test_consume_prints_what_it_is_asked_for_and_stops(verb):
+    lines(verb("topics", "create", "--topic", "shown"))
+    verb("produce", "--topic", "shown", input="one\ntwo\nthree\n")
+    flags = [f"--property=print.{part}=true" for part in ("offset", "partition", "key", "headers")]
+    read = verb("consume", "--topic", "shown", "--from-beginning", "--timeout-ms", "200", *flags)
+    assert lines(read)[1] == "Partition:0\tOffset:1\tNO_HEADERS\tnull\ttwo"
+    assert "Processed a total of 3 record(s)." in read.stderr
+    tail = verb("consume", "--topic", "shown", "--partition", "0", "--offset", "2",
+                "--max-messages", "1")  # fmt: skip
+    assert lines(tail) == ["three"]
+    beyond = verb("consume", "--topic", "shown", "--partition", "0", "--offset", "99",
+                  "--timeout-ms", "200")  # fmt: skip
+    refused(beyond, "OFFSET_OUT_OF_RANGE")
+    refused(verb("consume", "--topic", "shown", "--offset", "2"), "--partition")
+    refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
+
+
+def test_a_line_without_its_key_is_named_and_what_came_before_is_kept(verb):
+    lines(verb("topics", "create", "--topic", "keys"))
+    done = verb("produce", "--topic", "keys", "--property", "parse.key=true",
+                "--property", "key.separator=:", input="a:1\nb:2\nnothing\n")  # fmt: skip
+    refused(done, "Line 3 has no key")
+    read = verb("consume", "--topic", "keys", "--from-beginning", "--timeout-ms", "200")
+    assert lines(read) == ["1", "2"]
+
+
+def test_the_cluster_says_who_is_there(verb):
+    described = json.loads(verb("cluster", "describe", "--json").stdout)
+    assert described["cluster_id"] == lines(verb("cluster", "id"))[0]
+    assert [(each["id"], each["fenced"]) for each in described["brokers"]] == [(1, False)]
+    assert "controller 1" in lines(verb("cluster", "describe"))[0]
+
+
+def test_nobody_there_is_one_line_with_what_to_do(verb):
+    for words in (("topics", "list"), ("cluster", "id"), ("consume", "--topic", "t")):
+        result = verb(*words, "--bootstrap-server", "127.0.0.1:1", "--timeout", "1")
+        refused(result, "127.0.0.1:1", "anabranch up")
+    refused(verb("topics", "list", "--bootstrap-server", "nonsense"), "host:port")

@@ -1,0 +1,164 @@
+"""The wire client: what it says when a connection cannot be, ends, or answers nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+from kafka.partitioner.default import murmur2 as java_murmur2
+
+from anabranch.client.cluster import Cluster, check, parse_addresses
+from anabranch.client.connection import Connection, ConnectionLost
+from anabranch.client.partitioner import murmur2, partition_for
+from anabranch.core.errors import ApiError, ClientFault, ErrorCode
+from anabranch.core.wire.frame import frame_response, read_request_header
+from anabranch.core.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
+from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataResponse
+
+
+class Peer:
+    """A loopback server that answers each frame with whatever `reply` makes of it."""
+
+    def __init__(self, reply):
+        self.reply = reply
+
+    async def __aenter__(self):
+        self.server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        return self.server.sockets[0].getsockname()[1]
+
+    async def __aexit__(self, *_):
+        self.server.close()
+        await self.server.wait_closed()
+
+    async def _serve(self, reader, writer):
+        try:
+            while True:
+                size = int.from_bytes(await reader.readexactly(4), "big")
+                frame = memoryview(await reader.readexactly(size))
+                answer = self.reply(read_request_header(frame))
+                if answer is None:
+                    break
+                writer.write(answer)
+        except asyncio.IncompleteReadError:
+            pass
+        finally:
+            writer.close()
+
+
+def versions(header, *, newest=12) -> bytes:
+    keys = [ApiVersion(api_key=3, min_version=0, max_version=newest),
+            ApiVersion(api_key=18, min_version=0, max_version=4)]  # fmt: skip
+    answer = ApiVersionsResponse(api_keys=keys)
+    return b"".join(frame_response(header.correlation_id, answer, header.version))
+
+
+async def test_a_refused_connection_names_the_address():
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1 cannot be reached"):
+        await Connection.open("127.0.0.1", 1)
+
+
+async def test_a_port_that_speaks_something_else_is_named():
+    async with Peer(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
+        with pytest.raises(ConnectionLost, match="does not speak the Kafka protocol"):
+            await Connection.open("127.0.0.1", port)
+
+
+async def test_a_silent_port_times_out_with_a_question():
+    async with Peer(lambda _: b"") as port:
+        with pytest.raises(ConnectionLost, match="is it a Kafka listener"):
+            await Connection.open("127.0.0.1", port, timeout_seconds=0.1)
+
+
+async def test_the_newest_version_of_both_sides_is_spoken():
+    asked = []
+
+    def reply(header):
+        if header.api_key == 18:
+            return versions(header, newest=7)
+        asked.append(header.version)
+        return b"".join(frame_response(header.correlation_id, MetadataResponse(), header.version))
+
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        await asyncio.gather(*(connection.send(MetadataRequest(topics=[])) for _ in range(5)))
+        await connection.close()
+    assert asked == [7] * 5
+
+
+async def test_an_old_node_that_refuses_the_newest_api_versions_is_asked_again():
+    def reply(header):
+        if header.version > 0:
+            refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+            return b"".join(frame_response(header.correlation_id, refusal, 0))
+        return versions(header)
+
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        assert connection.versions[3] == (0, 12)
+        await connection.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (lambda header: None, "ended"),
+        (lambda header: (4).to_bytes(4, "big") + bytes(4), "out of order|cannot be read"),
+        (lambda header: (5).to_bytes(4, "big") + header.correlation_id.to_bytes(4, "big") + b"\xff",
+         "cannot be read"),
+    ],
+)  # fmt: skip
+async def test_everybody_who_waits_is_told_when_the_order_is_lost(answer, why):
+    def reply(header):
+        return versions(header) if header.api_key == 18 else answer(header)
+
+    async with Peer(reply) as port:
+        connection = await Connection.open("127.0.0.1", port)
+        results = await asyncio.gather(
+            *(connection.send(MetadataRequest(topics=[])) for _ in range(3)),
+            return_exceptions=True,
+        )
+        assert all(isinstance(each, ConnectionLost) for each in results)
+        with pytest.raises(ConnectionLost, match=why):
+            raise results[0]
+        with pytest.raises(ConnectionLost):
+            await connection.send(MetadataRequest(topics=[]))
+
+
+async def test_what_may_help_is_tried_again_until_the_deadline_and_nothing_else():
+    cluster = Cluster("127.0.0.1:1", deadline_seconds=0.2)
+    tries = 0
+
+    async def attempt(code):
+        nonlocal tries
+        tries += 1
+        raise ApiError(code)
+
+    with pytest.raises(ApiError):
+        await cluster.retrying(lambda: attempt(ErrorCode.LEADER_NOT_AVAILABLE))
+    assert tries > 2
+    tries = 0
+    with pytest.raises(ApiError):
+        await cluster.retrying(lambda: attempt(ErrorCode.TOPIC_ALREADY_EXISTS))
+    assert tries == 1
+
+
+def test_addresses_are_read_or_refused_with_the_part_that_is_wrong():
+    assert parse_addresses("a:1, [::1]:9092") == [("a", 1), ("::1", 9092)]
+    for text in ("", "a", "a:x", "a:0", "a:70000", "a:1,b"):
+        with pytest.raises(ClientFault):
+            parse_addresses(text)
+
+
+def test_check_is_silent_for_zero_and_knows_unknown_codes():
+    check(0)
+    with pytest.raises(ApiError) as found:
+        check(9999)
+    assert found.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_keys_go_where_java_producers_send_them():
+    for size in range(64):
+        key = os.urandom(size)
+        assert murmur2(key) == java_murmur2(key)
+        assert partition_for(key, 7) == (java_murmur2(key) & 0x7FFFFFFF) % 7
