@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,30 @@ def test_every_option_of_every_verb_says_what_it_is(reference):
         if parameter.param_type_name == "option" and not parameter.help and not parameter.hidden
     ]
     assert not silent
+
+
+def commands_in_the_pages() -> list[tuple[str, list[str]]]:
+    """Every `$ anabranch …` line of README and docs: where it stands, and its words."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = []
+    for page in pages:
+        for line in page.read_text().splitlines():
+            match = re.match(r"\$ (?:\.venv/bin/)?anabranch (.*)", line)
+            if match:
+                found.append((page.name, match.group(1).partition("#")[0].split()))
+    return found
+
+
+def test_the_commands_in_the_pages_exist(reference):
+    verbs = reference.verbs()
+    commands = commands_in_the_pages()
+    assert commands
+    for page, words in commands:
+        name = " ".join(words[:2]) if " ".join(words[:2]) in verbs else words[0]
+        assert name in verbs, f"{page}: {words}"
+        options = {each for parameter in verbs[name].params for each in parameter.opts}
+        strangers = {word for word in words if word.startswith("--")} - options
+        assert not strangers, f"{page}: {name} has no {strangers}"
 
 
 def test_every_metric_has_its_sentence(reference):

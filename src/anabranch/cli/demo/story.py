@@ -73,7 +73,7 @@ class Story:
             self._load()
             self.console.print(f"\nserving at [bold]{self.node.bootstrap}[/bold] until Ctrl-C; try")
             for line in (
-                f"anabranch topics --bootstrap-server {self.node.bootstrap} --describe",
+                f"anabranch topics describe --bootstrap-server {self.node.bootstrap} --topic {TOPIC}",
                 f"anabranch consume --bootstrap-server {self.node.bootstrap} --topic {TOPIC} "
                 "--from-beginning --max-messages 3",
             ):
