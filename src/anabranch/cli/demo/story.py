@@ -72,12 +72,9 @@ class Story:
         with contextlib.closing(self.node):
             self._load()
             self.console.print(f"\nserving at [bold]{self.node.bootstrap}[/bold] until Ctrl-C; try")
-            for line in (
-                f"anabranch topics describe --bootstrap-server {self.node.bootstrap} --topic {TOPIC}",
-                f"anabranch consume --bootstrap-server {self.node.bootstrap} --topic {TOPIC} "
-                "--from-beginning --max-messages 3",
-            ):
-                self.console.print(f"  {line}", soft_wrap=True)
+            at = f"--bootstrap-server {self.node.bootstrap} --topic {TOPIC}"
+            self.console.print(f"  anabranch topics describe {at}")
+            self.console.print(f"  anabranch consume {at} --from-beginning --max-messages 3")
             with contextlib.suppress(KeyboardInterrupt):
                 self.node.wait()
             self.console.print("stopping")
