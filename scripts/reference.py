@@ -53,20 +53,15 @@ def setting_rows(settings: Mapping[str, Any]) -> Iterable[Sequence[object]]:
     for name, setting in sorted(settings.items()):
         if not is_public(setting):
             continue
-        yield (
-            f"`{name}`",
-            setting.type.name.lower(),
-            "" if setting.default is None else f"`{setting.default}`",
-            setting.scope.value,
-            setting.importance.value,
-            "yes" if setting.in_force else "accepted",
-            setting.sentence,
-        )
+        default = "" if not setting.default else f"`{setting.default}`"
+        force = "" if setting.in_force else "; *accepted*"
+        kind = f"{setting.type.name.lower()}, {setting.scope.value}, {setting.importance.value}"
+        yield f"`{name}`", default, f"{setting.sentence} ({kind}{force})"
 
 
 def settings_page() -> str:
     """Settings of brokers and topics."""
-    headings = ("name", "type", "default", "changes", "importance", "in force", "what it does")
+    headings = ("name", "default", "what it does (type, how it changes, importance)")
     parts = []
     for kind, title in (("broker", "Broker settings"), ("topic", "Topic settings")):
         parts += [f"## {title}", "", table(headings, setting_rows(settings_of(kind)))]
