@@ -149,7 +149,9 @@ def handlers() -> list[tuple[Any, str]]:
 
 
 def versions_text(versions: range) -> str:
-    """A range of versions for people."""
+    """A range of versions for people; an empty one is no version."""
+    if not versions:
+        return "none"
     return f"{versions[0]}-{versions[-1]}" if len(versions) > 1 else str(versions[0])
 
 
@@ -159,7 +161,7 @@ def apis_page() -> str:
     parts = []
     for handler, docstring in handlers():
         listeners = [name for name in ("broker", "controller") if getattr(handler, name)]
-        advertised = handler.advertised or handler.versions
+        advertised = handler.versions if handler.advertised is None else handler.advertised
         rows.append(
             (
                 handler.api_key,
