@@ -248,3 +248,31 @@ def test_small_files_and_folders(tmp_path: Path) -> None:
     files.remove_tree(f"{root}/a")
     files.remove_tree(f"{root}/a")
     assert not files.exists(f"{root}/a")
+
+
+def test_threads_bring_no_removed_file_back(tmp_path):
+    """A warm read or a sync that comes after retention must not leave an empty segment."""
+    files = RealFiles()
+    file = files.open(str(tmp_path / "segment"), create=True)
+    file.write(0, (b"records",))
+    file.close()
+    os.rename(tmp_path / "segment", tmp_path / "segment.deleted")
+    file.warm(0, 7)
+    with pytest.raises(StorageFault):
+        file.sync()
+    assert not (tmp_path / "segment").exists()
+
+
+def test_a_round_that_outlives_retention_of_its_segment(tmp_path):
+    config = LogConfig(segment_bytes=400, retention_bytes=0, cleanup_policy=("delete",))
+    folder = LogFolder(RealFiles(), str(tmp_path))
+    log = folder.create_log(KEY, TOPIC_ID, config, now_ms=NOW_MS)
+    for tag in range(6):
+        log.append_as_leader(batch(tag), leader_epoch=0, now_ms=NOW_MS)
+    target = log.sync_target()
+    assert target is not None
+    assert log.apply_retention(NOW_MS, log.end_offset)
+    for one in target[1]:
+        one.sync()
+    log.synced(target[0])
+    assert len(list((tmp_path / "flights-0").glob("*.log"))) == len(log.segments)

@@ -9,6 +9,7 @@ folders (`folders.py`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -41,21 +42,21 @@ def _fault(path: str, problem: OSError) -> StorageFault:
 class RealFile:
     """One file, opened when it is first used and again after its handle was given back."""
 
-    __slots__ = ("_create", "_files", "_write", "handle", "path", "pins", "used")
+    __slots__ = ("_files", "_write", "create", "handle", "path", "pins", "used")
 
     def __init__(self, files: RealFiles, path: str, *, create: bool, write: bool) -> None:
         self.path = path
         self._files = files
-        self._create = create
+        self.create = create
         self._write = write
         self.handle = _CLOSED
         self.pins = 0
         self.used = False
 
-    def open_handle(self) -> int:
+    def open_handle(self, *, create: bool) -> int:
         """Open the file; the caller makes sure that there is room for one more."""
         flags = (os.O_RDWR if self._write else os.O_RDONLY) | os.O_CLOEXEC
-        if self._create:
+        if create:
             flags |= os.O_CREAT
         self.handle = os.open(self.path, flags, 0o644)
         return self.handle
@@ -107,8 +108,9 @@ class RealFile:
         return held
 
     def warm(self, position: int, length: int) -> None:
-        """See File: reads the range and throws it away."""
-        self._pinned(lambda handle: self._read_through(handle, position, length))
+        """See File: reads the range and throws it away; a file that was removed has none."""
+        with contextlib.suppress(FileNotFoundError):
+            self._pinned(lambda handle: self._read_through(handle, position, length))
 
     def _read_through(self, handle: int, position: int, length: int) -> None:
         end = position + length
@@ -157,14 +159,18 @@ class RealFile:
 
     def sync(self) -> None:
         """See Syncable."""
-        self._pinned(os.fdatasync)
+        try:
+            self._pinned(os.fdatasync)
+        except FileNotFoundError as problem:
+            raise _fault(self.path, problem) from None
 
     def _pinned(self, use: Callable[[int], _T]) -> _T:
+        """Use the handle in any thread; a file that was removed meanwhile is not made again."""
         try:
             with self._files.lock:
                 handle = self.handle
                 if handle == _CLOSED:
-                    handle = self.open_handle()
+                    handle = self.open_handle(create=False)
                     self._files.count_one(self)
                 self.pins += 1
             try:
@@ -172,6 +178,8 @@ class RealFile:
             finally:
                 with self._files.lock:
                     self.pins -= 1
+        except FileNotFoundError:
+            raise
         except OSError as problem:
             raise _fault(self.path, problem) from None
 
@@ -201,7 +209,7 @@ class RealFiles:
                 return file.handle
             while self.open_count >= self.open_limit and self._opened:
                 self._evict_one()
-            handle = file.open_handle()
+            handle = file.open_handle(create=file.create)
             self.count_one(file)
             return handle
 

@@ -39,7 +39,7 @@ class Flusher:
         self._broker = broker
         self._wake = wake
         self._failed = failed
-        self._running: set[TopicPartition] = set()
+        self._running: dict[TopicPartition, asyncio.Future[None]] = {}
         self._again: set[TopicPartition] = set()
         self._threads: ThreadPoolExecutor | None = None
 
@@ -58,8 +58,13 @@ class Flusher:
         """Whether nothing waits for the disk."""
         return not self._running
 
-    def stop(self) -> None:
-        """Let the threads end; called when nothing is appended any more."""
+    async def stop(self) -> None:
+        """Wait for every round and what came of it; called when nothing is appended any more.
+
+        A round that failed must be known before its log is closed: a second sync could succeed.
+        """
+        while self._running:
+            await asyncio.wait(tuple(self._running.values()))
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 
@@ -76,10 +81,10 @@ class Flusher:
             return
         if self._threads is None:
             self._threads = ThreadPoolExecutor(SYNC_THREADS, "sync")
-        self._running.add(partition)
         self.rounds_total += 1
         end_offset, files = target
         synced = asyncio.get_running_loop().run_in_executor(self._threads, sync_all, files)
+        self._running[partition] = synced
         synced.add_done_callback(partial(self._ended, partition, replica, end_offset))
 
     def _ended(
@@ -89,15 +94,15 @@ class Flusher:
         end_offset: int,
         future: asyncio.Future[None],
     ) -> None:
-        self._running.discard(partition)
+        del self._running[partition]
         if future.cancelled():
             return
         fault = future.exception()
-        if isinstance(fault, StorageFault):
-            self._failed(replica.folder, fault)
-        elif fault is not None:
-            self._failed(replica.folder, StorageFault(str(fault)))
-        elif replica.synced(end_offset):
+        is_hosted = self._broker.partitions.get(*partition) is replica
+        if fault is not None and is_hosted:  # the files of a deleted partition may be gone
+            known = fault if isinstance(fault, StorageFault) else StorageFault(str(fault))
+            self._failed(replica.folder, known)
+        elif fault is None and replica.synced(end_offset):
             self._broker.changed.add(partition)
         if partition in self._again:
             self._again.discard(partition)

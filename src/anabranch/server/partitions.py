@@ -293,12 +293,17 @@ class PartitionShell:
         faults = self._broker.faults
         while faults:
             replica, fault = faults.pop()
+            if not self._is_hosted(replica):
+                continue  # deleted meanwhile, and its files with it; or offline already
             if isinstance(fault, DiskFull):
                 LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
             elif isinstance(fault, CorruptLog):
                 self._partition_failed(replica, fault)
             else:
                 self.folder_failed(replica.folder, fault)
+
+    def _is_hosted(self, replica: Replica) -> bool:
+        return self._broker.partitions.get(*replica.topic_partition) is replica
 
     def _partition_failed(self, replica: Replica, fault: CorruptLog) -> None:
         LOG.error(
@@ -360,7 +365,7 @@ class PartitionShell:
 
     def _clean_one(self, replica: Replica, now_ms: int) -> None:
         log = replica.log
-        if log.fault is not None:
+        if log.fault is not None or not self._is_hosted(replica):
             return
         try:
             log.roll_if_due(now_ms)

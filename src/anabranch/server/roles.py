@@ -108,7 +108,7 @@ class BrokerRole:
         self.producer_ids.stop()
         for task in tuple(self._tasks):
             task.cancel()
-        self.flusher.stop()
+        await self.flusher.stop()
         await self.partitions.stop()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:

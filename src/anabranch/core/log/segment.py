@@ -50,6 +50,7 @@ class Segment:
         "file",
         "first_timestamp",
         "index_saved",
+        "is_dropped",
         "max_timestamp",
         "max_timestamp_offset",
         "offset_index",
@@ -66,6 +67,7 @@ class Segment:
         self.created_ms = now_ms
         self.first_timestamp = NO_TIMESTAMP
         self.index_saved = False
+        self.is_dropped = False
         self.reset()
 
     def reset(self) -> None:

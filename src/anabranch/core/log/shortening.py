@@ -219,6 +219,7 @@ def _drop(log: Log, segment: Segment, now_ms: int) -> list[str]:
     log.index_cache.forget(segment)
     log.aborted.pop(segment.base_offset, None)
     log.hints.clear()
+    segment.is_dropped = True
     segment.file.close()
     paths = []
     due_ms = now_ms + log.config.file_delete_delay_ms

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS
 from anabranch.core.log.files import Files, Syncable
-from anabranch.core.log.segment import OFFSETS, SNAPSHOT, TIMES, TRANSACTIONS, offset_name
+from anabranch.core.log.segment import (
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+    offset_name,
+)
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -28,6 +36,23 @@ class PathSync:
     def sync(self) -> None:
         """See Syncable."""
         self._files.sync_path(self._path)
+
+
+class SegmentSync:
+    """A segment's batches; nothing when retention takes it away before its turn comes."""
+
+    __slots__ = ("_segment",)
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+
+    def sync(self) -> None:
+        """See Syncable."""
+        try:
+            self._segment.file.sync()
+        except StorageFault:
+            if not self._segment.is_dropped:
+                raise
 
 
 class NamesSync:
@@ -51,10 +76,10 @@ def sync_targets(log: Log) -> tuple[Syncable, ...]:
     for end_offset, segment in log.unsynced_segments:
         beside = [segment.stem + suffix for suffix in (OFFSETS, TIMES, TRANSACTIONS)]
         beside.append(f"{log.folder}/{offset_name(end_offset, SNAPSHOT)}")
-        targets.append(segment.file)
+        targets.append(SegmentSync(segment))
         targets += [PathSync(files, path) for path in beside]
     if log.active is not None:
-        targets.append(log.active.file)
+        targets.append(SegmentSync(log.active))
     if log.epochs.unsaved:
         log.save_epochs(sync=False)
     if log.epochs.unsynced:
