@@ -169,11 +169,13 @@ class MetadataCopy:
         for _end, _epoch, old in checkpoints(self.files, self.folder)[KEPT_SNAPSHOTS:]:
             self.files.remove(f"{self.folder}/{old}")
 
-    def trim(self) -> None:
-        """Let go of log that the oldest kept snapshot covers."""
+    def trim(self, now_ms: int) -> None:
+        """Let go of log that the oldest kept snapshot covers, and of segments wholly before it."""
         kept = checkpoints(self.files, self.folder)
         if len(kept) >= KEPT_SNAPSHOTS and kept[-1][0] > self.log.start_offset:
-            self.log.delete_records_before(kept[-1][0])
+            self.log.delete_records_before(min(kept[-1][0], self.log.end_offset))
+        self.log.apply_retention(now_ms, self.log.end_offset)
+        self.log.remove_deleted_files(now_ms)
 
     def close(self) -> None:
         """Sync and close."""
@@ -225,6 +227,7 @@ def _log_config(config: BrokerConfig | None) -> LogConfig:
         segment_bytes=segment_bytes,
         retention_ms=UNLIMITED,
         retention_bytes=UNLIMITED,
+        file_delete_delay_ms=0,
         max_message_bytes=LARGEST_BATCH_BYTES,
     )
 

@@ -185,7 +185,7 @@ class MetadataFollower:
         """In a thread: the image does not change under it."""
         try:
             await asyncio.to_thread(self.copy.write_snapshot, image, _wall_ms())
-            self.copy.trim()
+            self.copy.trim(_wall_ms())
         except StorageFault as fault:
             LOG.error("no snapshot of the metadata could be written", why=str(fault))
 

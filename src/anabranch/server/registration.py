@@ -189,7 +189,7 @@ class Registration:
             try:
                 answer = await self._heartbeat()
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-                    await self._register_again()
+                    await self._look_again()
                 elif not answer.error_code and not answer.is_fenced:
                     self._let_in.set()
             except ApiError as fault:
@@ -200,13 +200,33 @@ class Registration:
             fenced = not self._let_in.is_set()
             await asyncio.sleep((STARTING_MS if fenced else self._heartbeat_ms) / 1000)
 
+    async def _look_again(self) -> None:
+        """The controller says that this epoch is not the broker's: the metadata says why.
+
+        Raises ApiError when another process has this node's place.
+        """
+        self._let_in.clear()
+        broker = self._image().brokers.get(self.node_id)
+        if broker is not None and broker.incarnation_id != self.incarnation_id:
+            if broker.epoch > self.broker_epoch:
+                raise ApiError(ErrorCode.DUPLICATE_BROKER_REGISTRATION, self._replaced())
+        elif broker is None or broker.epoch != self.broker_epoch:
+            await self._register_again()
+            return
+        await asyncio.sleep(RETRY_MS / 1000)  # the metadata is older than the answer
+
     async def _register_again(self) -> None:
         """The controller knows this incarnation no more; nothing that it holds was lost."""
         LOG.warning("the registration is not valid any more", epoch=self.broker_epoch)
-        self._let_in.clear()
         self._previous_epoch = self.broker_epoch
         self.broker_epoch = await self._registered(frozenset())
         LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)
+
+    def _replaced(self) -> str:
+        return (
+            f"another process registered as broker {self.node_id}, with a copy of this node's "
+            "folders or after this one was silent; run one process a node.id and folder"
+        )
 
     async def _heartbeat(self) -> BrokerHeartbeatResponse:
         request = BrokerHeartbeatRequest(

@@ -17,6 +17,7 @@ from typing import Any
 
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.registry import BROKER, CONTROLLER, advertised
+from anabranch.core.controller.features import SUPPORTED_FEATURES
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.api_versions import (
     ApiVersion,
@@ -38,7 +39,7 @@ def on_broker(node: Any, request: Request, _now_ms: int) -> ApiVersionsResponse:
 
 def on_controller(node: Any, request: Request, _now_ms: int) -> ApiVersionsResponse:
     """The answer on the controller listener."""
-    return answer(CONTROLLER, request, node.image, {})
+    return answer(CONTROLLER, request, node.image, SUPPORTED_FEATURES)
 
 
 def answer(role: str, request: Request, image: Any, supported: Any) -> ApiVersionsResponse:

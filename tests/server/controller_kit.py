@@ -1,0 +1,156 @@
+"""A controller on a real SQLite store and a real loopback listener, and what follows it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from anabranch.core.api.handler import Propose
+from anabranch.core.api.registry import CONTROLLER, handlers
+from anabranch.core.controller.image import MetadataDelta, MetadataImage
+from anabranch.core.controller.result import Result
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import MetadataRecord, TopicRecord
+from anabranch.server.connection import ReceiveMemory
+from anabranch.server.controller import ControllerShell
+from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.files import RealFiles
+from anabranch.server.listener import Acceptor
+from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
+from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.server.registration import Registration
+from anabranch.server.roles import ControllerDispatcher, ControllerSide
+
+CLUSTER = "test-cluster"
+SECONDS = 10
+FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
+
+
+async def eventually(condition: Callable[[], Any]) -> None:
+    """Wait on a condition, not on a time."""
+    async with asyncio.timeout(SECONDS):
+        while not condition():  # noqa: ASYNC110 - the condition has no event of its own
+            await asyncio.sleep(0.002)
+
+
+def topic(number: int) -> TopicRecord:
+    """A topic without partitions."""
+    return TopicRecord(name=f"t{number}", topic_id=TopicId(number.to_bytes(16)))
+
+
+class Host:
+    """One controller process's parts; several may share a store."""
+
+    def __init__(self, path: Path, *, node_id: int = 1, **settings: str) -> None:
+        self.path = path
+        self.node_id = node_id
+        self.config = BrokerConfig.of(
+            {name.replace("_", "."): value for name, value in settings.items()}
+        )
+        self.port = 0
+        self.sentences: list[str] = []
+
+    async def start(self, store: Any = None) -> Host:
+        """Open the store, listen, take the lease if it is free."""
+        self.store = store or await SqliteStore.open(str(self.path))
+        cluster_id = await self.store.cluster_id(CLUSTER)
+        side = ControllerSide()
+        self.shell = ControllerShell(
+            self.node_id, cluster_id, self.store, self.config,
+            on_changed=side.changed, on_stop=self.sentences.append,
+        )  # fmt: skip
+        self.dispatcher = ControllerDispatcher(
+            CONTROLLER, self.shell.controller, handlers(), side, set()
+        )
+        side.attach(self.shell, self.dispatcher)
+        await self.listen()
+        await self.shell.start()
+        return self
+
+    async def listen(self) -> None:
+        """Accept connections, on the port of before if there was one."""
+        self.acceptor = Acceptor("CONTROLLER", self.dispatcher, ReceiveMemory(), self.config)
+        self.port = await self.acceptor.bind("127.0.0.1", self.port)
+
+    async def hang_up(self) -> None:
+        """Close every connection and the listener."""
+        self.acceptor.stop_accepting()
+        await self.acceptor.drain(0)
+
+    async def stop(self) -> None:
+        """Give the lease back and let go of everything."""
+        await self.shell.stop()
+        await self.hang_up()
+        await self.dispatcher.stop()
+        await self.store.close()
+
+    async def commit(self, *records: MetadataRecord) -> None:
+        """Make records durable, as a decision."""
+        await self.shell.submit(Propose(Result(tuple(records), None)))
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest planned image."""
+        return self.shell.controller.image
+
+    def channel(self, *others: Host) -> ControllerChannel:
+        """A channel to this controller, then to others."""
+        ports = [self.port, *(host.port for host in others)]
+        return ControllerChannel(lambda: [("127.0.0.1", port) for port in ports], "test")
+
+
+def unused_port() -> int:
+    """A port on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Follower:
+    """A node's copy that follows a controller."""
+
+    def __init__(
+        self, folder: Path, channel: ControllerChannel, cluster_id: str = CLUSTER, **settings: str
+    ) -> None:
+        config = BrokerConfig.of(
+            {name.replace("_", "."): value for name, value in settings.items()}
+        )
+        folder.mkdir(exist_ok=True)
+        self.copy = MetadataCopy.open(RealFiles(), str(folder), config, 1)
+        self.sentences: list[str] = []
+        self.deltas: list[MetadataDelta] = []
+        self.image = MetadataImage.empty()
+        self.loop = MetadataFollower(
+            self.copy, channel, cluster_id, 7, self._take, self.sentences.append
+        )
+
+    def _take(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        self.image = image
+        self.deltas.append(delta)
+
+    async def caught_up(self, host: Host) -> None:
+        """Return when the copy has everything that is committed."""
+        await eventually(
+            lambda: self.copy.image.next_offset == host.shell.controller.log.end_offset
+        )
+
+
+def registration(
+    host: Host, image: Callable[[], MetadataImage], **changes: Any
+) -> tuple[Registration, list[str]]:
+    """A broker's registration, and the sentences for which it would stop."""
+    sentences: list[str] = []
+    wanted: dict[str, Any] = {
+        "node_id": 1,
+        "cluster_id": CLUSTER,
+        "directory_ids": [b"d" * 16],
+        "endpoints": [("PLAINTEXT", "127.0.0.1", 9092)],
+        "rack": None,
+        "heartbeat_ms": 20,
+        "on_stop": sentences.append,
+    }
+    return Registration(host.channel(), image=image, **{**wanted, **changes}), sentences

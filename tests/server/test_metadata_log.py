@@ -1,0 +1,206 @@
+"""Following the active controller over a real connection: what is taken, and what stops a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from controller_kit import CLUSTER, FEW_BYTES, Follower, Host, eventually, topic
+
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import RemoveTopicRecord
+from anabranch.server import metadata_log
+from anabranch.server.files import RealFiles
+from anabranch.server.metadata_copy import MetadataCopy, checkpoint_name, checkpoints
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    started = await Host(tmp_path / "store.db").start()
+    yield started
+    await started.stop()
+
+
+async def test_every_commit_arrives_as_image_and_delta(host: Host, tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "copy", host.channel())
+    await follower.loop.start()
+    await host.commit(topic(1), topic(2))
+    await follower.caught_up(host)
+    await host.commit(RemoveTopicRecord(topic_id=TopicId((1).to_bytes(16))))
+    await follower.caught_up(host)
+    assert follower.image == host.image
+    assert [each.name for each in follower.deltas[-1].deleted_topics] == ["t1"]
+    await follower.loop.stop()
+
+
+async def test_a_copy_goes_on_where_it_ended(host: Host, tmp_path: Path) -> None:
+    first = Follower(tmp_path / "copy", host.channel())
+    await first.loop.start()
+    await host.commit(topic(1))
+    await first.caught_up(host)
+    await first.loop.stop()
+    await host.commit(topic(2))
+    again = Follower(tmp_path / "copy", host.channel())
+    assert "t1" in again.copy.image.topic_ids_by_name
+    await again.loop.start()
+    await again.caught_up(host)
+    assert again.image == host.image and again.sentences == []
+    await again.loop.stop()
+
+
+async def trimmed(host: Host) -> None:
+    """Commit until the controller serves its first records in a snapshot only."""
+    number = 0
+    while host.shell.controller.log.start_offset == 0:
+        number += 1
+        await host.commit(*(topic(number * 100 + each) for each in range(100)))
+
+
+async def test_who_is_far_behind_loads_the_snapshot_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metadata_log, "PIECE_BYTES", 1000)
+    host = await Host(tmp_path / "store.db", **{FEW_BYTES: "2000"}).start()
+    await trimmed(host)
+    follower = Follower(tmp_path / "copy", host.channel())
+    await follower.loop.start()
+    await follower.caught_up(host)
+    assert follower.image == host.image
+    assert follower.copy.log.start_offset > 0
+    snapshots = checkpoints(RealFiles(), str(tmp_path / "copy" / "__cluster_metadata-0"))
+    assert snapshots[0][0] == follower.copy.log.start_offset
+    await follower.loop.stop()
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), None, 1)
+    assert reopened.image == host.image
+    reopened.close()
+    await host.stop()
+
+
+async def test_a_copy_is_snapshotted_and_trimmed_by_bytes(host: Host, tmp_path: Path) -> None:
+    """`metadata.log.max.record.bytes.between.snapshots`; two snapshots are kept."""
+    follower = Follower(tmp_path / "copy", host.channel(), **{FEW_BYTES: "3000"})
+    await follower.loop.start()
+    ends: set[int] = set()
+    folder = follower.copy.folder
+
+    def newer() -> bool:
+        return any(each[0] not in ends for each in checkpoints(RealFiles(), folder))
+
+    for number in range(1, 6):
+        await host.commit(*(topic(number * 100 + each) for each in range(100)))
+        await follower.caught_up(host)
+        await eventually(newer)
+        ends |= {each[0] for each in checkpoints(RealFiles(), folder)}
+    kept = checkpoints(RealFiles(), folder)
+    assert len(kept) == 2 < len(ends)
+    await eventually(lambda: follower.copy.log.start_offset == kept[-1][0])
+    await follower.loop.stop()
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), None, 1)
+    assert reopened.image == host.image
+    reopened.close()
+
+
+async def test_whole_segments_before_the_snapshots_go(host: Host, tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "copy", host.channel())
+    await follower.loop.start()
+    files = RealFiles()
+    for number in range(1, 4):
+        await host.commit(topic(number))
+        await follower.caught_up(host)
+        follower.copy.write_snapshot(follower.copy.image, number)
+        follower.copy.log.roll(number)
+    follower.copy.trim(10)
+    segments = [name for name in files.list(follower.copy.folder) if name.endswith(".log")]
+    oldest = checkpoints(files, follower.copy.folder)[-1][0]
+    assert min(int(name.split(".")[0]) for name in segments) == oldest
+    assert not [name for name in files.list(follower.copy.folder) if name.endswith(".deleted")]
+    await follower.loop.stop()
+
+
+def test_a_snapshot_is_due_by_bytes_or_by_time(tmp_path: Path) -> None:
+    config = BrokerConfig.of({FEW_BYTES: "1000", "metadata.log.max.snapshot.interval.ms": "60000"})
+    copy = MetadataCopy.open(RealFiles(), str(tmp_path), config, 1)
+    assert not copy.take_turn(60_001), "nothing new"
+    copy.bytes_since_snapshot = 1
+    assert not copy.take_turn(60_000)
+    assert copy.take_turn(60_001)
+    copy.bytes_since_snapshot = 999
+    assert not copy.take_turn(120_000)
+    copy.bytes_since_snapshot = 1000
+    assert copy.take_turn(60_002)
+    assert copy.bytes_since_snapshot == 0
+    copy.close()
+
+
+def test_a_torn_snapshot_is_passed_over(tmp_path: Path) -> None:
+    copy = MetadataCopy.open(RealFiles(), str(tmp_path), None, 1)
+    copy.write_snapshot(copy.image, 1)
+    Path(copy.folder, checkpoint_name(9, 1)).write_bytes(b"torn")
+    copy.close()
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path), None, 1)
+    assert reopened.image.offset == -1
+    reopened.close()
+
+
+async def test_a_controller_of_another_cluster_stops_the_node(host: Host, tmp_path: Path) -> None:
+    follower = Follower(tmp_path / "copy", host.channel(), "another")
+    await follower.loop.start()
+    await eventually(lambda: follower.sentences)
+    assert "belongs to another cluster than another" in follower.sentences[0]
+    assert follower.copy.image.offset == -1
+    await follower.loop.stop()
+
+
+async def copied(host: Host, folder: Path) -> None:
+    """A copy of everything that the controller has committed."""
+    follower = Follower(folder, host.channel())
+    await follower.loop.start()
+    await follower.caught_up(host)
+    await follower.loop.stop()
+
+
+async def test_a_store_that_went_back_stops_the_node(host: Host, tmp_path: Path) -> None:
+    await host.commit(topic(1), topic(2), topic(3))
+    await copied(host, tmp_path / "copy")
+    other = await Host(tmp_path / "other.db").start()
+    await other.commit()
+    follower = Follower(tmp_path / "copy", other.channel())
+    await follower.loop.start()
+    await eventually(lambda: follower.sentences)
+    assert "went back to offset" in follower.sentences[0]
+    assert "anabranch metadata restore" in follower.sentences[0]
+    assert "t3" in follower.copy.image.topic_ids_by_name, "nothing was unlearnt"
+    await follower.loop.stop()
+    await other.stop()
+
+
+async def test_a_store_with_other_records_stops_the_node(host: Host, tmp_path: Path) -> None:
+    await host.commit(topic(1))
+    await copied(host, tmp_path / "copy")
+    other = await Host(tmp_path / "other.db").start()
+    for number in range(5, 9):
+        await other.commit(topic(number))
+    follower = Follower(tmp_path / "copy", other.channel())
+    await follower.loop.start()
+    await eventually(lambda: follower.sentences)
+    assert "has other records at offset" in follower.sentences[0]
+    await follower.loop.stop()
+    await other.stop()
+
+
+async def test_a_diverging_epoch_stops_the_node(host: Host, tmp_path: Path) -> None:
+    """The copy has an epoch that the store never had, beyond what the first look compares."""
+    await copied(host, tmp_path / "copy")
+    follower = Follower(tmp_path / "copy", host.channel())
+    await follower.loop.start()
+    await host.commit(topic(1))
+    await follower.caught_up(host)
+    host.shell.controller.log._batches.pop()  # as if the store had gone back in between
+    host.shell.controller.log._firsts.pop()
+    await follower.loop._channel.rotate()
+    await eventually(lambda: follower.sentences)
+    assert "anabranch metadata restore" in follower.sentences[0]
+    assert CLUSTER not in follower.sentences[0]
+    await follower.loop.stop()
