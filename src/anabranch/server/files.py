@@ -28,6 +28,10 @@ files."""
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 NO_NOWAIT = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})
 BUFFERS_A_WRITE = 1024  # IOV_MAX
+WRITE_BYTES = 32 << 10
+"""Most of one pwrite. A larger one makes the kernel look for larger runs of free memory for the
+page cache, which costs several times what the copy does (ext4: 0.26 s of CPU a GB in pieces of
+32 KB, 0.4 to 1.5 in 64 KB, 1 to 2.6 in 1 MB)."""
 WARM_BYTES = 1 << 20
 _T = TypeVar("_T")
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
@@ -124,7 +128,7 @@ class RealFile:
         """See File."""
         handle = self._ready()
         try:
-            if len(buffers) == 1:
+            if len(buffers) == 1 and len(buffers[0]) <= WRITE_BYTES:
                 count = os.pwrite(handle, buffers[0], position)
                 if count == len(buffers[0]):
                     return
@@ -139,7 +143,7 @@ class RealFile:
     @staticmethod
     def _write_rest(handle: int, position: int, rest: memoryview) -> None:
         while rest:
-            count = os.pwrite(handle, rest, position)
+            count = os.pwrite(handle, rest[:WRITE_BYTES], position)
             position += count
             rest = rest[count:]
 
