@@ -102,7 +102,7 @@ class ControllerChannel:
             if self._connection is None:
                 addresses = self.addresses()
                 if not addresses:
-                    raise OSError("controller.quorum.bootstrap.servers names no controller")
+                    raise OSError("controller.quorum.bootstrap.servers names none")
                 host, port = addresses[self._turn % len(addresses)]
                 self._connection = await Connection.open(host, port, client_id=self.client_id)
                 self.generation += 1

@@ -1,0 +1,220 @@
+"""A broker's life with its controller, on a real connection and on real nodes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from controller_kit import Follower, Host, eventually, registration, unused_port
+from node_kit import settings_of
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.core.wire.metadata_records import UnregisterBrokerRecord
+from anabranch.server.config import load_config
+from anabranch.server.controller import steady_ms
+from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.files import RealFiles
+from anabranch.server.node import Node
+from anabranch.server.registration import Registration, previous_broker_epoch
+
+OTHER_FOLDER = [b"e" * 16]
+SOON_MS = 150
+HOUR_NS = 3600 * 10**9
+
+
+@pytest.fixture
+async def host(tmp_path: Path) -> AsyncIterator[Host]:
+    started = await Host(tmp_path / "store.db").start()
+    yield started
+    await started.stop()
+
+
+@pytest.fixture
+async def follower(host: Host, tmp_path: Path) -> AsyncIterator[Follower]:
+    made = Follower(tmp_path / "copy", host.channel())
+    await made.loop.start()
+    yield made
+    await made.loop.stop()
+
+
+async def test_a_broker_registers_and_is_let_in(host: Host, follower: Follower) -> None:
+    broker, stops = registration(host, lambda: follower.image)
+    epoch = await broker.register()
+    await broker.unfenced()
+    registered = host.image.brokers[1]
+    assert (registered.epoch, registered.fenced) == (epoch, False)
+    assert registered.incarnation_id == broker.incarnation_id
+    assert registered.endpoints["PLAINTEXT"].port == 9092
+    await broker.shutdown()
+    assert host.image.brokers[1].fenced
+    assert stops == []
+
+
+async def test_a_living_broker_keeps_its_session(host: Host, follower: Follower) -> None:
+    broker, _ = registration(host, lambda: follower.image)
+    epoch = await broker.register()
+    await broker.unfenced()
+    contact_ms = host.shell.controller.sessions.contact_ms
+    for _ in range(3):
+        before = contact_ms[1, epoch]
+        await eventually(lambda seen=before: contact_ms[1, epoch] > seen)
+    await broker.shutdown()
+
+
+async def test_heartbeats_are_stamped_with_the_clock_that_sessions_are_measured_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two clocks a broker that has just spoken looks silent for years, again and again."""
+    node = Node(load_config(None, settings_of(tmp_path / "node")))
+    await node.start()
+    assert node.controller is not None and node.broker is not None
+    controller = node.controller.controller
+    ticks: list[int] = []
+    tick = controller.tick
+    monkeypatch.setattr(controller, "tick", lambda now_ms: (ticks.append(now_ms), tick(now_ms))[1])
+    await eventually(lambda: ticks)
+    (contact_ms,) = controller.sessions.contact_ms.values()
+    assert 0 <= ticks[-1] - contact_ms < controller.sessions.timeout_ms
+    wall_ns = time.time_ns
+    for jump_ns in (HOUR_NS, -HOUR_NS):
+        monkeypatch.setattr(time, "time_ns", lambda jump=jump_ns: wall_ns() + jump)
+        await heartbeat_of(node)
+        assert 0 <= steady_ms() - max(controller.sessions.contact_ms.values()) < 5000
+        assert tick(steady_ms()) is None
+    assert not controller.image.brokers[1].fenced
+    monkeypatch.undo()
+    await node.stop()
+
+
+async def heartbeat_of(node: Node) -> None:
+    """One more heartbeat of a node's broker."""
+    assert node._channel is not None and node.broker is not None
+    request = BrokerHeartbeatRequest(
+        broker_id=node.config.node_id,
+        broker_epoch=node.broker.broker.broker_epoch,
+        current_metadata_offset=node.broker.broker.image.offset,
+    )
+    assert (await node._channel.send(request)).error_code == 0
+
+
+async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
+    host: Host, follower: Follower
+) -> None:
+    first, stops = registration(host, lambda: follower.image)
+    await first.register()
+    second, _ = registration(
+        host,
+        lambda: follower.image,
+        directory_ids=OTHER_FOLDER,
+        registration_timeout_ms=SOON_MS,
+    )
+    with pytest.raises(ApiError) as raised:
+        await second.register()
+    assert raised.value.message == (
+        f"broker 1 could not register within {SOON_MS} ms "
+        "(initial.broker.registration.timeout.ms): another live broker has node.id=1; give each "
+        "node its own id"
+    )
+    assert host.image.brokers[1].incarnation_id == first.incarnation_id
+    assert stops == []
+    await first.shutdown()
+    await second.shutdown()
+
+
+async def test_a_restarted_node_supersedes_its_old_incarnation_at_once(
+    host: Host, follower: Follower
+) -> None:
+    """Its folders are locked, so whoever shows their ids is the only one alive."""
+    old, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
+    first = await old.register()
+    await old.unfenced()
+    new, _ = registration(host, lambda: follower.image, registration_timeout_ms=1000)
+    assert await new.register() > first
+    await new.unfenced()
+    assert host.image.brokers[1].incarnation_id == new.incarnation_id
+    await new.shutdown()
+    old._task.cancel()
+    await old._channel.close()
+
+
+async def test_whose_place_was_taken_stops(host: Host, follower: Follower) -> None:
+    """A process on a copy of the folders shows the same ids: the two must not take turns."""
+    old, stops = registration(host, lambda: follower.image)
+    await old.register()
+    await old.unfenced()
+    new, others = registration(host, lambda: follower.image)
+    await new.register()
+    await eventually(lambda: stops)
+    assert "another process registered as broker 1" in stops[0]
+    await new.unfenced()
+    assert host.image.brokers[1].incarnation_id == new.incarnation_id
+    assert others == []
+    await new.shutdown()
+    await old.shutdown()
+
+
+async def test_a_broker_that_was_unregistered_registers_again(
+    host: Host, follower: Follower
+) -> None:
+    broker, stops = registration(host, lambda: follower.image)
+    epoch = await broker.register()
+    await broker.unfenced()
+    await host.commit(UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch))
+    await eventually(lambda: broker.broker_epoch > epoch)
+    await eventually(lambda: 1 in host.image.brokers and not host.image.brokers[1].fenced)
+    assert host.image.brokers[1].epoch == broker.broker_epoch
+    assert stops == []
+    await broker.shutdown()
+
+
+async def test_another_cluster_s_controller_refuses_at_once(host: Host, follower: Follower) -> None:
+    broker, _ = registration(host, lambda: follower.image, cluster_id="mine")
+    with pytest.raises(ApiError, match=r"another cluster than this node \(mine\)") as raised:
+        await broker.register()
+    assert raised.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert not host.image.brokers
+    await broker.shutdown()
+
+
+async def test_a_controller_that_is_away_is_said_in_time(follower: Follower) -> None:
+    port = unused_port()
+    channel = ControllerChannel(lambda: [("127.0.0.1", port)], "test")
+    broker = Registration(
+        channel,
+        node_id=3,
+        cluster_id="c",
+        directory_ids=OTHER_FOLDER,
+        endpoints=[],
+        rack=None,
+        image=lambda: follower.image,
+        registration_timeout_ms=SOON_MS,
+    )
+    with pytest.raises(ApiError) as raised:
+        await broker.register()
+    assert raised.value.message == (
+        f"broker 3 could not register within {SOON_MS} ms "
+        f"(initial.broker.registration.timeout.ms): 127.0.0.1:{port} cannot be reached: Connection "
+        "refused; see that a controller runs at one of controller.quorum.bootstrap.servers"
+    )
+    await broker.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("epochs", "expected"),
+    [((7,), 7), ((7, 7), 7), ((7, 8), -1), ((7, None), -1), ((None,), -1), ((-1, -1), -1)],
+)
+def test_the_epoch_of_a_clean_stop_is_what_every_folder_says(
+    tmp_path: Path, epochs: tuple[int | None, ...], expected: int
+) -> None:
+    folders = []
+    for number, epoch in enumerate(epochs):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        if epoch is not None:
+            (folder / CLEAN_SHUTDOWN).write_bytes(format_clean_shutdown(epoch))
+        folders.append(str(folder))
+    assert previous_broker_epoch(RealFiles(), folders) == expected
