@@ -71,10 +71,19 @@ def test_a_flipped_bit_is_found_and_named(copy):
     done = run("log", "verify", copy / "t-0")
     assert done.exit_code == 1
     assert f"{segment}: at position {second}: the checksum does not match" in done.output
-    assert "offsets from 100 on" in done.output
+    assert "offsets 100 to 199 are not as they were written" in done.output
     dumped = run("log", "dump", segment)
     assert dumped.exit_code == 1
     assert "0-99 at 0" in dumped.stdout
+    assert "200-299 at" in dumped.stdout
+
+
+def test_a_torn_end_is_found_and_named(copy):
+    segment = copy / "t-0" / SEGMENT
+    segment.write_bytes(segment.read_bytes()[:-10])
+    done = run("log", "verify", copy / "t-0")
+    assert done.exit_code == 1
+    assert "the batch is incomplete; offsets from 200 on are not readable here" in done.output
 
 
 def test_an_index_that_points_elsewhere_is_found(copy):

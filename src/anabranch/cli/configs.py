@@ -86,13 +86,20 @@ def describe(
         [
             [
                 each.name,
-                "(hidden)" if each.is_sensitive else each.value,
+                shown_value(each),
                 SOURCES.get(each.config_source, each.config_source),
                 *([each.documentation or ""] if documentation else []),
             ]
             for each in shown
         ],
     )
+
+
+def shown_value(entry: Any) -> str:
+    """A value for people: a password is never shown, an unset value is a dash."""
+    if entry.is_sensitive:
+        return "(hidden)"
+    return "-" if entry.value is None else str(entry.value)
 
 
 def _as_json(entry: Any, *, documentation: bool) -> dict[str, Any]:

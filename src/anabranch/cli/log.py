@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from anabranch.core.wire.batch import BatchHeader
 
 LOG_SUFFIX = ".log"
+CHECKSUM_FAULT = "the checksum does not match"
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
 
 paths_argument = click.argument(
@@ -29,7 +30,8 @@ def command() -> None:
 
 
 class Found(NamedTuple):
-    """A batch in a file, or (`fault`) the first place where there is none."""
+    """A batch in a file. With a `fault`: one that is not as it was written, or, without a header,
+    the place from where nothing can be read."""
 
     path: str
     position: int
@@ -57,14 +59,21 @@ def is_deleted(path: Path) -> bool:
 
 
 def batches_of(path: Path) -> Iterator[Found]:
-    """Every batch of a segment with its checksum checked; the first fault ends it."""
+    """Every batch of a segment with its checksum checked.
+
+    A batch whose checksum does not match is found with its fault, and what follows it is read on;
+    any other fault ends the segment.
+    """
     from anabranch.core.log.scan import BadBatch, scan
+    from anabranch.core.wire.batch import BATCH_OVERHEAD, crc_is_valid
     from anabranch.server.files import RealFiles
 
     file = RealFiles().open(str(path), write=False)
     try:
-        for position, header in scan(file, file.size(), check_crc=True):
-            yield Found(str(path), position, header)
+        for position, header in scan(file, file.size(), check_crc=False):
+            batch = file.read_blocking(position, max(header.size_bytes, BATCH_OVERHEAD))
+            sound = crc_is_valid(batch, 0, header.size_bytes)
+            yield Found(str(path), position, header, "" if sound else CHECKSUM_FAULT)
     except BadBatch as bad:
         yield Found(str(path), bad.position, None, bad.why)
     finally:
@@ -87,15 +96,22 @@ def dump(
         if not as_json:
             click.echo(f"{path}")
         for found in batches_of(path):
-            if found.header is None:
+            if found.fault:
                 faults += 1
                 _say_fault(found, as_json=as_json)
-            elif found.header.last_offset >= from_offset and (
-                to_offset is None or found.header.base_offset < to_offset
-            ):
+            elif is_wanted(found.header, from_offset, to_offset):
                 _say_batch(found, with_records=with_records, as_json=as_json)
     if faults:
         raise click.exceptions.Exit(1)
+
+
+def is_wanted(header: BatchHeader | None, from_offset: int, to_offset: int | None) -> bool:
+    """Whether any of a batch's offsets lies in `[from_offset, to_offset)`."""
+    return (
+        header is not None
+        and header.last_offset >= from_offset
+        and (to_offset is None or header.base_offset < to_offset)
+    )
 
 
 def _say_fault(found: Found, *, as_json: bool) -> None:
@@ -202,7 +218,7 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
             [
                 (
                     each["file"], f"{each['batches']:,}", f"{each['records']:,}",
-                    f"{each['size_bytes']:,}", f"{each['first_offset']}-{each['next_offset'] - 1}",
+                    f"{each['size_bytes']:,}", offsets_text(each),
                     "FAULT" if each["faults"] else "sound",
                 )
                 for each in checked
@@ -212,6 +228,12 @@ def verify(paths: tuple[str, ...], as_json: bool) -> None:
             click.echo(fault, err=True)
     if faults:
         raise click.exceptions.Exit(1)
+
+
+def offsets_text(segment: dict[str, Any]) -> str:
+    """The offsets of a segment; a dash for one without any."""
+    first, end = segment["first_offset"], segment["next_offset"]
+    return f"{first}-{end - 1}" if end > first else "-"
 
 
 def check_segment(path: Path, expected_offset: int | None) -> dict[str, Any]:
@@ -243,7 +265,14 @@ def check_segment(path: Path, expected_offset: int | None) -> dict[str, Any]:
         starts[found.position] = header.last_offset
         state["batches"] += 1
         state["records"] += header.record_count
+        if found.fault:
+            state["faults"].append(
+                f"{path}: at position {found.position}: {found.fault}; offsets "
+                f"{header.base_offset} to {header.last_offset} are not as they were written"
+            )
         state["next_offset"] = header.next_offset
+    if state["faults"]:
+        return state
     state["faults"] += check_indexes(path, base, starts, state["next_offset"])
     return state
 

@@ -26,6 +26,7 @@ VERBS = {
     "cluster": "Describe the nodes of a cluster.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",
+    "completion": "Print a script that lets a shell complete verbs and options.",
     "version": "Print the version.",
 }
 """Verb -> the line of `anabranch --help`; the module of the same name holds the command."""
