@@ -1,0 +1,234 @@
+"""Appends whose outcome is unknown, leases lost meanwhile: what the controller then knows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from controller_kit import CLUSTER, FEW_BYTES, eventually, topic
+
+from anabranch.core.api.handler import Propose
+from anabranch.core.controller.result import Result
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.server import controller as controller_module
+from anabranch.server.controller import ControllerShell
+from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.server.metadata_store.store import Appended, Deposed, Lease, Unknown
+
+
+class FaultyStore:
+    """A store whose next append ends as `plan` says; everything else is the real one's.
+
+    "lost answer": it is committed and nobody hears of it. "lost request": it never arrives. "slow":
+    it waits for `go`. An exception is raised.
+    """
+
+    def __init__(self, store: SqliteStore) -> None:
+        self.real = store
+        self.plan: list[Any] = []
+        self.arrived = asyncio.Event()
+        self.go = asyncio.Event()
+        self.renewals_fail = False
+        self.answers: list[Appended] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.real, name)
+
+    async def append(self, epoch: int, end_offset: int, batches: Any) -> Appended:
+        """One append, with the next planned fault."""
+        fault = self.plan.pop(0) if self.plan else None
+        if isinstance(fault, Exception):
+            raise fault
+        if fault == "lost request":
+            return Unknown("no answer came")
+        if fault == "slow":
+            self.arrived.set()
+            await self.go.wait()
+        answer = await self.real.append(epoch, end_offset, batches)
+        self.answers.append(answer)
+        return Unknown("no answer came") if fault == "lost answer" else answer
+
+    async def renew_lease(self, lease: Lease) -> Lease | None:
+        """The lease's row cannot be reached while `renewals_fail`."""
+        if self.renewals_fail:
+            raise StorageFault("the store is unreachable")
+        return await self.real.renew_lease(lease)
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[FaultyStore]:
+    opened = await SqliteStore.open(f"{tmp_path}/metadata.db")
+    await opened.cluster_id(CLUSTER)
+    yield FaultyStore(opened)
+    await opened.close()
+
+
+def new_shell(
+    store: FaultyStore, node_id: int = 1, stops: list[str] | None = None, **settings: str
+) -> ControllerShell:
+    return ControllerShell(
+        node_id,
+        CLUSTER,
+        store,  # type: ignore[arg-type]
+        BrokerConfig.of(settings),
+        on_changed=lambda _keys: None,
+        on_stop=(stops if stops is not None else []).append,
+    )
+
+
+def commit(shell: ControllerShell, *numbers: int) -> asyncio.Future[Any]:
+    return shell.submit(Propose(Result(tuple(map(topic, numbers)), "done")))
+
+
+async def in_office(shell: ControllerShell, epoch: int) -> None:
+    """Return when the shell is active in `epoch` and all that it planned is committed."""
+    await eventually(lambda: shell.controller.active and shell.controller.epoch == epoch)
+    await commit(shell)
+
+
+def names(shell: ControllerShell) -> set[str]:
+    return set(shell.controller.image.topic_ids_by_name)
+
+
+@pytest.mark.parametrize(("fault", "kept"), [("lost answer", True), ("lost request", False)])
+async def test_after_an_unknown_outcome_it_resigns_and_reads_again(
+    store: FaultyStore, fault: str, kept: bool
+) -> None:
+    """The client is told NOT_CONTROLLER and the truth is what the store has, not what was hoped."""
+    shell = new_shell(store)
+    await shell.start()
+    await commit(shell, 1)
+    store.plan.append(fault)
+    unknown = commit(shell, 2)
+    on_top = commit(shell, 3)
+    for future in (unknown, on_top):
+        with pytest.raises(ApiError) as raised:
+            await future
+        assert raised.value.code == ErrorCode.NOT_CONTROLLER
+    await in_office(shell, 2)
+    assert names(shell) == {"t1", "t2"} - (set() if kept else {"t2"}) | ({"t3"} if kept else set())
+    assert shell.controller.log.end_offset == (await store.end()).end_offset
+    await commit(shell, 4)
+    assert "t4" in names(shell)
+    await shell.stop()
+
+
+async def test_an_answer_never_leaves_before_its_append(store: FaultyStore) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await commit(shell)
+    store.plan.append("slow")
+    future = commit(shell, 1)
+    later = commit(shell)
+    await store.arrived.wait()
+    assert not future.done() and not later.done()
+    assert shell.controller.log.end_offset == (await store.end()).end_offset
+    store.go.set()
+    assert await asyncio.gather(future, later) == ["done", "done"]
+    await shell.stop()
+
+
+async def test_a_lease_lost_while_an_append_is_under_way(store: FaultyStore) -> None:
+    """The append of the deposed is refused, whatever it was, and its successor's log is whole."""
+    old = new_shell(store)
+    await old.start()
+    await commit(old, 1)
+    store.plan.append("slow")
+    future = commit(old, 2)
+    await store.arrived.wait()
+    taken = await store.take_lease(await store.lease(), 2, "node-2", "there:1")
+    assert taken is not None and taken.epoch == 2
+    store.go.set()
+    with pytest.raises(ApiError):
+        await future
+    assert isinstance(store.answers[-1], Deposed)
+    assert not old.controller.active
+    assert old.submit(Propose(Result((), None))).exception() is not None
+    await store.release_lease(taken)
+    await in_office(old, 3)
+    assert names(old) == {"t1"}
+    await old.stop()
+
+
+async def test_two_controllers_on_one_store_never_both_commit(store: FaultyStore) -> None:
+    first = new_shell(store, 1)
+    await first.start()
+    await commit(first, 1)
+    second = new_shell(store, 2)
+    await second.start()
+    assert not second.controller.active
+    seen = await store.lease()
+    assert await second._try_office(seen, silent=True), "it takes the lease early: that is safe"
+    await commit(second, 2)
+    stale = commit(first, 3)
+    with pytest.raises(ApiError):
+        await stale
+    assert names(second) == {"t1", "t2"}
+    assert not first.controller.active
+    await second.stop()
+    await first.stop()
+
+
+async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller_module, "RENEW_S", 0.01)
+    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
+    shell = new_shell(store)
+    await shell.start()
+    await commit(shell, 1)
+    store.renewals_fail = True
+    await eventually(lambda: not shell.controller.active or shell.controller.epoch > 1)
+    store.renewals_fail = False
+    await eventually(lambda: shell.controller.active and shell.controller.epoch > 1)
+    assert names(shell) == {"t1"}
+    await shell.stop()
+
+
+async def test_a_process_that_slept_through_its_lease_decides_nothing(store: FaultyStore) -> None:
+    """It was frozen: before any timer of its own runs, a request arrives."""
+    shell = new_shell(store)
+    await shell.start()
+    await commit(shell, 1)
+    shell._confirmed_s -= controller_module.LEASE_TIMEOUT_S + 1
+    refused = commit(shell, 2)
+    assert refused.done()
+    with pytest.raises(ApiError):
+        refused.result()
+    await in_office(shell, 2)
+    assert names(shell) == {"t1"}
+    await shell.stop()
+
+
+async def test_a_failure_nobody_expected_stops_the_node(store: FaultyStore) -> None:
+    """Rather than leave a controller that looks active and commits nothing."""
+    stops: list[str] = []
+    shell = new_shell(store, stops=stops)
+    await shell.start()
+    await commit(shell)
+    store.plan.append(RuntimeError("out of threads"))
+    with pytest.raises(ApiError):
+        await commit(shell, 1)
+    await eventually(lambda: stops)
+    assert stops == ["the controller failed: RuntimeError: out of threads"]
+    await shell.stop()
+
+
+async def test_what_is_read_again_includes_the_snapshot(store: FaultyStore) -> None:
+    shell = new_shell(store, **{FEW_BYTES: "1000"})
+    await shell.start()
+    for number in range(0, 100, 10):
+        await commit(shell, *range(number, number + 10))
+    await eventually(lambda: shell.controller.log.start_offset > 0)
+    expected = names(shell)
+    store.plan.append("lost answer")
+    with pytest.raises(ApiError):
+        await commit(shell, 500)
+    await in_office(shell, 2)
+    assert names(shell) == expected | {"t500"}
+    assert shell.controller.log.snapshot is not None
+    await shell.stop()
