@@ -18,6 +18,7 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.log.files import DiskFull
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.settings.broker import BrokerConfig
@@ -261,3 +262,68 @@ async def test_without_metadata_nothing_is_touched(world):
     world.files.write_atomic(f"/a/{CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":1}', sync=True)
     await world.shell.stop()
     assert world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
+
+
+def test_a_disk_that_is_away_at_start_gets_no_empty_logs_in_its_place(world):
+    """Else its records would seem lost, and the empty log would be the one found ever after."""
+    world.publish(world.create("t", 2))
+    world.append(3, index=1)  # in /b
+    world.shell.folders["/b"].checkpoint()
+    kept = dict(world.files.contents)
+    world.files.contents["/b/recovery-point-offset-checkpoint"] = bytearray(b"unreadable")
+    world.restart()
+    world.publish()
+    assert world.broker.partitions.offline_folders == {"/b"}
+    assert TopicPartition("t", 1) in world.broker.partitions.offline
+    assert not world.files.exists("/a/t-1")
+    world.publish(world.create("new", 1))
+    assert world.replica("new").folder == "/a"
+    world.files.contents.update(kept)
+    world.restart()
+    world.publish()
+    assert world.replica(index=1).log.end_offset == 3
+
+
+def test_a_log_whose_folder_is_gone_is_missed(world):
+    """Flushed records whose folder is gone are lost: the partition does not begin anew silently."""
+    world.publish(world.create("t", 1))
+    world.append(3)
+    log = world.replica().log
+    end_offset, files = log.sync_target()
+    for file in files:
+        file.sync()
+    log.synced(end_offset)
+    world.shell.folders["/a"].checkpoint()
+    world.files.remove_tree("/a/t-0")
+    world.restart()
+    world.publish()
+    assert TopicPartition("t", 0) in world.broker.partitions.offline
+    world.publish(world.delete("t"))
+    world.publish(world.create("t", 1, unique=2))
+    assert world.replica().log.end_offset == 0
+
+
+def test_a_topic_deleted_before_a_crash_is_not_missed_when_it_is_created_again(world):
+    world.publish(world.create("t", 1))
+    world.append(3)
+    log = world.replica().log
+    log.synced(log.sync_target()[0])
+    world.shell.folders["/a"].checkpoint()
+    world.publish(world.delete("t"))
+    world.create("t", 1, unique=2)  # the metadata has it, and this process never came to it
+    world.restart()
+    world.publish()
+    assert world.replica().log.end_offset == 0
+
+
+def test_a_full_disk_takes_a_new_partition_offline_and_no_other(world, monkeypatch):
+    world.publish(world.create("t", 1))
+
+    def full(*_arguments, **_options):
+        raise DiskFull("no space left")
+
+    monkeypatch.setattr(world.files, "write_atomic", full)
+    world.publish(world.create("more", 1))
+    assert TopicPartition("more", 0) in world.broker.partitions.offline
+    assert not world.broker.partitions.offline_folders
+    assert world.append().first_offset == 0

@@ -128,6 +128,8 @@ class PartitionShell:
         for replica in plan.drop:
             self._delete(replica)
             yield
+        if plan.drop:
+            self._each_folder(LogFolder.checkpoint)  # nothing is promised for them any more
         for replica in self._reconfigured(image, delta):
             self._configure(replica, self._topic_config(image, replica.topic_partition.topic))
             yield
@@ -136,7 +138,8 @@ class PartitionShell:
             self._broker.changed.add(replica.topic_partition)
             yield
         for assignment in plan.create:
-            self._host(image, assignment)
+            is_new = delta is not None and assignment.state.partition_epoch == 0
+            self._host(image, assignment, is_new=is_new)
             yield
         if delta is None:
             self._report_unknown(image)
@@ -163,13 +166,18 @@ class PartitionShell:
 
     # One partition.
 
-    def _host(self, image: MetadataImage, assignment: Assignment) -> None:
+    def _host(self, image: MetadataImage, assignment: Assignment, *, is_new: bool) -> None:
         place = assignment.topic_partition
         folder, topic_id = self._found.pop(place, (None, None))
         if folder is not None and topic_id not in (None, assignment.topic_id):
             self._set_aside(folder, place)
             folder = None
         is_here = folder is not None
+        missing = "" if is_here or is_new else self._missing(place)
+        if missing:
+            LOG.error("a partition is offline: its log is missing", partition=place, why=missing)
+            self._broker.partitions.offline[place] = assignment.topic_id
+            return
         folder = folder or self._roomiest()
         config = self._topic_config(image, place.topic)
         if folder is None or folder.fault is not None:
@@ -179,6 +187,11 @@ class PartitionShell:
             log = self._open(folder, assignment, config, is_here=is_here)
         except CorruptLog as fault:
             LOG.error("a partition is offline: its log is rotten", partition=place, why=str(fault))
+            self._rotten.add(folder.path)
+            self._broker.partitions.offline[place] = assignment.topic_id
+            return
+        except DiskFull as fault:
+            LOG.error("a partition is offline: the disk is full", partition=place, why=str(fault))
             self._rotten.add(folder.path)
             self._broker.partitions.offline[place] = assignment.topic_id
             return
@@ -220,6 +233,20 @@ class PartitionShell:
                 "cut what a crash left unfinished", partition=place, bytes=log.recovery.cut_bytes
             )
         return log
+
+    def _missing(self, place: TopicPartition) -> str:
+        """Why a log that was not found may not begin anew; '' when it may."""
+        away = sorted(self._broker.partitions.offline_folders)
+        if away:
+            return f"it may be in {', '.join(away)}, which is offline; repair that and restart"
+        for folder in self._working():
+            synced = folder.promised(place)
+            if synced:
+                return (
+                    f"{folder.path}/{place} is gone, and records before offset {synced} were synced"
+                    " there; restore that folder and restart, or delete the topic"
+                )
+        return ""
 
     def _roomiest(self) -> LogFolder | None:
         """The working folder with the fewest logs, as Kafka chooses."""

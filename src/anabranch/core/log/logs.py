@@ -120,6 +120,10 @@ class LogFolder:
         except (InvalidCheckpoint, StorageFault):
             return None
 
+    def promised(self, key: TopicPartition) -> int:
+        """The offset up to which a partition was synced here, as far as checkpoints say."""
+        return 0 if key in self._deleted else self._recovery_points.get(key, 0)
+
     def open_log(
         self, key: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
     ) -> Log:
