@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Any
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.principal import Principal
 from anabranch.core.access.principal_bytes import read_principal
 from anabranch.core.api.handler import Handler, Outcome, Propose, Request, Wait, forward
 from anabranch.core.controller.controller import Controller, decides
@@ -60,7 +61,6 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
             raise ClientFault(ErrorCode.UNSUPPORTED_VERSION)
         schema = API_KEYS[header.api_key].request
         message = decode_exact(schema, frame, header.version, header.body_offset)
-        principal = read_principal(body.request_principal)
         host = str(ip_address(bytes(body.client_host_address)))
     except (ProtocolError, ValueError) as problem:
         raise ClientFault(ErrorCode.INVALID_REQUEST, str(problem)) from None
@@ -70,12 +70,19 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
         correlation_id=header.correlation_id,
         client_id=header.client_id,
         body=message,
-        principal=principal,
+        principal=_principal(body),
         listener=request.listener,
         client_host=host,
         connection_id=request.connection_id,
     )
     return inner, handler
+
+
+def _principal(body: EnvelopeRequest) -> Principal:
+    try:
+        return read_principal(body.request_principal)
+    except (ProtocolError, ValueError) as problem:
+        raise ClientFault(ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE, str(problem)) from None
 
 
 def wrap(inner: Request, response: Any) -> EnvelopeResponse:
