@@ -6,7 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.controller.world import World
 
-from anabranch.core.controller.batches import decode_batches, encode_snapshot, snapshot_is_whole
+from anabranch.core.controller.batches import (
+    decode_batches,
+    encode_batch,
+    encode_snapshot,
+    snapshot_is_whole,
+)
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import MetadataImage, TopicImage
 from anabranch.core.controller.replay import replay_batch
@@ -98,6 +103,7 @@ def test_live_state_is_replay_is_snapshot_plus_tail(steps: list[tuple[Any, ...]]
         take(world, step)
         check_invariants(world.image)
     assert world.replayed() == world.image
+    assert_bytes_say_everything(world)
     assert_indexes_follow(world.controller.state)
     if snapshot:
         assert snapshot_is_whole(snapshot) and not snapshot_is_whole(snapshot[:-1])
@@ -108,6 +114,25 @@ def test_live_state_is_replay_is_snapshot_plus_tail(steps: list[tuple[Any, ...]]
             for decoded in decode_batches(batch):
                 image, _ = replay_batch(image, decoded.records, decoded.last_offset, 1)
         assert image == world.image
+
+
+def assert_bytes_say_everything(world: World) -> None:
+    """Decoded and encoded again, batches and snapshot are the same bytes in Kafka's format."""
+    for batch in world.batches:
+        (decoded,) = decode_batches(batch)
+        header = decoded.header
+        assert batch == encode_batch(
+            decoded.records,
+            base_offset=header.base_offset,
+            epoch=header.leader_epoch,
+            now_ms=header.base_timestamp,
+        )
+    whole = encode_snapshot(snapshot_records(world.image), epoch=1, last_contained_ms=1, now_ms=1)
+    records = [each for batch in decode_batches(whole) for each in batch.records]
+    image = from_snapshot(records, world.image.next_offset, world.image.epoch)
+    assert image == world.image
+    again = encode_snapshot(snapshot_records(image), epoch=1, last_contained_ms=1, now_ms=1)
+    assert again == whole
 
 
 def assert_indexes_follow(state: ClusterState) -> None:

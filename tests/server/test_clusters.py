@@ -1,0 +1,194 @@
+"""Two nodes that were started as clusters of their own are never mistaken for one; what a node says
+at its next start about how it stopped."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from node_kit import ProcessNode, ThreadNode, free_port, settings_of
+
+from anabranch.core.controller.image import RECOVERED, RECOVERING
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.server.config import load_config
+from anabranch.server.folders import FolderFault
+from anabranch.server.node import Node
+
+SECONDS = 20
+
+
+@pytest.fixture
+def running() -> Iterator[Any]:
+    """Starts nodes in threads and stops them at the end."""
+    nodes: list[ThreadNode] = []
+
+    def start(folder: Path, **settings: str) -> ThreadNode:
+        node = ThreadNode(folder, **settings).start()
+        nodes.append(node)
+        return node
+
+    yield start
+    for node in nodes:
+        node.stop()
+
+
+def controller_of(node: ThreadNode) -> str:
+    assert node.node is not None and node.node.controller is not None
+    return str(node.node.controller.endpoint)
+
+
+def create_topic(node: Any, name: str = "t") -> None:
+    client = AdminClient({"bootstrap.servers": node.bootstrap})
+    for future in client.create_topics([NewTopic(name, 1, 1)]).values():
+        future.result(SECONDS)
+
+
+def broker_only(folder: Path, controller: str, **settings: str) -> list[str]:
+    return settings_of(
+        folder,
+        listeners="PLAINTEXT://127.0.0.1:0",
+        **{
+            "process.roles": "broker",
+            "controller.quorum.bootstrap.servers": controller,
+            "controller.listener.names": "CONTROLLER",
+            **settings,
+        },
+    )
+
+
+async def refusal(words: list[str]) -> BaseException:
+    """What a node says that does not start; it holds nothing afterwards."""
+    node = Node(load_config(None, words))
+    with pytest.raises((ApiError, FolderFault, StorageFault)) as raised:
+        await node.start()
+    again = Node(load_config(None, words))
+    with pytest.raises((ApiError, FolderFault, StorageFault)) as second:
+        await again.start()
+    assert str(second.value) == str(raised.value), "the first attempt changed something"
+    return raised.value
+
+
+async def test_a_broker_of_one_cluster_is_refused_by_the_controller_of_another(
+    running: Any, tmp_path: Path
+) -> None:
+    first = running(tmp_path / "a")
+    ThreadNode(tmp_path / "b").start().stop()
+    before = first.node.controller.controller.image.brokers
+    fault = await refusal(broker_only(tmp_path / "b", controller_of(first)))
+    assert isinstance(fault, ApiError) and fault.code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert "belongs to another cluster than this node" in str(fault)
+    assert first.node.controller.controller.image.brokers == before
+    create_topic(first)
+
+
+async def test_a_broker_of_one_cluster_with_a_fresh_id_is_refused_too(
+    running: Any, tmp_path: Path
+) -> None:
+    first = running(tmp_path / "a")
+    ThreadNode(tmp_path / "b", **{"node.id": "2"}).start().stop()
+    words = broker_only(tmp_path / "b", controller_of(first), **{"node.id": "2"})
+    assert "belongs to another cluster" in str(await refusal(words))
+    assert list(first.node.controller.controller.image.brokers) == [1]
+
+
+async def test_folders_of_one_cluster_and_the_store_of_another_are_refused(
+    tmp_path: Path,
+) -> None:
+    for name in "ab":
+        ThreadNode(tmp_path / name).start().stop()
+    url = f"sqlite://{tmp_path}/a/metadata-store.db"
+    assert (tmp_path / "a" / "metadata-store.db").exists()
+    fault = await refusal(settings_of(tmp_path / "b", **{"metadata.store.url": url}))
+    assert "belongs to cluster" in str(fault) and "metadata.store.url" in str(fault)
+
+
+async def test_a_folder_of_another_cluster_beside_one_s_own_is_refused(tmp_path: Path) -> None:
+    for name in "ab":
+        ThreadNode(tmp_path / name).start().stop()
+    both = f"{tmp_path}/a,{tmp_path}/b"
+    assert "a node is part of one" in str(await refusal(settings_of(both)))
+
+
+async def test_a_new_store_for_an_old_folder_is_noticed(tmp_path: Path) -> None:
+    node = ThreadNode(tmp_path / "a").start()
+    create_topic(node)
+    node.stop()
+    url = f"sqlite://{tmp_path}/new.db"
+    fault = await refusal(settings_of(tmp_path / "a", **{"metadata.store.url": url}))
+    assert "anabranch metadata restore" in str(fault)
+
+
+async def test_a_store_from_a_backup_is_noticed(tmp_path: Path) -> None:
+    ThreadNode(tmp_path / "a").start().stop()
+    store = tmp_path / "a" / "metadata-store.db"
+    shutil.copy(store, tmp_path / "backup.db")
+    node = ThreadNode(tmp_path / "a").start()
+    create_topic(node)
+    node.stop()
+    shutil.copy(tmp_path / "backup.db", store)
+    assert "went back to offset" in str(await refusal(settings_of(tmp_path / "a")))
+
+
+async def test_a_twin_from_a_copied_folder_cannot_share_the_store(
+    running: Any, tmp_path: Path
+) -> None:
+    """The copy has the same ids. It goes its own way; what it wrote is refused at home."""
+    ThreadNode(tmp_path / "a").start().stop()
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    for name in "ab":
+        node = ThreadNode(tmp_path / name).start()
+        create_topic(node, f"only-in-{name}")
+        node.stop()
+    url = f"sqlite://{tmp_path}/a/metadata-store.db"
+    fault = await refusal(settings_of(tmp_path / "b", **{"metadata.store.url": url}))
+    assert "it has other records at offset" in str(fault) or "went back" in str(fault)
+
+
+def recovery_of(node: ThreadNode) -> tuple[int, int]:
+    assert node.node is not None and node.node.controller is not None
+    partition = node.node.controller.controller.image.partition("t", 0)
+    assert partition is not None
+    return partition.leader, partition.recovery_state
+
+
+def test_a_clean_restart_counts_as_clean(running: Any, tmp_path: Path) -> None:
+    """KIP-966: the epoch in the clean marker keeps the replica eligible to lead."""
+    first = ThreadNode(tmp_path / "a").start()
+    create_topic(first)
+    first.stop()
+    for _ in range(2):
+        again = ThreadNode(tmp_path / "a").start()
+        assert recovery_of(again) == (1, RECOVERED)
+        again.stop()
+
+
+def test_a_crash_counts_as_unclean(running: Any, tmp_path: Path) -> None:
+    process = ProcessNode(tmp_path / "a").start().ready()
+    create_topic(process)
+    process.kill()
+    process.close()
+    assert recovery_of(running(tmp_path / "a")) == (1, RECOVERING)
+
+
+def test_a_node_gives_up_in_one_line_when_no_controller_answers(tmp_path: Path) -> None:
+    port = free_port()
+    node = ProcessNode(
+        tmp_path / "b",
+        **{
+            "process.roles": "broker",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{port}",
+            "initial.broker.registration.timeout.ms": "300",
+        },
+    )
+    node._words = [word.replace(",CONTROLLER://127.0.0.1:0", "") for word in node._words]
+    code, errors = node.start().ended()
+    lines = [line for line in errors.splitlines() if line.startswith("Error: ")]
+    assert code == 1 and len(lines) == 1, errors
+    assert "within 300 ms (initial.broker.registration.timeout.ms)" in lines[0]
+    assert f"127.0.0.1:{port} cannot be reached" in lines[0]
+    assert "Traceback" not in errors
