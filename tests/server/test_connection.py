@@ -301,3 +301,64 @@ async def test_a_lost_client_is_forgotten(serve):
     client.writer.close()
     await eventually(lambda: len(service.dispatcher.purgatory) == 0)
     assert not service.acceptor.connections
+
+
+async def test_a_listener_whose_handlers_are_told_another_clock_sweeps_only_the_idle(serve):
+    """The controller's handlers are told the steady clock; idleness has one of its own."""
+    service = await serve(handler(0, echo), connections_max_idle_ms=60_000)
+    service.dispatcher.begin = lambda: setattr(service.dispatcher, "now_ms", 1000)
+    client = await service.connect()
+    client.send(1, produce(b"x"), VERSION)
+    await client.answer(0, VERSION)
+    service.acceptor._sweep()
+    client.send(2, produce(b"x"), VERSION)
+    assert (await client.answer(0, VERSION))[0] == 2
+
+
+async def test_answers_that_wait_for_an_earlier_one_are_bounded_in_bytes(serve):
+    """Requests behind a parked one are run only as long as their answers fit."""
+    ran = []
+
+    def big(_node, request, now_ms):
+        records = bytes(request.body.topic_data[0].partition_data[0].records)
+        if records == b"wait":
+            return Wait(("key",), now_ms + 60_000, lambda _now_ms, _expired: ProduceResponse())
+        ran.append(records)
+        answer = PartitionProduceResponse(index=1, error_message="x" * 30_000)
+        topics = [TopicProduceResponse(name="t", partition_responses=[answer])]
+        return ProduceResponse(responses=topics)
+
+    service = await serve(handler(0, big))
+    client = await service.connect()
+    client.send(0, produce(b"wait"), VERSION)
+    for number in range(1, 1001):
+        client.send(number, produce(b"%d" % number), VERSION)
+    await eventually(lambda: len(ran) > 100)
+    await asyncio.sleep(0.1)
+    assert len(ran) < 200  # 4 MiB of answers of 30 kB each
+    service.dispatcher.wake("key")
+    for number in range(1001):
+        assert (await client.answer(0, VERSION))[0] == number
+    assert ran == [b"%d" % number for number in range(1, 1001)]
+
+
+async def test_faults_found_at_the_end_of_a_step_wake_who_waits(serve):
+    """What the shell changes when a step settles belongs to that step."""
+
+    def parked(_node, _request, now_ms):
+        return Wait(("key",), now_ms + 60_000, lambda _now_ms, _expired: ProduceResponse())
+
+    service = await serve(handler(0, parked))
+    client = await service.connect()
+    client.send(1, produce(b"x"), VERSION)
+    await eventually(lambda: len(service.dispatcher.purgatory) == 1)
+    settle = service.shell.settle
+
+    def find_a_fault():
+        settle()
+        service.shell.settle = settle
+        service.dispatcher.wake("key")
+
+    service.shell.settle = find_a_fault
+    service.dispatcher.wake()
+    assert (await client.answer(0, VERSION))[0] == 1

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import random
+import weakref
 
 from anabranch.core.api.handler import Wait
 from anabranch.core.errors import Bug
 from anabranch.server.purgatory import DEAD_ENTRIES_KEPT, Purgatory
+
+
+class Frame:
+    def finish(self, _outcome):
+        pass
 
 
 def park(purgatory, got, name, keys=("key",), deadline=100.0, ready=None):
@@ -97,3 +103,18 @@ def test_everybody_is_answered_exactly_once():
     purgatory.finish_all(0)
     assert all(len(got) == 1 for got in answers.values())
     assert len(purgatory) == 0
+
+
+def test_what_a_forgotten_request_held_is_let_go_before_its_deadline():
+    """Clients that come, ask with a late deadline and go leave nothing behind but a heap entry."""
+    purgatory = Purgatory()
+    held = [weakref.WeakSet(), weakref.WeakSet()]
+    for _ in range(3):
+        frame, answer = Frame(), Frame()
+        held[0].add(frame)
+        held[1].add(answer)
+        wait = Wait(("key",), 0, lambda _now_ms, expired, frame=frame: frame if expired else None)
+        parked = purgatory.park(wait, answer.finish, 1e12)
+        purgatory.cancel(parked)
+    del wait, frame, answer, parked
+    assert [len(each) for each in held] == [0, 0]

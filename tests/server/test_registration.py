@@ -14,8 +14,8 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.metadata_records import UnregisterBrokerRecord
+from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
-from anabranch.server.controller import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.node import Node

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.types import Buffer
 from anabranch.server.buffers import BufferPool
+from anabranch.server.clocks import steady_ms
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
@@ -76,8 +77,8 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
         "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
-        "_transport", "closing", "host", "identity", "is_draining", "is_touched", "last_active_ms",
-        "listener", "principal", "received_requests",
+        "_transport", "closing", "held_bytes", "host", "identity", "is_draining", "is_touched",
+        "last_active_ms", "listener", "principal", "received_requests",
     )  # fmt: skip
 
     def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -97,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = True
         self._reading = True
         self.closing = False
+        self.held_bytes = 0
         self.is_touched = False
         self.is_draining = False
         self.listener = acceptor.name
@@ -150,7 +152,7 @@ class Connection(asyncio.BufferedProtocol):
         """Bytes came: run every whole frame among them, then send what they were answered."""
         dispatcher = self._dispatcher
         dispatcher.begin()
-        self.last_active_ms = dispatcher.now_ms
+        self.last_active_ms = steady_ms()
         frame = self._frame
         if frame is None:
             self._cut_frames(len(self._tail) + size)
@@ -175,7 +177,7 @@ class Connection(asyncio.BufferedProtocol):
     def resume_writing(self) -> None:
         """The peer took its answers."""
         self._sending = True
-        self.last_active_ms = self._dispatcher.now_ms
+        self.last_active_ms = steady_ms()
         self._dispatcher.begin()
         self.touch()
         self._dispatcher.settle()
@@ -223,11 +225,16 @@ class Connection(asyncio.BufferedProtocol):
         self.hang_up(why)
 
     def _take(self, frame: memoryview) -> None:
-        if self._blocked_by is None and self._sending and not self._queue:
+        if self._may_run and not self._queue:
             self._run(frame)
         else:
             self._queue.append(frame)
             self._queued_bytes += len(frame)
+
+    @property
+    def _may_run(self) -> bool:
+        """Whether the next request is run now, or queued: its answer too must be held."""
+        return self._blocked_by is None and self._sending and self.held_bytes <= UNSENT_HIGH_BYTES
 
     def _run(self, frame: memoryview) -> None:
         self.received_requests += 1
@@ -259,7 +266,7 @@ class Connection(asyncio.BufferedProtocol):
         if self.closing:
             return
         self._collect()
-        while self._queue and self._blocked_by is None and self._sending and not self.closing:
+        while self._queue and self._may_run and not self.closing:
             frame = self._queue.popleft()
             self._queued_bytes -= len(frame)
             self._run(frame)
@@ -274,6 +281,7 @@ class Connection(asyncio.BufferedProtocol):
         while slots and slots[0].is_done:
             slot = slots.popleft()
             self._queued_bytes -= slot.size_bytes
+            self.held_bytes -= slot.held_bytes
             if slot is self._blocked_by:
                 self._blocked_by = None
             if slot.hang_up:

@@ -35,6 +35,7 @@ from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, s
 from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 from anabranch.server.metadata_store.sqlite import NOBODY
 from anabranch.server.metadata_store.store import (
@@ -388,9 +389,3 @@ def _log_stop(sentence: str) -> None:
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def steady_ms() -> int:
-    """Milliseconds of a clock that is never set: what sessions are measured with, and what the
-    handlers of the controller listener must be told."""
-    return time.monotonic_ns() // 1_000_000

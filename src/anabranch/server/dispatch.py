@@ -37,6 +37,7 @@ from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import Connection
 from anabranch.server.logs import logger
 from anabranch.server.purgatory import Parked, Purgatory
@@ -50,11 +51,6 @@ SAME_READ_WARMED = 8
 """A range that is cold again so often after being warmed lies in a page cache that thrashes."""
 
 RESPONSE_SIZE = Struct(">i").pack
-
-
-def wall_ms() -> int:
-    """Milliseconds since 1970: what handlers are told."""
-    return time.time_ns() // 1_000_000
 
 
 class Shell(Protocol):
@@ -79,6 +75,7 @@ class Slot:
         "connection",
         "frame",
         "hang_up",
+        "held_bytes",
         "is_alone",
         "is_done",
         "last_read",
@@ -98,12 +95,19 @@ class Slot:
         self.frame = frame
         self.size_bytes = 0 if frame is None else len(frame)
         self.buffers: list[Buffer] | None = None
+        self.held_bytes = 0
         self.hang_up = ""
         self.is_alone = False
         self.is_done = False
         self.parked: Parked | None = None
         self.colds = 0
         self.last_read: tuple[str, int] = ("", 0)
+
+    def hold(self, buffers: list[Buffer]) -> None:
+        """Keep the answer until those before it are there; its connection counts its bytes."""
+        self.buffers = buffers
+        self.held_bytes = sum(map(len, buffers))
+        self.connection.held_bytes += self.held_bytes
 
 
 class Route:
@@ -165,7 +169,7 @@ class Dispatcher:
 
     def begin(self) -> None:
         """Read the clock, once for everything that this step does."""
-        self.now_ms = time.time_ns() // 1_000_000
+        self.now_ms = wall_ms()
 
     def handle(self, connection: Connection, frame: memoryview) -> list[Buffer] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""
@@ -223,8 +227,9 @@ class Dispatcher:
                     for connection in touched:
                         connection.flush()
                 if not changed and not self.touched:
-                    break
-            self._shell.settle()
+                    self._shell.settle()  # may find faults, which change things once more
+                    if not changed and not self.touched:
+                        break
         finally:
             self._settling = False
         self._arm()
@@ -291,7 +296,7 @@ class Dispatcher:
             self._finish(slot, buffers)
 
     def _finish(self, slot: Slot, buffers: list[Buffer]) -> None:
-        slot.buffers = buffers
+        slot.hold(buffers)
         self._end(slot)
 
     def _hang_up(self, slot: Slot, why: str) -> None:
@@ -400,7 +405,7 @@ class Dispatcher:
     def answered_slot(self, connection: Connection, buffers: list[Buffer]) -> Slot:
         """A slot for an answer that is there but must wait for the ones before it."""
         slot = Slot(connection, None, None, None)
-        slot.buffers = buffers
+        slot.hold(buffers)
         slot.is_done = True
         return slot
 

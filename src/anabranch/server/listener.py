@@ -13,8 +13,9 @@ import errno
 from functools import cache
 from typing import Any, Protocol
 
+from anabranch.server.clocks import steady_ms
 from anabranch.server.connection import Connection, ReceiveMemory
-from anabranch.server.dispatch import Dispatcher, wall_ms
+from anabranch.server.dispatch import Dispatcher
 from anabranch.server.logs import logger
 
 LOG = logger("listener")
@@ -126,7 +127,7 @@ class Acceptor:
         self.connections.add(connection)
         self.accepted_total += 1
         connection.identity = self._dispatcher.next_connection_id()
-        connection.last_active_ms = wall_ms()
+        connection.last_active_ms = steady_ms()
         return ""
 
     def leave(self, connection: Connection) -> None:
@@ -160,7 +161,7 @@ class Acceptor:
         idle_ms = self._limits.connections_max_idle_ms
         self.largest_request_bytes = self._limits.socket_request_max_bytes
         if idle_ms > 0:
-            oldest = wall_ms() - idle_ms
+            oldest = steady_ms() - idle_ms
             for connection in tuple(self.connections):
                 if connection.last_active_ms < oldest and not connection.is_waited_for:
                     connection.drop()

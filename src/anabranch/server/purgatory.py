@@ -25,6 +25,10 @@ def _is_over(_now_ms: int, _expired: bool) -> None:
     return None
 
 
+def _nobody(_outcome: Any) -> None:
+    return None
+
+
 class Parked:
     """One waiting request: `finish(outcome)` is called once, with what `poll` returned."""
 
@@ -106,12 +110,13 @@ class Purgatory:
         if outcome is None and expired:
             outcome = Bug("a request whose time was over gave no answer")
         if outcome is not None:
+            finish = parked.finish
             self._remove(parked)
-            parked.finish(outcome)
+            finish(outcome)
 
     def _remove(self, parked: Parked) -> None:
         parked.is_done = True
-        parked.poll = _is_over  # what the request held is let go before its deadline
+        parked.poll, parked.finish = _is_over, _nobody  # what they hold goes before the deadline
         for key in parked.keys:
             waiting = self._by_key.get(key)
             if waiting is not None:

@@ -26,8 +26,8 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import Bug
 from anabranch.core.replication.partitions import Partitions
-from anabranch.server.controller import steady_ms
-from anabranch.server.dispatch import Dispatcher, wall_ms
+from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
 from anabranch.server.logs import logger
 from anabranch.server.partitions import PartitionShell

@@ -1,0 +1,21 @@
+"""The two clocks of a node.
+
+The wall clock says what is written into records and shown to people; it may be set, and go back.
+The steady clock only ever goes on: whatever is measured (silence, deadlines, intervals) is measured
+with it. Not here: time in `core`, which is always handed in.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def wall_ms() -> int:
+    """Milliseconds since 1970: what handlers are told."""
+    return time.time_ns() // 1_000_000
+
+
+def steady_ms() -> int:
+    """Milliseconds of a clock that is never set: what sessions are measured with, and what the
+    handlers of the controller listener must be told."""
+    return time.monotonic_ns() // 1_000_000
