@@ -65,7 +65,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
         response.topics = _all_topics(broker, request)
     elif _is_invalid(body, request.version):
         invalid = ErrorCode.INVALID_REQUEST
-        refused = [_refused(topic.name, topic.topic_id, invalid) for topic in body.topics]
+        refused = [_refused(topic.name or "", topic.topic_id, invalid) for topic in body.topics]
         return MetadataResponse(brokers=[], topics=refused)
     elif any(topic.topic_id != ZERO_TOPIC_ID for topic in body.topics):
         wanted_ids = dict.fromkeys(topic.topic_id for topic in body.topics)
