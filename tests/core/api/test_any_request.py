@@ -11,6 +11,8 @@ from random import Random
 from typing import Any
 
 import pytest
+from tests.core.api.in_memory_node import InMemoryNode, batch
+from tests.core.controller.world import CLUSTER, World
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.handler import Cold, Forward, Hangup, NoAnswer, Propose, Request, Wait
@@ -23,8 +25,6 @@ from anabranch.core.wire.frame import frame_response
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.schema import WireType, active_fields
-from tests.core.api.in_memory_node import InMemoryNode, batch
-from tests.core.controller.world import CLUSTER, World
 
 REQUESTS_EACH = 150
 NUMBERS = [-(2**63), -(2**31), -5, -4, -3, -2, -1, 0, 1, 2, 3, 100, 2**31 - 1, 2**63 - 1]
