@@ -406,3 +406,13 @@ def test_a_follower_s_session_takes_the_place_of_a_consumer_s():
     begin(node, part())
     assert begin(node, part(), replica_id=2) > 0
     assert begin(node, part()) == 0
+
+
+def test_a_fetch_that_came_before_the_flush_is_woken_by_it(node):
+    """What was appended before the fetch and is committed after it counts for min_bytes too."""
+    node.topic(configs={"flush.messages": "1"})
+    append(node)
+    wait = node.send(fetch(part(), max_wait_ms=500), 12)
+    assert isinstance(wait, Wait)
+    node.sync()
+    assert offsets(only(node.poll(wait))) == [0]

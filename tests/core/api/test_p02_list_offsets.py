@@ -4,7 +4,10 @@ import pytest
 from tests.core.api.in_memory_node import START_MS, Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.api.handler import Cold
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.files import ColdRead
+from anabranch.core.wire.batch import renew_crc
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -127,3 +130,41 @@ def test_epochs_leaders_and_unknown_partitions(node):
 def test_describe_is_asked():
     node = InMemoryNode(authorizer=Denying((Operation.DESCRIBE, ResourceType.TOPIC, "t")))
     assert ask(node, -1).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+def test_cold_reads_go_on_where_they_were(filled, monkeypatch):
+    """A lookup that needs the disk is warmed and continued, not failed; nothing is done twice."""
+    filled.topic("u")
+    filled.replica("u").append(batch(2), required_acks=1, now_ms=filled.now_ms)
+    file = filled.replica().log.active.file
+    read, colds = type(file).read, []
+
+    def cold_once(self, position, length):
+        if self.path == file.path and position not in colds:
+            colds.append(position)
+            raise ColdRead(self, position, length)
+        return read(self, position, length)
+
+    monkeypatch.setattr(type(file), "read", cold_once)
+    topics = [
+        ListOffsetsTopic(name=name, partitions=[ListOffsetsPartition(timestamp=START_MS + 3)])
+        for name in ("u", "t")
+    ]
+    outcome = filled.send(ListOffsetsRequest(topics=topics), 10)
+    while isinstance(outcome, Cold):
+        outcome = outcome.again(filled.now_ms)
+    assert colds
+    assert [answer(topic.partitions[0]) for topic in outcome.topics] == [
+        (0, -1, -1, -1),
+        (0, START_MS + 10, 3, 0),
+    ]
+
+
+def test_records_that_are_none_fail_their_partition_alone(node):
+    """A producer may write anything under a sound checksum; others' lookups must not suffer."""
+    node.topic()
+    poison = batch(1, timestamp=START_MS)
+    poison[61:] = b"\xff" * (len(poison) - 61)
+    renew_crc(poison, 0, len(poison))
+    node.replica().append(poison, required_acks=1, now_ms=node.now_ms)
+    assert ask(node, START_MS).error_code == ErrorCode.CORRUPT_MESSAGE

@@ -187,14 +187,11 @@ class _Fetch:
         for wanted, answer in found.answers:
             replica = self.broker.partitions.get(wanted.topic, wanted.index)
             if replica is not None and not answer.error_code:
-                self.parked.append(
-                    (
-                        replica,
-                        replica.leader_epoch,
-                        replica.appended_bytes,
-                        self.visible_end(replica),
-                    )
-                )
+                end = self.visible_end(replica)
+                appended_bytes = replica.appended_bytes
+                if end < replica.log.end_offset:  # how much is hidden yet, only a read can tell
+                    appended_bytes -= self.reading.min_bytes
+                self.parked.append((replica, replica.leader_epoch, appended_bytes, end))
 
     def visible_end(self, replica: Replica) -> int:
         """Where this reader has to stop in a partition."""

@@ -13,12 +13,14 @@ Skipped: tiered storage, so that earliest local is earliest.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Iterator
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.api.handler import Cold, Handler, Outcome, Request
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
+from anabranch.core.log.files import ColdRead
 from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -45,13 +47,31 @@ Found = tuple[int, int, int]
 """Timestamp, offset, leader epoch."""
 
 
-def run(broker: Broker, request: Request, _now_ms: int) -> ListOffsetsResponse:
-    """Look every partition up."""
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """Look every partition up; where that needs the disk, go on after it was warmed."""
+    response = ListOffsetsResponse(topics=[])
+    wanted = deque(_lay_out(broker, request, response))
+
+    def go_on(_now_ms: int) -> Outcome:
+        while wanted:
+            try:
+                _answer(broker, request, *wanted[0])
+            except ColdRead as cold:
+                return Cold(cold, go_on)
+            wanted.popleft()
+        return response
+
+    return go_on(now_ms)
+
+
+def _lay_out(
+    broker: Broker, request: Request, response: ListOffsetsResponse
+) -> Iterator[tuple[str, ListOffsetsPartition, ListOffsetsPartitionResponse]]:
+    """Fill the response with empty answers; yields those that have to be looked up."""
     body: ListOffsetsRequest = request.body
     named = Counter(
         (topic.name, part.partition_index) for topic in body.topics for part in topic.partitions
     )
-    response = ListOffsetsResponse(topics=[])
     for topic in body.topics:
         allowed = topic_allowed(broker.authorizer, request, Operation.DESCRIBE, topic.name)
         answers = []
@@ -63,9 +83,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> ListOffsetsResponse:
             elif named[topic.name, partition.partition_index] > 1:
                 answer.error_code = ErrorCode.INVALID_REQUEST
             else:
-                _answer(broker, request, topic.name, partition, answer)
+                yield topic.name, partition, answer
         response.topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return response
 
 
 def _answer(
@@ -95,6 +114,8 @@ def _answer(
             and request.version < _OFFSET_NOT_AVAILABLE_SINCE
         ):
             answer.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+    except ProtocolError:  # a producer wrote records that are none
+        answer.error_code = ErrorCode.CORRUPT_MESSAGE
     except StorageFault as fault:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         if replica is not None:
