@@ -52,6 +52,17 @@ async def test_a_lost_connection_is_dialled_again(hosts: tuple[Host, Host]) -> N
     await channel.close()
 
 
+async def test_all_who_lost_one_connection_share_the_next(hosts: tuple[Host, Host]) -> None:
+    first, _ = hosts
+    channel = first.channel()
+    await channel.send(REQUEST)
+    channel._connection.abort()
+    answers = await asyncio.gather(*(channel.send(REQUEST) for _ in range(20)))
+    assert [each.error_code for each in answers] == [0] * 20
+    assert channel.generation == 2
+    await channel.close()
+
+
 async def test_the_next_active_one_is_found(hosts: tuple[Host, Host]) -> None:
     """The first gives its lease back; the second takes it and answers the same channel."""
     first, second = hosts

@@ -173,6 +173,42 @@ async def test_two_controllers_on_one_store_never_both_commit(store: FaultyStore
     await first.stop()
 
 
+async def test_a_twin_takes_over_once_and_the_first_stops(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes with one node.id on one store do not take turns."""
+    monkeypatch.setattr(controller_module, "RENEW_S", 0.01)
+    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
+    stops: list[str] = []
+    others: list[str] = []
+    first = new_shell(store, stops=stops)
+    await first.start()
+    await commit(first, 1)
+    twin = new_shell(store, stops=others)
+    await twin.start()
+    await commit(twin, 2)
+    await eventually(lambda: stops)
+    assert "another process is controller with node.id=1" in stops[0]
+    await commit(twin, 3)
+    assert twin.controller.active and twin.controller.epoch == 2
+    assert not first.controller.active and others == []
+    await first.stop()
+    await twin.stop()
+
+
+async def test_a_snapshot_is_stored_by_time_too(store: FaultyStore) -> None:
+    """`metadata.log.max.snapshot.interval.ms`, when anything was committed since."""
+    shell = new_shell(store, **{"metadata.log.max.snapshot.interval.ms": "1"})
+    await shell.start()
+    await commit(shell, 1)
+    shell._snapshot_ms -= 10
+    await commit(shell, 2)
+    await eventually(lambda: shell.controller.log.snapshot is not None)
+    snapshot = await store.load_snapshot()
+    assert snapshot is not None and snapshot.end_offset <= (await store.end()).end_offset
+    await shell.stop()
+
+
 async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -99,6 +99,7 @@ class ControllerShell:
         self._tasks: list[asyncio.Task[None]] = []
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_ms = 0
+        self._was_in_office = False
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -112,8 +113,8 @@ class ControllerShell:
 
     async def stop(self) -> None:
         """Finish appends under way, give the lease back, end the tasks. The store stays open."""
-        for waiting in list(self._waiting):
-            await asyncio.wait((waiting.future,), timeout=LEASE_TIMEOUT_S)
+        if owed := [waiting.future for waiting in self._waiting]:
+            await asyncio.wait(owed, timeout=LEASE_TIMEOUT_S)
         lease = self._lease
         self._stopping = True
         self._resign("this node stops")
@@ -265,6 +266,12 @@ class ControllerShell:
 
     async def _try_office(self, seen: Lease | None, *, silent: bool) -> bool:
         node_id = self.controller.node_id
+        if seen is not None and self._is_a_twin_s(seen):
+            self.on_stop(
+                f"another process is controller with node.id={node_id} on the same metadata store; "
+                "run one process a node.id"
+            )
+            return False
         free = seen is None or seen.holder in (NOBODY, node_id)
         if not free and not silent:
             return False
@@ -273,6 +280,7 @@ class ControllerShell:
         if lease is None:
             return False
         self._lease, self._confirmed_s = lease, asked_s
+        self._was_in_office = True
         image, log = await self._read_all()
         self._committed = image
         self._snapshot_ms = steady_ms()
@@ -280,6 +288,11 @@ class ControllerShell:
         self._begin_epoch(lease.epoch)
         LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
         return True
+
+    def _is_a_twin_s(self, lease: Lease) -> bool:
+        """Whether another process of this node's id took over: two would take turns for ever."""
+        same_id = lease.holder == self.controller.node_id
+        return self._was_in_office and same_id and lease.incarnation != self.incarnation
 
     def _begin_epoch(self, epoch: int) -> None:
         """Mark the new epoch in the log; a new log also gets the feature levels."""

@@ -52,15 +52,16 @@ class ControllerChannel:
         give_up = None if patience_s is None else loop.time() + patience_s
         pause_s = FIRST_PAUSE_S
         while True:
+            connection: Connection | None = None
             try:
                 connection = await self._connected()
                 answer = await connection.send(message, version)
                 if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
                     return answer
                 self.obstacle = f"{connection.address} is not the active controller"
-                await self.rotate()
             except (OSError, EOFError, TimeoutError) as fault:
                 self.obstacle = str(fault) or type(fault).__name__
+            if connection is self._connection:  # else somebody else has left it already
                 await self.rotate()
             if give_up is not None and loop.time() > give_up:
                 sentence = f"no active controller: {self.obstacle}"
