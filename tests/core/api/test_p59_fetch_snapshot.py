@@ -200,4 +200,4 @@ def test_at_the_end_it_waits_for_more(world: World) -> None:
 def test_only_the_metadata_of_this_cluster_is_served(world: World) -> None:
     assert fetch(world, 6, cluster_id="other").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     other = [FetchTopic(topic="t", topic_id=b"t" * 16, partitions=[FetchPartition(partition=0)])]  # type: ignore[arg-type]
-    assert fetch(world, 6, topics=other).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert fetch(world, 6, topics=other).error_code == ErrorCode.INVALID_REQUEST

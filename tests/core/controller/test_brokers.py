@@ -5,6 +5,7 @@ from tests.core.controller.world import World
 
 from anabranch.core.controller.brokers import BrokerState, next_state
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.broker_registration import Feature
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 F, U, C, S = (
@@ -91,7 +92,9 @@ def test_bad_directories_are_refused(directories: list[bytes]) -> None:
 
 
 def test_a_broker_without_a_finalized_level_is_refused() -> None:
-    assert World().register(1, features=[]).error_code == ErrorCode.UNSUPPORTED_VERSION
+    old = Feature(name="metadata.version", min_supported_version=7, max_supported_version=26)
+    assert World().register(1, features=[old]).error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert World().register(1, features=[]).error_code == ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_wrong_epoch_is_stale() -> None:

@@ -39,7 +39,7 @@ def fetch_metadata(controller: Controller, request: Request, now_ms: int) -> Out
         return FetchResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     wanted = _wanted(body)
     if wanted is None:
-        return FetchResponse(error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = _answer(controller, wanted)
     if answer.error_code or answer.records or body.max_wait_ms <= 0 or _is_news(answer):
         return _response(answer)

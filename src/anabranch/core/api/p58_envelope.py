@@ -20,7 +20,7 @@ from anabranch.core.api.handler import Handler, Outcome, Propose, Request, Wait,
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
-from anabranch.core.wire.codec import decode_exact
+from anabranch.core.wire.codec import decode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -45,7 +45,8 @@ def decide(controller: Controller, request: Request, now_ms: int) -> Outcome:
 
 
 def unwrap(request: Request) -> tuple[Request, Handler]:
-    """The request inside and who serves it. Raises ClientFault INVALID_REQUEST."""
+    """The request inside and who serves it. Raises ClientFault: bytes that cannot be read are
+    UNSUPPORTED_VERSION, as in Kafka, since another version is why that happens between nodes."""
     from anabranch.core.api.registry import handlers
 
     body: EnvelopeRequest = request.body
@@ -53,16 +54,21 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
     try:
         header = read_request_header(frame)
         handler = handlers().get(header.api_key)
-        if handler is None or handler.broker is not forward or handler.controller is None:
+        if handler is None:
+            raise ClientFault(ErrorCode.UNSUPPORTED_VERSION)
+        if handler.broker is not forward or handler.controller is None:
             raise ClientFault(
                 ErrorCode.INVALID_REQUEST, f"API key {header.api_key} is not forwarded."
             )
         if header.version not in handler.versions:
             raise ClientFault(ErrorCode.UNSUPPORTED_VERSION)
         schema = API_KEYS[header.api_key].request
-        message = decode_exact(schema, frame, header.version, header.body_offset)
+        message = decode(schema, frame, header.version, header.body_offset)
+    except ProtocolError as problem:
+        raise ClientFault(ErrorCode.UNSUPPORTED_VERSION, str(problem)) from None
+    try:
         host = str(ip_address(bytes(body.client_host_address)))
-    except (ProtocolError, ValueError) as problem:
+    except ValueError as problem:
         raise ClientFault(ErrorCode.INVALID_REQUEST, str(problem)) from None
     inner = Request(
         api_key=header.api_key,

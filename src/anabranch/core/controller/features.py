@@ -62,7 +62,12 @@ def elr_enabled(image: MetadataImage) -> bool:
 
 
 def check_broker_features(image: MetadataImage, offered: Mapping[str, tuple[int, int]]) -> None:
-    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level."""
+    """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level, and
+    INVALID_REGISTRATION when it does not speak of the metadata's."""
+    if METADATA_VERSION not in offered:
+        raise ClientFault(
+            ErrorCode.INVALID_REGISTRATION, f"The broker does not say its {METADATA_VERSION}."
+        )
     for name, level in sorted(image.features.items()):
         low, high = offered.get(name, (0, 0))
         if not low <= level <= high:
