@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 import tracemalloc
 
 import pytest
@@ -161,3 +162,65 @@ def test_a_header_that_is_cut_off_says_so() -> None:
         read_header(bytes(60))
     with pytest.raises(ProtocolError, match="smaller than a header"):
         read_header(bytes(61))
+
+
+def varint(number: int) -> bytes:
+    number = number << 1 if number >= 0 else ~(number << 1)
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes((*out, number))
+
+
+def batch_of_one(timestamp_delta: int, base_timestamp: int = 0) -> bytearray:
+    body = b"\0" + varint(timestamp_delta) + b"\0\1\1\0"
+    batch = build_batch([Record(0, base_timestamp, None, None)])
+    batch[61:] = varint(len(body)) + body
+    batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
+    return batch
+
+
+@pytest.mark.parametrize("delta", [1 << 66, -(1 << 66), (1 << 63) - 1, -(1 << 63)])
+def test_a_time_that_no_field_could_carry_is_refused(delta: int) -> None:
+    """Answers and rebuilt batches have 64 bits for a time; what decodes must fit into them."""
+    with pytest.raises(ProtocolError):
+        decode_records(batch_of_one(delta, 1_700_000_000_000))
+
+
+def test_a_base_time_near_the_end_of_its_field_is_refused() -> None:
+    with pytest.raises(ProtocolError):
+        decode_records(batch_of_one(1, (1 << 63) - 1))
+
+
+@pytest.mark.parametrize("delta", [0, 63, -64, 10**12, -(10**12)])
+def test_ordinary_times_are_read(delta: int) -> None:
+    [record] = decode_records(batch_of_one(delta, 10**12))
+    assert record.timestamp == 10**12 + delta
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_streams_of_empty_members_cost_no_more_than_their_bytes(codec: Codec) -> None:
+    """Each member must not copy all that follows: 4 MB of them held a loop for seconds."""
+    empty = bytes(compress(codec, b""))
+    for count in (1, 3, 20_000):
+        plain = decompress(codec, empty * count, limit_bytes=1000)
+        assert bytes(plain) == b""
+    tail = bytes(compress(codec, b"tail"))
+    begin = time.process_time()
+    assert bytes(decompress(codec, empty * 200_000 + tail, limit_bytes=128 << 20)) == b"tail"
+    assert time.process_time() - begin < 3.0
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+@pytest.mark.parametrize("size", [0, 1, 1023, 1024, 1025, 70_000, 5_000_000])
+def test_members_of_every_size_follow_one_another(codec: Codec, size: int) -> None:
+    plain = (os.urandom(size // 2) + bytes(size))[:size]
+    packed = bytes(compress(codec, plain))
+    assert bytes(decompress(codec, packed, limit_bytes=size)) == plain
+    assert bytes(decompress(codec, packed + packed, limit_bytes=2 * size)) == plain + plain
+    with pytest.raises(ProtocolError):
+        decompress(codec, packed[:-1], limit_bytes=2 * size)
+    if size:
+        with pytest.raises(ProtocolError):
+            decompress(codec, packed, limit_bytes=size - 1)

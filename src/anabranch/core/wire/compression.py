@@ -32,6 +32,10 @@ XERIAL_BLOCK_BYTES = 32 * 1024
 """What Kafka's clients put into one block."""
 _LENGTH = Struct(">i")
 _GZIP_WINDOW = 31  # zlib's way to ask for the gzip container
+_FIRST_STEP_BYTES = 1024
+"""What a stream is first given, then four times as much: what follows a short one is not copied."""
+_LZ4_PART_BYTES = 1 << 20
+"""Most plain bytes of one call, which reserves as much."""
 _FIRST_GUESS = 8
 """Decompressed bytes a compressed byte that the first buffer has room for."""
 
@@ -96,17 +100,19 @@ def _too_large(codec: Codec, limit_bytes: int) -> ProtocolError:
 
 
 def _decompress_gzip(packed: Buffer, limit_bytes: int) -> bytes:
-    parts, room, rest = [], limit_bytes, bytes(packed)
-    while rest:
-        unpacker = zlib.decompressobj(_GZIP_WINDOW)
-        part = unpacker.decompress(rest, room + 1)
-        if len(part) > room:
-            raise _too_large(Codec.GZIP, limit_bytes)
-        if not unpacker.eof:
-            raise _damaged(Codec.GZIP, "the stream ends early")
-        room -= len(part)
-        parts.append(part)
-        rest = unpacker.unused_data
+    view, parts, room, position = memoryview(packed), [], limit_bytes, 0
+    while position < len(view):
+        unpacker, step = zlib.decompressobj(_GZIP_WINDOW), _FIRST_STEP_BYTES
+        while not unpacker.eof:
+            if position >= len(view):
+                raise _damaged(Codec.GZIP, "the stream ends early")
+            part = unpacker.decompress(view[position : position + step], room + 1)
+            if len(part) > room:
+                raise _too_large(Codec.GZIP, limit_bytes)
+            position, step = position + step, step * 4
+            room -= len(part)
+            parts.append(part)
+        position = min(position, len(view)) - len(unpacker.unused_data)
     return b"".join(parts)
 
 
@@ -136,17 +142,23 @@ def _snappy_block(block: memoryview, room: int, limit_bytes: int) -> bytes:
 
 
 def _decompress_lz4(packed: Buffer, limit_bytes: int) -> bytes:
-    parts, room, rest = [], limit_bytes, bytes(packed)
-    while rest:
+    view, parts, room, position = memoryview(packed), [], limit_bytes, 0
+    while position < len(view):
         unpacker: Any = lz4.frame.LZ4FrameDecompressor()
-        part: bytes = unpacker.decompress(rest, max_length=room + 1)
-        if len(part) > room:
-            raise _too_large(Codec.LZ4, limit_bytes)
-        if not unpacker.eof:
-            raise _damaged(Codec.LZ4, "the frame ends early")
-        room -= len(part)
-        parts.append(part)
-        rest = unpacker.unused_data or b""
+        step = _FIRST_STEP_BYTES
+        while not unpacker.eof:
+            given: Buffer = b""
+            if unpacker.needs_input:
+                if position >= len(view):
+                    raise _damaged(Codec.LZ4, "the frame ends early")
+                given = view[position : position + step]
+                position, step = position + step, step * 4
+            part: bytes = unpacker.decompress(given, max_length=min(room + 1, _LZ4_PART_BYTES))
+            if len(part) > room:
+                raise _too_large(Codec.LZ4, limit_bytes)
+            room -= len(part)
+            parts.append(part)
+        position = min(position, len(view)) - len(unpacker.unused_data or b"")
     return b"".join(parts)
 
 

@@ -34,6 +34,8 @@ from anabranch.core.wire.compression import Codec, compress, decompress
 
 DEFAULT_LIMIT_BYTES = 128 << 20
 """Plain bytes of one batch: far over any max.message.bytes in use, far under a bomb."""
+FARTHEST_TIME = 1 << 61
+"""Most of a base timestamp and of a delta, in milliseconds: their sums fit into 64 bits."""
 SMALLEST_RECORD_BYTES = 7
 """Length, attributes, two deltas, two null lengths and no headers, one byte each."""
 
@@ -103,6 +105,8 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
     end = len(plain)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.log_append_time else None
+    if not -FARTHEST_TIME <= base_timestamp <= FARTHEST_TIME:
+        raise Malformed(f"base timestamp {base_timestamp} is out of range")
     last_delta = -1
     position = 0
     for _ in range(header.record_count):
@@ -120,6 +124,8 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
             timestamp, position = (byte >> 1) ^ -(byte & 1), position + 1
         else:
             timestamp, position = _varint(plain, position)
+            if not -FARTHEST_TIME <= timestamp <= FARTHEST_TIME:
+                raise Malformed(f"timestamp delta {timestamp} is out of range")
         byte = plain[position]
         if byte < 0x80:
             delta, position = (byte >> 1) ^ -(byte & 1), position + 1
