@@ -14,6 +14,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.metadata_records import UnregisterBrokerRecord
+from anabranch.server import controller as controller_module
 from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
 from anabranch.server.controller_channel import ControllerChannel
@@ -99,6 +100,28 @@ async def heartbeat_of(node: Node) -> None:
         current_metadata_offset=node.broker.broker.image.offset,
     )
     assert (await node._channel.send(request)).error_code == 0
+
+
+async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loop that was blocked, a process that was frozen: heartbeats lay unread meanwhile."""
+    host = await Host(tmp_path / "store.db", **{"broker.session.timeout.ms": "400"}).start()
+    follower = Follower(tmp_path / "copy", host.channel())
+    await follower.loop.start()
+    broker, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
+    epoch = await broker.register()
+    await broker.unfenced()
+    controller, absence_ms = host.shell.controller, 5000
+    contact_ms = controller.sessions.contact_ms
+    before = contact_ms[1, epoch]
+    monkeypatch.setattr(controller_module, "steady_ms", lambda: steady_ms() + absence_ms)
+    await eventually(lambda: contact_ms[1, epoch] - before >= absence_ms)
+    assert not host.image.brokers[1].fenced
+    await eventually(lambda: host.image.brokers[1].fenced)
+    await broker.shutdown()
+    await follower.loop.stop()
+    await host.stop()
 
 
 async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(

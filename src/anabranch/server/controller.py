@@ -35,7 +35,7 @@ from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, s
 from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.server.clocks import steady_ms
+from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.metadata_store.sqlite import NOBODY
 from anabranch.server.metadata_store.store import (
@@ -158,7 +158,7 @@ class ControllerShell:
     def _plan(self, result: Result[Any]) -> None:
         first = self.controller.image.next_offset
         payload = encode_batch(
-            result.records, base_offset=first, epoch=self.controller.epoch, now_ms=_wall_ms()
+            result.records, base_offset=first, epoch=self.controller.epoch, now_ms=wall_ms()
         )
         end = first + len(result.records)
         self.controller.advance(result.records, end - 1)
@@ -302,7 +302,7 @@ class ControllerShell:
             base_offset=first,
             epoch=epoch,
             leader_id=self.controller.node_id,
-            now_ms=_wall_ms(),
+            now_ms=wall_ms(),
         )
         self.controller.advance((), first)
         self._queue(StoredBatch(first, first + 1, epoch, payload))
@@ -344,13 +344,18 @@ class ControllerShell:
     # What is due by time
 
     async def _tick(self) -> None:
+        due_ms = steady_ms()
         while True:
+            now_ms = steady_ms()
             pause_ms = self.controller.sessions.check_interval_ms
-            result = self.controller.tick(steady_ms())
+            if now_ms - due_ms > pause_ms:  # heartbeats may lie unread in their sockets
+                self.controller.sessions.forgive(now_ms - due_ms, now_ms)
+            result = self.controller.tick(now_ms)
             if result is not None:
                 pause_ms = AFTER_A_HIT_MS
                 future = self.submit(Propose(result))
                 future.add_done_callback(_read_exception)
+            due_ms = steady_ms() + pause_ms
             await asyncio.sleep(pause_ms / 1000)
 
     def _maybe_snapshot(self) -> None:
@@ -364,7 +369,7 @@ class ControllerShell:
 
     async def _take_snapshot(self, image: MetadataImage) -> None:
         """Made in a thread from the immutable image, while decisions go on."""
-        log, now_ms = self.controller.log, _wall_ms()
+        log, now_ms = self.controller.log, wall_ms()
         payload = await asyncio.to_thread(
             lambda: encode_snapshot(
                 snapshot_records(image), epoch=image.epoch, last_contained_ms=now_ms, now_ms=now_ms
@@ -398,7 +403,3 @@ def _read_exception(future: asyncio.Future[Any]) -> None:
 
 def _log_stop(sentence: str) -> None:
     LOG.error(sentence)
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -10,7 +10,6 @@ follows another cluster. Source: KIP-595, KIP-630.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
@@ -34,6 +33,7 @@ from anabranch.core.wire.messages.fetch_snapshot import (
     FetchSnapshotResponse,
     SnapshotId,
 )
+from anabranch.server.clocks import wall_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
 from anabranch.server.metadata_copy import MetadataCopy
@@ -174,18 +174,18 @@ class MetadataFollower:
 
     def _append(self, partition: PartitionData) -> None:
         assert partition.records is not None
-        delta = self.copy.append(partition.records, _wall_ms())
+        delta = self.copy.append(partition.records, wall_ms())
         if delta is not None:
             self.on_image(self.copy.image, delta)
         busy = self._snapshot is not None and not self._snapshot.done()
-        if not busy and self.copy.take_turn(_wall_ms()):
+        if not busy and self.copy.take_turn(wall_ms()):
             self._snapshot = asyncio.create_task(self._write_snapshot(self.copy.image))
 
     async def _write_snapshot(self, image: MetadataImage) -> None:
         """In a thread: the image does not change under it."""
         try:
-            await asyncio.to_thread(self.copy.write_snapshot, image, _wall_ms())
-            self.copy.trim(_wall_ms())
+            await asyncio.to_thread(self.copy.write_snapshot, image, wall_ms())
+            self.copy.trim(wall_ms())
         except StorageFault as fault:
             LOG.error("no snapshot of the metadata could be written", why=str(fault))
 
@@ -231,7 +231,3 @@ class MetadataFollower:
     def _stop(self, sentence: str) -> bool:
         self.on_stop(sentence)
         return False
-
-
-def _wall_ms() -> int:
-    return time.time_ns() // 1_000_000

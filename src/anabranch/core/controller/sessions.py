@@ -42,6 +42,11 @@ class Sessions:
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
 
+    def forgive(self, deaf_ms: int, now_ms: int) -> None:
+        """The controller itself did not run for so long: what it did not hear is no silence."""
+        for key, contact_ms in self.contact_ms.items():
+            self.contact_ms[key] = min(contact_ms + deaf_ms, now_ms)
+
     def valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether the broker's session is running."""
         contact_ms = self.contact_ms.get((broker_id, epoch))
