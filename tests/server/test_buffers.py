@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from anabranch.server.buffers import LARGEST_POOLED_BYTES, POOLED_BUFFERS, BufferPool
 
 
@@ -39,3 +42,17 @@ def test_larger_frames_take_the_place_of_smaller_ones():
     made = pool.made
     pool.take(1_000_000)
     assert pool.made == made
+
+
+def test_a_frame_that_was_only_announced_takes_no_memory():
+    """Four bytes may announce socket.request.max.bytes: pages come with the bytes."""
+    before = resident_bytes()
+    frames = [BufferPool().take(100 << 20) for _ in range(4)]
+    assert resident_bytes() - before < 8 << 20
+    assert all(len(frame) == 100 << 20 and not frame.readonly for frame in frames)
+    frames[0][-3:] = b"end"
+    assert bytes(frames[0][-4:]) == b"\0end"
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -10,6 +10,7 @@ Rule kept: at most `POOLED_BUFFERS` buffers of at most `LARGEST_POOLED_BYTES` ar
 
 from __future__ import annotations
 
+import mmap
 import sys
 
 POOLED_BUFFERS = 8
@@ -42,7 +43,8 @@ class BufferPool:
     def _make(self, size: int) -> memoryview:
         self.made += 1
         if size > LARGEST_POOLED_BYTES:
-            return memoryview(bytearray(size))
+            # Pages come with the bytes: a client that only announces a frame takes no memory.
+            return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
         buffer = bytearray(-(-size // ROUND_UP_BYTES) * ROUND_UP_BYTES)
         self._keep(buffer)
         return memoryview(buffer)[:size]
