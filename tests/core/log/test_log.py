@@ -328,3 +328,17 @@ def test_creating_touches_only_the_folder() -> None:
     again = Log.open(log.files, FOLDER, KEY, TOPIC_ID, LogConfig(), now_ms=NOW_MS)
     assert (again.start_offset, again.end_offset) == (0, 0)
     assert log.statistics()["segments"] == 0
+
+
+def test_segments_without_aborted_transactions_are_remembered_as_such() -> None:
+    """A read_committed reader asks at every fetch, about every segment that follows."""
+    log = new_log(segment_bytes=400)
+    for tag in range(20):
+        log.append_as_leader(batch(tag=tag), leader_epoch=0, now_ms=NOW_MS)
+    assert len(log.segments) > 5
+    for one in (log, reopen(log, clean=True), reopen(log)):
+        one.aborted_transactions(0, one.end_offset)
+        files = one.files
+        one.files = None  # type: ignore[assignment]
+        assert one.aborted_transactions(0, one.end_offset) == []
+        one.files = files

@@ -143,9 +143,12 @@ def aborted_ranges(log: Log, segment: Segment) -> list[AbortedRange]:
 def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
     """Read a transaction index; rebuilt from the markers when the file is missing or wrong."""
     try:
-        return decode_aborted(log.files.read(segment.stem + TRANSACTIONS))
+        ranges = decode_aborted(log.files.read(segment.stem + TRANSACTIONS))
+        if not ranges:  # so that no later fetch reads the file to learn nothing
+            log.aborted[segment.base_offset] = ranges
+        return ranges
     except (InvalidIndex, StorageFault):
-        ranges: list[AbortedRange] = []
+        ranges = []
         replay(state_at(log, segment.base_offset), segment, ranges)
         log.aborted[segment.base_offset] = ranges
         save_aborted(log, segment)
@@ -159,5 +162,7 @@ def save_aborted(log: Log, segment: Segment) -> None:
         log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=False)
     except DiskFull:
         return
-    if segment is not log.active:
+    if not ranges:
+        log.aborted[segment.base_offset] = []
+    elif segment is not log.active:
         log.aborted.pop(segment.base_offset, None)
