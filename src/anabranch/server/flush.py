@@ -12,7 +12,7 @@ offline, because what the kernel then holds is unknown.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
@@ -20,6 +20,7 @@ from typing import Any
 from anabranch.core.api.context import Broker
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Syncable
+from anabranch.core.log.syncing import ClosingRound
 from anabranch.core.types import TopicPartition
 
 SYNC_THREADS = 8
@@ -108,6 +109,13 @@ class Flusher:
             self._again.discard(partition)
             self._broker.unsynced.add(partition)
         self._wake()
+
+
+def sync_rounds(rounds: Sequence[ClosingRound]) -> None:
+    """Sync the files of many logs, some logs at a time; runs in a thread. Raises StorageFault."""
+    with ThreadPoolExecutor(SYNC_THREADS, "sync") as threads:
+        for _ in threads.map(sync_all, [each.files for each in rounds]):
+            pass
 
 
 def sync_all(files: tuple[Syncable, ...]) -> None:

@@ -139,3 +139,17 @@ def test_checkpoints_are_kafkas_text() -> None:
     assert parse_epochs(b"0\n2\n0 0\n3 7\n") == [(0, 0), (3, 7)]
     with pytest.raises(InvalidCheckpoint):
         parse_epochs(b"0\n2\n3 7\n0 0\n")
+
+
+def test_a_clean_stop_syncs_what_is_new_and_the_shared_names_once() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    folder.create_log(TopicPartition("other", 0), TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    found = list(folder.closing_rounds())
+    (due,) = [one for one in found if one is not None]
+    assert (len(found), due.log, due.end_offset) == (2, log, 9)
+    assert folder.path not in [getattr(one, "path", None) for one in due.files]
+    for one in due.files:
+        one.sync()
+    log.synced(due.end_offset)
+    assert list(folder.closing_rounds()) == [None, None]

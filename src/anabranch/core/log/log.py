@@ -461,12 +461,16 @@ class Log:
         for segment in self.segments:
             segment.file.close()
 
-    def _close_cleanly(self) -> None:
+    def save_all(self) -> None:
+        """Write what a clean close leaves beside the batches; `sync_target` covers the rest."""
         segment = self.active
         if segment is not None and not segment.index_saved:
             segment.save_indexes(self.files)
             self.save_aborted(segment)
             self.save_snapshot()
+
+    def _close_cleanly(self) -> None:
+        self.save_all()
         target = self.sync_target()
         if target is not None:
             for one in target[1]:

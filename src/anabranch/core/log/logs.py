@@ -8,7 +8,7 @@ timers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
@@ -33,6 +33,7 @@ from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.segment import IndexCache
+from anabranch.core.log.syncing import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"
@@ -247,6 +248,17 @@ class LogFolder:
         self.fault = self.fault or fault
         for log in self.logs.values():
             log.fail(fault)
+
+    def closing_rounds(self) -> Iterator[ClosingRound | None]:
+        """What `close` would sync, a log at a time (None: that log needs nothing), so that threads
+        can do it; `sync_dir(path)` belongs after them, then `log.synced` for each, then `close`."""
+        for log in self.logs.values():
+            if log.fault is not None:
+                continue
+            try:
+                yield closing_round(log)
+            except StorageFault as fault:
+                log.fail(fault)
 
     def close(self, *, broker_epoch: int = -1) -> None:
         """Close every log and leave the marker, unless something of the folder is not sound."""

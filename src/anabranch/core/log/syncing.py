@@ -6,7 +6,7 @@ files that are new. The recovery point moves only after all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import LEADER_EPOCHS
@@ -58,15 +58,37 @@ class SegmentSync:
 class NamesSync:
     """The names in a folder."""
 
-    __slots__ = ("_files", "_path")
+    __slots__ = ("_files", "path")
 
     def __init__(self, files: Files, path: str) -> None:
         self._files = files
-        self._path = path
+        self.path = path
 
     def sync(self) -> None:
         """See Syncable."""
-        self._files.sync_dir(self._path)
+        self._files.sync_dir(self.path)
+
+
+class ClosingRound(NamedTuple):
+    """What has to be synced before a log may be closed as clean."""
+
+    log: Log
+    end_offset: int
+    files: tuple[Syncable, ...]
+
+
+def closing_round(log: Log) -> ClosingRound | None:
+    """Write what a clean close leaves, and what is then to be synced; None: nothing.
+
+    The name of the log's own folder is left out: it stands in the folder of all logs, which is
+    synced once, after the rounds. Raises StorageFault."""
+    log.save_all()
+    target = log.sync_target()
+    if target is None:
+        return None
+    shared = log.folder.rpartition("/")[0]
+    own = (one for one in target[1] if not isinstance(one, NamesSync) or one.path != shared)
+    return ClosingRound(log, target[0], tuple(own))
 
 
 def sync_targets(log: Log) -> tuple[Syncable, ...]:
