@@ -14,6 +14,7 @@ from node_kit import ProcessNode, ThreadNode, free_port, settings_of
 
 from anabranch.core.controller.image import RECOVERED, RECOVERING
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
 from anabranch.server.config import load_config
 from anabranch.server.folders import FolderFault
 from anabranch.server.node import Node
@@ -164,6 +165,18 @@ def test_a_clean_restart_counts_as_clean(running: Any, tmp_path: Path) -> None:
         again = ThreadNode(tmp_path / "a").start()
         assert recovery_of(again) == (1, RECOVERED)
         again.stop()
+
+
+async def test_a_start_that_failed_leaves_a_clean_stop_clean(running: Any, tmp_path: Path) -> None:
+    """Nothing was served, so nothing was appended."""
+    first = ThreadNode(tmp_path / "a").start()
+    create_topic(first)
+    first.stop()
+    marker = (tmp_path / "a" / CLEAN_SHUTDOWN).read_bytes()
+    timeout = {"initial.broker.registration.timeout.ms": "50"}
+    await refusal(broker_only(tmp_path / "a", f"127.0.0.1:{free_port()}", **timeout))
+    assert (tmp_path / "a" / CLEAN_SHUTDOWN).read_bytes() == marker
+    assert recovery_of(running(tmp_path / "a")) == (1, RECOVERED)
 
 
 def test_a_crash_counts_as_unclean(running: Any, tmp_path: Path) -> None:

@@ -109,6 +109,8 @@ class BrokerRole:
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
+        if self.broker.broker_epoch < 0:  # never registered: the last clean stop still holds
+            self.broker.broker_epoch = self._previous_epoch
         await self.partitions.stop()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
