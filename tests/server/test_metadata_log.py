@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from controller_kit import CLUSTER, FEW_BYTES, Follower, Host, eventually, topic
+from controller_kit import FEW_BYTES, Follower, Host, eventually, topic
 
+from anabranch.core.controller.controller import METADATA_KEY
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import RemoveTopicRecord
@@ -190,17 +191,20 @@ async def test_a_store_with_other_records_stops_the_node(host: Host, tmp_path: P
     await other.stop()
 
 
-async def test_a_diverging_epoch_stops_the_node(host: Host, tmp_path: Path) -> None:
-    """The copy has an epoch that the store never had, beyond what the first look compares."""
-    await copied(host, tmp_path / "copy")
+async def test_a_log_that_diverges_under_a_live_connection_stops_the_node(
+    host: Host, tmp_path: Path
+) -> None:
+    """KIP-595's diverging epoch: for a follower of committed records it means a set-back store."""
     follower = Follower(tmp_path / "copy", host.channel())
     await follower.loop.start()
     await host.commit(topic(1))
     await follower.caught_up(host)
-    host.shell.controller.log._batches.pop()  # as if the store had gone back in between
+    generation = follower.loop._channel.generation
+    host.shell.controller.log._batches.pop()
     host.shell.controller.log._firsts.pop()
-    await follower.loop._channel.rotate()
+    host.shell.on_changed((METADATA_KEY,))
     await eventually(lambda: follower.sentences)
+    assert "went back to offset" in follower.sentences[0]
     assert "anabranch metadata restore" in follower.sentences[0]
-    assert CLUSTER not in follower.sentences[0]
+    assert follower.loop._channel.generation == generation
     await follower.loop.stop()
