@@ -5,6 +5,7 @@ from random import Random
 
 import pytest
 from immutables import Map
+from server_kit import eventually
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
@@ -327,3 +328,36 @@ def test_a_full_disk_takes_a_new_partition_offline_and_no_other(world, monkeypat
     assert TopicPartition("more", 0) in world.broker.partitions.offline
     assert not world.broker.partitions.offline_folders
     assert world.append().first_offset == 0
+
+
+async def test_metadata_that_comes_while_the_logs_are_closed_is_left_for_the_next_start(
+    world, monkeypatch
+):
+    """The follower stops after the broker: its images must not change what is being closed."""
+    monkeypatch.setattr("anabranch.server.partitions.SLICE_S", 0.0)
+    world.publish(world.create("t", 4))
+    for index in range(4):
+        world.append(index=index)
+    stopping = asyncio.create_task(world.shell.stop())
+    for number in range(6):
+        await asyncio.sleep(0)
+        world.publish(world.create(f"u{number}", 1))
+    world.publish(world.delete("t"))
+    await stopping
+    assert world.files.exists(f"/a/{CLEAN_SHUTDOWN}")
+    assert world.files.exists(f"/b/{CLEAN_SHUTDOWN}")
+    world.restart()
+    world.publish()
+    assert world.replica("u0").log.end_offset == 0
+
+
+async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world, monkeypatch):
+    monkeypatch.setattr("anabranch.server.partitions.TICK_S", 0.001)
+    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+    world.publish(world.create("t", 1))
+    world.shell.start()
+    world.now_ms -= 86_400_000
+    world.append(3)
+    kept = world.shell.folders["/a"]
+    await eventually(lambda: kept.high_watermarks.get(TopicPartition("t", 0)) == 3)
+    await world.shell.stop()

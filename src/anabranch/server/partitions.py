@@ -34,6 +34,7 @@ from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
+from anabranch.server.clocks import steady_ms
 from anabranch.server.flush import sync_rounds
 from anabranch.server.logs import logger
 
@@ -75,13 +76,15 @@ class PartitionShell:
         self._settled: list[asyncio.Future[None]] = []
         self._ticking: asyncio.Task[None] | None = None
         self._config = broker.config
-        self._opened = False
+        self._opened = self._stopping = False
         broker.partitions.folders = list(folders)
 
     # Following the metadata.
 
     def publish(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """Follow a new image; `delta` None stands for everything in it."""
+        if self._stopping:
+            return  # the next start follows it
         self._open_folders()
         self._work.append(self._steps(image, delta))
         self._run_slice(FIRST_SLICE_S)
@@ -356,12 +359,11 @@ class PartitionShell:
 
     async def _tick(self) -> None:
         config = self._broker.config
-        now_ms = self._clock_ms()
-        watermarks_ms = points_ms = retention_ms = now_ms
+        watermarks_ms = points_ms = retention_ms = steady_ms()
         while True:
             await asyncio.sleep(TICK_S)
-            config, now_ms = self._broker.config, self._clock_ms()
-            self._flush_due(now_ms)
+            config, now_ms = self._broker.config, steady_ms()
+            self._flush_due(self._clock_ms())
             if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
                 watermarks_ms = now_ms
                 self._each_folder(self._checkpoint_high_watermarks)
@@ -435,6 +437,7 @@ class PartitionShell:
             self._continuation.cancel()
         while self._work:
             self._run_slice(FIRST_SLICE_S)
+        self._stopping = True
         self._each_folder(self._checkpoint_high_watermarks)
         for folder in self.folders.values():
             if folder.fault is None:

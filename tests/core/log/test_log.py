@@ -342,3 +342,11 @@ def test_segments_without_aborted_transactions_are_remembered_as_such() -> None:
         one.files = None  # type: ignore[assignment]
         assert one.aborted_transactions(0, one.end_offset) == []
         one.files = files
+
+
+def test_a_clock_that_goes_back_does_not_put_a_flush_off() -> None:
+    log = new_log(flush_interval_ms=1000)
+    log.append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    assert not log.sync_due(NOW_MS + 999)
+    assert log.sync_due(NOW_MS + 1000)
+    assert log.sync_due(NOW_MS - 86_400_000)

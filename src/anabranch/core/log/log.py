@@ -427,7 +427,7 @@ class Log:
         config = self.config
         return unsynced >= config.flush_interval_messages or (
             self.unsynced_since_ms >= 0
-            and now_ms - self.unsynced_since_ms >= config.flush_interval_ms
+            and not 0 <= now_ms - self.unsynced_since_ms < config.flush_interval_ms
         )
 
     def sync_target(self) -> tuple[Offset, tuple[Syncable, ...]] | None:
