@@ -247,13 +247,11 @@ async def test_retention_drops_old_segments(world):
 
 async def test_the_timers_write_checkpoints(world, monkeypatch):
     monkeypatch.setattr("anabranch.server.partitions.TICK_S", 0.001)
+    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
     world.publish(world.create("t", 1))
     world.append()
     world.shell.start()
-    world.now_ms += 60_000
-    while not world.files.exists("/a/replication-offset-checkpoint"):
-        world.now_ms += 1_000
-        await asyncio.sleep(0.001)
+    await eventually(lambda: world.files.exists("/a/replication-offset-checkpoint"))
     await world.shell.stop()
     assert b"t 0 1" in world.files.read("/a/replication-offset-checkpoint")
 
