@@ -153,3 +153,25 @@ def test_a_clean_stop_syncs_what_is_new_and_the_shared_names_once() -> None:
         one.sync()
     log.synced(due.end_offset)
     assert list(folder.closing_rounds()) == [None, None]
+
+
+def test_folders_and_files_of_others_are_left_alone() -> None:
+    """A stray name that only looks like ours must not keep a node from starting."""
+    files = MemoryFiles()
+    folder = LogFolder(files, "data")
+    folder.create_log(KEY, TOPIC_ID, LogConfig(), now_ms=NOW_MS)
+    folder.logs[KEY].append_as_leader(batch(), leader_epoch=0, now_ms=NOW_MS)
+    folder.close()
+    files.make_dirs("data/notes-²")
+    files.make_dirs("data/notes-٣")
+    for name in ("backup.snapshot", "notes.log", "²²²²²²²²²²²²²²²²²²²².log"):
+        files.write_atomic(f"data/{KEY}/{name}", b"", sync=False)
+    for clean in (True, False):
+        again = LogFolder(files, "data")
+        again.clean = clean
+        assert [each.topic_partition for each in again.partitions()] == [KEY]
+        log = again.open_log(KEY, TOPIC_ID, LogConfig(), now_ms=NOW_MS)
+        assert log.end_offset == 3
+    log.roll(NOW_MS)
+    log.truncate_to(1)
+    assert log.end_offset == 0

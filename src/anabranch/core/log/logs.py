@@ -110,7 +110,7 @@ class LogFolder:
                 self.files.remove_tree(f"{self.path}/{name}")
                 continue
             topic, dash, partition = name.rpartition("-")
-            if dash and topic and partition.isdigit():
+            if dash and topic and partition.isascii() and partition.isdigit():
                 key = TopicPartition(topic, int(partition))
                 found.append(FoundPartition(key, self._topic_id(f"{self.path}/{name}")))
         return found

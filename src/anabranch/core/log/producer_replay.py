@@ -9,7 +9,7 @@ from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_snapshot import decode_snapshot
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.scan import scan
-from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name
+from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name, offset_of
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader
 from anabranch.core.wire.control import end_marker
@@ -81,8 +81,8 @@ def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerS
 
 def _newest_snapshot(log: Log, offset: int, names: list[str] | None) -> tuple[ProducerStates, int]:
     listed = log.files.list(log.folder) if names is None else names
-    offsets = sorted(int(name[:20]) for name in listed if name.endswith(SNAPSHOT))
-    for taken in reversed([one for one in offsets if one <= offset]):
+    offsets = sorted(offset_of(name, SNAPSHOT) for name in listed)
+    for taken in reversed([one for one in offsets if 0 <= one <= offset]):
         try:
             states = decode_snapshot(log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}"))
         except StorageFault:

@@ -26,6 +26,7 @@ from anabranch.core.log.segment import (
     TIMES,
     TRANSACTIONS,
     Segment,
+    offset_of,
 )
 from anabranch.core.wire.batch import BatchHeader
 
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
 LEFTOVERS = (DELETED, ".cleaned", ".tmp")
-_OFFSET_DIGITS = 20
 
 
 class _Opening:
@@ -85,8 +85,9 @@ def _own_names(log: Log) -> list[str]:
 
 def _find_segments(log: Log, names: list[str], now_ms: int) -> None:
     for name in names:
-        if name.endswith(LOG) and name[:_OFFSET_DIGITS].isdigit():
-            segment = Segment(log.files, log.folder, int(name[:_OFFSET_DIGITS]), now_ms)
+        base_offset = offset_of(name, LOG)
+        if base_offset >= 0:
+            segment = Segment(log.files, log.folder, base_offset, now_ms)
             segment.size = segment.file.size()
             segment.drop_indexes()
             log.segments.append(segment)
@@ -288,7 +289,7 @@ def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
 def _remove_snapshots_after(log: Log, names: list[str], base_offset: int) -> None:
     """Drop snapshots behind a point from which the log is read again."""
     for name in names:
-        if name.endswith(SNAPSHOT) and int(name[:_OFFSET_DIGITS]) > base_offset:
+        if offset_of(name, SNAPSHOT) > base_offset:
             log.files.remove(f"{log.folder}/{name}")
 
 

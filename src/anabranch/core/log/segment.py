@@ -31,6 +31,7 @@ LOG, OFFSETS, TIMES, TRANSACTIONS, SNAPSHOT, DELETED = (
     ".snapshot",
     ".deleted",
 )
+OFFSET_DIGITS = 20
 CACHED_INDEX_BYTES = 32 << 20
 """Indexes of closed segments kept in memory, for all logs of a folder together."""
 
@@ -38,6 +39,14 @@ CACHED_INDEX_BYTES = 32 << 20
 def offset_name(offset: int, suffix: str) -> str:
     """A file name after an offset, as Kafka forms it."""
     return f"{offset:020d}{suffix}"
+
+
+def offset_of(name: str, suffix: str) -> int:
+    """The offset that a file is named after, -1 when it is not a file of ours."""
+    digits = name.removesuffix(suffix)
+    if name == digits or len(digits) != OFFSET_DIGITS:
+        return -1
+    return int(digits) if digits.isascii() and digits.isdigit() else -1
 
 
 class Segment:

@@ -27,6 +27,7 @@ from anabranch.core.log.segment import (
     TRANSACTIONS,
     Segment,
     offset_name,
+    offset_of,
 )
 from anabranch.core.types import Offset, TopicPartition
 
@@ -237,7 +238,8 @@ def _drop(log: Log, segment: Segment, now_ms: int) -> list[str]:
 
 def _drop_snapshots(log: Log, doomed: Callable[[int], bool]) -> None:
     for name in log.files.list(log.folder):
-        if name.endswith(SNAPSHOT) and doomed(int(name[:20])):
+        taken = offset_of(name, SNAPSHOT)
+        if taken >= 0 and doomed(taken):
             log.files.remove(f"{log.folder}/{name}")
 
 
