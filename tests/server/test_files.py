@@ -17,7 +17,7 @@ from anabranch.core.log.logs import LogFolder
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, build_batch, decode_records
-from anabranch.server.files import RealFiles
+from anabranch.server.files import WRITE_BYTES, RealFiles
 
 KEY = TopicPartition("flights", 0)
 TOPIC_ID = TopicId(bytes(range(16)))
@@ -276,3 +276,12 @@ def test_a_round_that_outlives_retention_of_its_segment(tmp_path):
         one.sync()
     log.synced(target[0])
     assert len(list((tmp_path / "flights-0").glob("*.log"))) == len(log.segments)
+
+
+@pytest.mark.parametrize("size_bytes", [1, WRITE_BYTES, WRITE_BYTES + 1, 5 * WRITE_BYTES + 7])
+def test_a_large_write_is_whole_though_it_goes_in_pieces(tmp_path: Path, size_bytes: int) -> None:
+    data = os.urandom(size_bytes)
+    file = RealFiles().open(str(tmp_path / "a"), create=True)
+    file.write(3, (memoryview(data),))
+    file.write(3 + size_bytes, (data, b"end"))
+    assert (tmp_path / "a").read_bytes() == bytes(3) + data + data + b"end"
