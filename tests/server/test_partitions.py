@@ -328,6 +328,19 @@ def test_a_full_disk_takes_a_new_partition_offline_and_no_other(world, monkeypat
     assert world.append().first_offset == 0
 
 
+def test_a_disk_that_refuses_to_delete_a_rotten_log_fails_alone(world, monkeypatch):
+    world.publish(world.create("t", 2))
+    world.broker.partitions.take_offline(world.replica())
+
+    def refuse(*_arguments):
+        raise StorageFault("read-only")
+
+    monkeypatch.setattr(world.files, "rename", refuse)
+    world.publish(world.delete("t"))
+    assert "/a" in world.broker.partitions.offline_folders
+    assert world.broker.image.topic("t") is None
+
+
 async def test_metadata_that_comes_while_the_logs_are_closed_is_left_for_the_next_start(
     world, monkeypatch
 ):

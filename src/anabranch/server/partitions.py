@@ -261,7 +261,9 @@ class PartitionShell:
         place = replica.topic_partition
         self._broker.partitions.drop(replica)
         self._broker.changed.add(place)
-        folder = self.folders[replica.folder]
+        self._delete_log(self.folders[replica.folder], place)
+
+    def _delete_log(self, folder: LogFolder, place: TopicPartition) -> None:
         try:
             folder.delete_log(place, unique=uuid.uuid4().hex, now_ms=self._clock_ms())
         except StorageFault as fault:
@@ -269,9 +271,9 @@ class PartitionShell:
 
     def _delete_offline(self, topic_id: TopicId) -> None:
         """Of a deleted topic: the logs that are rotten, in folders that work."""
-        for place, offline_id in self._broker.partitions.offline.items():
+        for place, offline_id in tuple(self._broker.partitions.offline.items()):
             for folder in self._working() if offline_id == topic_id else ():
-                folder.delete_log(place, unique=uuid.uuid4().hex, now_ms=self._clock_ms())
+                self._delete_log(folder, place)
 
     def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:
         """A folder of an earlier topic of the same name: keep its bytes under another name."""
