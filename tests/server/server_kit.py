@@ -44,6 +44,9 @@ def limits(**changed):
         "max_connections_per_ip": 100,
         "max_connections_per_ip_overrides": "",
         "socket_listen_backlog_size": 50,
+        "socket_receive_buffer_bytes": 102_400,
+        "socket_send_buffer_bytes": 102_400,
+        "static": {},
         "connections_max_idle_ms": 600_000,
     }
     return SimpleNamespace(**{**values, **changed})

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import struct
 
 import pytest
@@ -244,6 +246,35 @@ async def test_one_address_may_have_a_limit_of_its_own(serve):
     first.send(1, produce(b"x"), VERSION)
     await first.answer(0, VERSION)
     assert await (await service.connect()).ended()
+
+
+def kernel_buffers(service):
+    """Receive and send buffer of the listening socket, which its connections inherit."""
+    (listening,) = service.acceptor._server.sockets
+    with socket.socket(fileno=os.dup(listening.fileno())) as copy:
+        options = (socket.SO_RCVBUF, socket.SO_SNDBUF)
+        return tuple(copy.getsockopt(socket.SOL_SOCKET, option) for option in options)
+
+
+async def test_kernel_buffers_are_sized_only_when_somebody_has_chosen_a_size(serve):
+    untouched = kernel_buffers(await serve(handler(0, echo)))
+    chosen = {"socket.receive.buffer.bytes": "20000", "socket.send.buffer.bytes": "30000"}
+    sized = await serve(
+        handler(0, echo),
+        static=chosen,
+        socket_receive_buffer_bytes=20_000,
+        socket_send_buffer_bytes=30_000,
+    )
+    assert kernel_buffers(sized) == (40_000, 60_000)
+    assert untouched != (40_000, 60_000)
+    left = dict.fromkeys(chosen, "-1")
+    to_the_system = await serve(
+        handler(0, echo),
+        static=left,
+        socket_receive_buffer_bytes=-1,
+        socket_send_buffer_bytes=-1,
+    )
+    assert kernel_buffers(to_the_system) == untouched
 
 
 async def test_a_silent_connection_is_let_go(serve):

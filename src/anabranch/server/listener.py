@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import socket
+from collections.abc import Mapping
 from functools import cache
 from typing import Any, Protocol
 
@@ -35,7 +37,10 @@ class Limits(Protocol):
     max_connections_per_ip: int
     max_connections_per_ip_overrides: str
     socket_listen_backlog_size: int
+    socket_receive_buffer_bytes: int
+    socket_send_buffer_bytes: int
     connections_max_idle_ms: int
+    static: Mapping[str, str]
 
 
 class BindFault(OSError):
@@ -76,9 +81,24 @@ class Acceptor:
             )
         except (OSError, OverflowError) as fault:
             raise BindFault(bind_sentence(self.name, host, port, fault)) from None
+        for each in self._server.sockets:
+            self._size_buffers(each)
         self._sweep()
         bound: int = self._server.sockets[0].getsockname()[1]
         return bound
+
+    def _size_buffers(self, listening: socket.socket) -> None:
+        """Kernel buffers for the connections to come, where somebody has chosen their size.
+
+        Kafka's default of 100 KB would switch off the kernel's own sizing: it is left out.
+        """
+        limits = self._limits
+        for name, option, size_bytes in (
+            ("socket.receive.buffer.bytes", socket.SO_RCVBUF, limits.socket_receive_buffer_bytes),
+            ("socket.send.buffer.bytes", socket.SO_SNDBUF, limits.socket_send_buffer_bytes),
+        ):
+            if name in limits.static and size_bytes >= 0:
+                listening.setsockopt(socket.SOL_SOCKET, option, size_bytes)
 
     async def serve(self) -> None:
         """Accept connections."""

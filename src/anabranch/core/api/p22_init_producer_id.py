@@ -11,8 +11,6 @@ Skipped: the transaction coordinator.
 
 from __future__ import annotations
 
-from typing import Any
-
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.handler import Handler, Outcome, Request, Wait
@@ -61,8 +59,7 @@ def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
         return None
     if name == "":
         return ErrorCode.INVALID_REQUEST
-    longest_ms: Any = broker.config["transaction.max.timeout.ms"]
-    if not 0 < body.transaction_timeout_ms <= longest_ms:
+    if not 0 < body.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
     return ErrorCode.NOT_COORDINATOR
 

@@ -97,6 +97,7 @@ class BrokerConfig:
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_max_timeout_ms: int
     unclean_leader_election_enable: bool
 
     static: Mapping[str, str]

@@ -83,12 +83,12 @@ NETWORK = (
     row("socket.listen.backlog.size", "Connections that may queue up before they are accepted.",
         INT, "50", MEDIUM, at_least(1), IN_FORCE),
     row("socket.receive.buffer.bytes",
-        "Kernel receive buffer of a client connection; -1 leaves it to the system.",
+        "Kernel receive buffer of a client connection; unless given, or -1, the system sizes it.",
         INT, "102400", HIGH, IN_FORCE),
     row("socket.request.max.bytes", "Largest request that is accepted.",
         INT, "104857600", HIGH, at_least(1), IN_FORCE),
     row("socket.send.buffer.bytes",
-        "Kernel send buffer of a client connection; -1 leaves it to the system.",
+        "Kernel send buffer of a client connection; unless given, or -1, the system sizes it.",
         INT, "102400", HIGH, IN_FORCE),
 )
 # fmt: on
