@@ -32,7 +32,7 @@ from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
-from anabranch.core.controller.store_check import CopyEnd, store_fault
+from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
@@ -80,6 +80,7 @@ class ControllerShell:
         copy: CopyEnd | None = None,
         on_stop: Callable[[str], None] | None = None,
         rng: Random | None = None,
+        store_url: str = UNKNOWN_URL,
     ) -> None:
         self.controller = Controller(node_id, cluster_id, config, rng or Random())
         self.store = store
@@ -88,6 +89,7 @@ class ControllerShell:
         self.on_changed = on_changed
         self.on_stop = on_stop or _log_stop
         self._copy = copy
+        self._store_url = store_url
         self._lease: Lease | None = None
         self._confirmed_s = 0.0
         self._pending: list[StoredBatch] = []
@@ -337,7 +339,7 @@ class ControllerShell:
         if end.start_offset <= copy.last_base_offset < end.end_offset:
             found = await self.store.read(copy.last_base_offset, 1)
             batch = bytes(found[0].payload) if found else None
-        fault = store_fault(copy, end.end_offset, batch, "(metadata.store.url)")
+        fault = store_fault(copy, end.end_offset, batch, "(metadata.store.url)", self._store_url)
         if fault is not None:
             raise StorageFault(fault)
 

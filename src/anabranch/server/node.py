@@ -98,13 +98,13 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         self._folders = folders.hold(config)
-        copy = MetadataCopy.open(
-            self.files, config.metadata_log_dir, config.broker, int(time.time() * 1000)
-        )
         if config.is_controller:
             self._store = await open_store(config.metadata_store_url)
             self.cluster_id = await self._store.cluster_id(self._folders.cluster_id_or_new())
         self.cluster_id = self._folders.settle(self.cluster_id)
+        copy = MetadataCopy.open(
+            self.files, config.metadata_log_dir, config.broker, int(time.time() * 1000)
+        )
         if config.is_controller:
             await self._start_controller(copy)
         self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
@@ -126,6 +126,7 @@ class Node:
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
+            store_url=config.metadata_store_url,
         )  # fmt: skip
         dispatcher = ControllerDispatcher(CONTROLLER, shell.controller, handlers(), side, set())
         side.attach(shell, dispatcher)

@@ -8,9 +8,11 @@ the store's fault. Rule kept: the node stops and says so; nothing is repaired wi
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
-RESTORE_COMMAND = "anabranch metadata restore"
+UNKNOWN_URL = "URL"
+"""In the place of the store's address, for a node that does not talk to the store itself."""
 
 
 class CopyEnd(NamedTuple):
@@ -27,31 +29,45 @@ class CopyEnd(NamedTuple):
 
 
 def store_fault(
-    copy: CopyEnd, end_offset: int, batch_at_copy_end: bytes | None, store: str
+    copy: CopyEnd,
+    end_offset: int,
+    batch_at_copy_end: bytes | None,
+    store: str,
+    store_url: str = UNKNOWN_URL,
 ) -> str | None:
     """Why the store cannot be right, None when it agrees with the copy.
 
     `end_offset` is the store's; `batch_at_copy_end` is its batch with the copy's last offset, None
-    when it keeps that in a snapshot only.
+    when it keeps that in a snapshot only. `store_url` goes into the command that is named.
     """
     if copy.end_offset == 0:
         return None
     if end_offset == 0:
-        return _sentence(copy, f"the metadata store {store} is empty, so it was lost")
+        return _sentence(copy, store_url, f"the metadata store {store} is empty, so it was lost")
     if end_offset < copy.end_offset:
-        return _sentence(copy, f"the metadata store {store} went back to offset {end_offset}")
+        return _sentence(
+            copy, store_url, f"the metadata store {store} went back to offset {end_offset}"
+        )
     comparable = bool(copy.last_batch) and batch_at_copy_end is not None
     if comparable and batch_at_copy_end != copy.last_batch:
         return _sentence(
             copy,
+            store_url,
             f"the metadata store {store} went back and on differently: it has other records at "
             f"offset {copy.last_base_offset}",
         )
     return None
 
 
-def _sentence(copy: CopyEnd, what: str) -> str:
+def _sentence(copy: CopyEnd, store_url: str, what: str) -> str:
     return (
         f"{what}, but this node's copy {copy.folder} ends at offset {copy.end_offset}; stop all "
-        f"nodes and run `{RESTORE_COMMAND}` with the longest copy"
+        f"nodes and run `{restore_command(copy.folder, store_url)}` where the copy is the longest"
     )
+
+
+def restore_command(copy_folder: str, store_url: str) -> str:
+    """The command, as a shell takes it, that fills a store from the copy in `copy_folder`."""
+    log_folder = copy_folder.rpartition("/")[0] or "."
+    setting = shlex.quote(f"metadata.store.url={store_url}")
+    return f"anabranch metadata restore --dir {shlex.quote(log_folder)} --set {setting}"
