@@ -22,6 +22,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from memory import fill_free_memory
 from report import Rounds, print_row, write_json
 from rich.console import Console
 from rows import ROWS, Row
@@ -79,6 +80,8 @@ def run_shared(row: Row, servers: dict[str, Server], rounds: int, console: Conso
             row.prepare(server)
     for number in range(-1, rounds):
         for name in order(list(servers), number):
+            if row.written_bytes:
+                fill_free_memory(WORK)
             sample = row.measure(servers[name])
             note(console, row, name, number, sample.figures)
             if number >= 0:
