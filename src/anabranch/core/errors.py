@@ -8,7 +8,7 @@ help and what it means, in a sentence. Exceptions say who is to blame: `ClientFa
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from types import MappingProxyType
 from typing import NamedTuple
@@ -317,6 +317,16 @@ class ApiError(Exception):
 
 class ClientFault(ApiError):
     """The client asked for something that cannot be."""
+
+
+class RecordsRefused(ClientFault):
+    """A batch is refused for some of its records: (index in the batch, why), as KIP-467 tells."""
+
+    def __init__(
+        self, code: ErrorCode, message: str, record_errors: Sequence[tuple[int, str]]
+    ) -> None:
+        super().__init__(code, message)
+        self.record_errors = tuple(record_errors)
 
 
 class PeerFault(ApiError):

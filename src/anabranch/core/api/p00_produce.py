@@ -22,7 +22,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import leader_hint
 from anabranch.core.api.topic_names import INTERNAL_TOPICS
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import ACKS_ALL, Replica
 from anabranch.core.types import ZERO_TOPIC_ID
@@ -216,12 +216,11 @@ def _refuse(
         answer.log_start_offset = -1
     if isinstance(error, _Malformed):
         answer.error_message = error.message
-    record_errors = getattr(error, "record_errors", ())
-    if record_errors:
+    if isinstance(error, RecordsRefused):
         answer.error_message = error.message
         answer.record_errors = [
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
-            for index, text in record_errors
+            for index, text in error.record_errors
         ]
 
 

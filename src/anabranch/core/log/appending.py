@@ -27,7 +27,8 @@ class AppendResult(NamedTuple):
     """Where a batch landed; `duplicate` when it had been appended before (its first place is
     given).
 
-    `last_offset` is inclusive; `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
+    `last_offset` is inclusive; `log_append_time_ms` is -1 unless the topic uses LogAppendTime or
+    the batch is a duplicate, of which Kafka tells the newest timestamp."""
 
     first_offset: int
     last_offset: int
@@ -106,14 +107,18 @@ def _check_client(
     """Every check that depends on the topic; the batches in the topic's own codec if it has
     one."""
     config = log.config
-    rebuilding = False
-    for position, header in batches:
-        incoming.check_client_batch(header, config, log.topic_partition, now_ms)
-        if config.compacted:
-            incoming.check_keys(view, position, log.topic_partition)
-        rebuilding |= incoming.needs_rebuild(header, config)
-    if rebuilding:
-        view = incoming.rebuild(view, batches, config, log.topic_partition)
+    checked = [
+        (
+            position,
+            header,
+            incoming.check_client_batch(
+                view, position, header, config, log.topic_partition, now_ms
+            ),
+        )
+        for position, header in batches
+    ]
+    if any(incoming.needs_rebuild(header, config) for _, header in batches):
+        view = incoming.rebuild(view, checked, config, log.topic_partition)
         batches = incoming.check_shape(view, config, log.topic_partition, client=True)
     return view, batches
 
@@ -126,13 +131,8 @@ def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult
             continue
         seen = log.producers.duplicate_of(header)
         if seen is not None:
-            appended_ms = (
-                seen.timestamp
-                if log.config.message_timestamp_type == "LogAppendTime"
-                else NO_TIMESTAMP
-            )
             return AppendResult(
-                seen.first_offset, seen.last_offset, appended_ms, log.start_offset, True
+                seen.first_offset, seen.last_offset, seen.timestamp, log.start_offset, True
             )
         log.producers.check(header)
     return None

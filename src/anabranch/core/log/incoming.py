@@ -1,24 +1,40 @@
 """What a leader checks and changes in batches that a client sent, before they are appended.
 
-Only headers are looked at, unless the topic is compacted (records must have keys) or has a codec
-of its own (records are decoded and compressed again). Order of checks as in Kafka: shape and
-offsets, size, checksum, counts, kind, sequence, time. Source: KIP-98 (format), KIP-32 and KIP-937
-(timestamps).
+Only headers are looked at, unless the topic is compacted (records must have keys), has a codec of
+its own (records are decoded and compressed again), or a header's time is out of range (the records
+at fault are named). Order of checks as in Kafka: shape and offsets, size, checksum, counts, kind,
+sequence, codec, keys, time. Source: KIP-98 (format), KIP-32 and KIP-937 (timestamps), KIP-467
+(which records are at fault).
+
+Kafka decodes every record of every batch; so it also refuses records that do not fit their header
+and takes a header whose times its records do not bear out. Here a header is taken at its word.
 """
 
 from __future__ import annotations
 
 from typing import NoReturn
 
-from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused
 from anabranch.core.log.config import LogConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header, walk
 from anabranch.core.wire.compression import Codec
-from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.core.wire.records import (
+    DEFAULT_LIMIT_BYTES,
+    SMALLEST_RECORD_BYTES,
+    Record,
+    build_batch,
+    decode_records,
+)
 
 MAGIC = 2
 NO_TIMESTAMP = -1
+PLAIN_RATIO = 16
+"""Plain bytes a batch may unpack to, in `max.message.bytes`: over what real records shrink by."""
+LEAST_BYTES = 1 << 20
+"""Of `max.message.bytes` for that bound and for the number of records: it is no bound on them."""
+RECORDS_NAMED = 1000
+"""Records at fault that a refusal names: a small request may not ask for an answer of megabytes."""
 CODECS = {
     "uncompressed": Codec.NONE,
     "none": Codec.NONE,
@@ -77,9 +93,40 @@ def whole_bytes(records: memoryview, partition: TopicPartition) -> int:
 
 
 def check_client_batch(
-    header: BatchHeader, config: LogConfig, partition: TopicPartition, now_ms: int
-) -> None:
-    """Counts, kind, sequence and timestamps of one batch from a client."""
+    records: memoryview,
+    position: int,
+    header: BatchHeader,
+    config: LogConfig,
+    partition: TopicPartition,
+    now_ms: int,
+) -> list[Record] | None:
+    """Refuse a client's batch that may not be appended; its records if they had to be decoded."""
+    _check_header(header, config, partition)
+    decoded = None
+    if config.compacted or needs_rebuild(header, config):
+        decoded = _decoded(records, position, header, config, partition)
+    if config.compacted:
+        _check_keys(decoded or [], partition)
+    if config.message_timestamp_type != "LogAppendTime":
+        earliest = now_ms - config.message_timestamp_before_max_ms
+        latest = now_ms + config.message_timestamp_after_max_ms
+        in_range = _in_range(header.base_timestamp, earliest, latest) and _in_range(
+            header.max_timestamp, earliest, latest
+        )
+        if decoded is None and not in_range:
+            decoded = _decoded(records, position, header, config, partition)
+        if decoded is not None:
+            _check_times(decoded, earliest, latest)
+        if not in_range:
+            raise ApiError(
+                ErrorCode.INVALID_TIMESTAMP,
+                f"Timestamps {header.base_timestamp} to {header.max_timestamp} of a batch for "
+                f"{partition} are out of range: they should be within [{earliest}, {latest}].",
+            )
+    return decoded
+
+
+def _check_header(header: BatchHeader, config: LogConfig, partition: TopicPartition) -> None:
     count = header.record_count
     if header.last_offset_delta < 0 or count <= 0:
         _refuse(partition, f"{count} records, last offset delta {header.last_offset_delta}")
@@ -92,22 +139,55 @@ def check_client_batch(
         _refuse(partition, "clients may not write control records")
     if header.producer_id >= 0 and header.base_sequence < 0:
         _refuse(partition, f"sequence number {header.base_sequence} of a producer with an id")
-    if config.message_timestamp_type != "LogAppendTime":
-        _check_timestamps(header, config, partition, now_ms)
+    if header.codec > Codec.ZSTD:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            f"A batch for {partition} has codec {header.codec}; the last one known is 4, zstd.",
+        )
+    if header.log_append_time and config.message_timestamp_type == "LogAppendTime":
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"A batch for {partition} claims the time of its append, which the leader gives.",
+        )
 
 
-def _check_timestamps(
-    header: BatchHeader, config: LogConfig, partition: TopicPartition, now_ms: int
-) -> None:
-    earliest = now_ms - config.message_timestamp_before_max_ms
-    latest = now_ms + config.message_timestamp_after_max_ms
-    for timestamp in (header.base_timestamp, header.max_timestamp):
-        if timestamp != NO_TIMESTAMP and not earliest <= timestamp <= latest:
-            raise ApiError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"Timestamp {timestamp} of a batch for {partition} is out of range: it should be "
-                f"within [{earliest}, {latest}].",
-            )
+def _in_range(timestamp: int, earliest: int, latest: int) -> bool:
+    return timestamp == NO_TIMESTAMP or earliest <= timestamp <= latest
+
+
+def _check_keys(records: list[Record], partition: TopicPartition) -> None:
+    """Refuse records without a key: a compacted topic could not tell what they replace."""
+    text = f"Compacted topic cannot accept message without key in topic partition {partition}"
+    errors = [(index, text) for index, record in enumerate(records) if record.key is None]
+    if errors:
+        shown = ", ".join(
+            f"RecordError(batchIndex={index}, message='{each}')" for index, each in errors[:3]
+        )
+        raise RecordsRefused(
+            ErrorCode.INVALID_RECORD,
+            f"One or more records have been rejected due to {len(errors)} record errors in total, "
+            f"and only showing the first three errors at most: [{shown}]",
+            errors[:RECORDS_NAMED],
+        )
+
+
+def _check_times(records: list[Record], earliest: int, latest: int) -> None:
+    """Refuse records whose own time is out of range, and name them."""
+    errors = [
+        (
+            index,
+            f"Timestamp {record.timestamp} of message with offset {record.offset} is out of range. "
+            f"The timestamp should be within [{earliest}, {latest}]",
+        )
+        for index, record in enumerate(records)
+        if not _in_range(record.timestamp, earliest, latest)
+    ]
+    if errors:
+        raise RecordsRefused(
+            ErrorCode.INVALID_TIMESTAMP,
+            "One or more records have been rejected due to invalid timestamp",
+            errors[:RECORDS_NAMED],
+        )
 
 
 def needs_rebuild(header: BatchHeader, config: LogConfig) -> bool:
@@ -117,25 +197,18 @@ def needs_rebuild(header: BatchHeader, config: LogConfig) -> bool:
     )
 
 
-def check_keys(records: memoryview, position: int, partition: TopicPartition) -> None:
-    """Refuse a record without a key: a compacted topic could not tell what it replaces."""
-    for record in _decoded(records, position, partition):
-        if record.key is None:
-            _refuse(partition, "a compacted topic takes no record without a key")
-
-
 def rebuild(
     records: memoryview,
-    batches: list[tuple[int, BatchHeader]],
+    batches: list[tuple[int, BatchHeader, list[Record] | None]],
     config: LogConfig,
     partition: TopicPartition,
 ) -> memoryview:
     """The same records in the topic's codec; producer, sequence and timestamps stay."""
     rebuilt = bytearray()
     codec = CODECS[config.compression_type]
-    for position, header in batches:
+    for position, header, decoded in batches:
         rebuilt += build_batch(
-            _decoded(records, position, partition),
+            decoded or _decoded(records, position, header, config, partition),
             base_offset=header.base_offset,
             leader_epoch=header.leader_epoch,
             codec=codec,
@@ -160,11 +233,26 @@ def _level(codec: Codec, config: LogConfig) -> int | None:
     return None if level == -1 else level
 
 
-def _decoded(records: memoryview, position: int, partition: TopicPartition) -> list[Record]:
+def _decoded(
+    records: memoryview,
+    position: int,
+    header: BatchHeader,
+    config: LogConfig,
+    partition: TopicPartition,
+) -> list[Record]:
+    """A batch's records; neither their bytes nor their number may be a bomb."""
+    room = max(LEAST_BYTES, config.max_message_bytes)
+    most = room // SMALLEST_RECORD_BYTES
+    if header.record_count > most:
+        raise ApiError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"A batch for {partition} has {header.record_count} records; the most is {most}.",
+        )
+    limit_bytes = min(DEFAULT_LIMIT_BYTES, PLAIN_RATIO * room)
     try:
-        return decode_records(records, position)
+        return decode_records(records, position, limit_bytes=limit_bytes)
     except ProtocolError as problem:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}") from None
+        raise ApiError(ErrorCode.INVALID_RECORD, f"{partition}: {problem}") from None
 
 
 def _refuse(partition: TopicPartition, why: str) -> NoReturn:
