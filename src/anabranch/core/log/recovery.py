@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.errors import CorruptLog
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
 LEFTOVERS = (DELETED, ".cleaned", ".tmp")
+SWAP = ".swap"
+"""A compacted segment of Kafka's on its way to replace others, some of which may be gone."""
 
 
 class _Opening:
@@ -73,9 +76,23 @@ def load(
 
 
 def _own_names(log: Log) -> list[str]:
-    """The folder's names, without files that were about to be removed."""
+    """The folder's names, without files that were about to be removed.
+
+    Raises CorruptLog, and removes nothing, while Kafka's compaction is half done: what it was
+    about to replace may be all that is left of some records, or none of them."""
     names = []
-    for name in log.files.list(log.folder):
+    listed = log.files.list(log.folder)
+    for name in listed:
+        if name.endswith(LOG + SWAP):
+            raise CorruptLog(
+                f"{log.folder}/{name} is an unfinished swap of compacted segments; start the Kafka "
+                "broker that wrote it once more and stop it in order",
+                path=f"{log.folder}/{name}",
+                position=0,
+                first_offset=max(0, offset_of(name.removesuffix(SWAP), LOG)),
+                last_offset=-1,
+            )
+    for name in listed:
         if name.endswith(LEFTOVERS):
             log.files.remove(f"{log.folder}/{name}")
         else:
