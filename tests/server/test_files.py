@@ -14,7 +14,7 @@ from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
-from anabranch.core.types import TopicId, TopicPartition
+from anabranch.core.types import Buffer, TopicId, TopicPartition
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.server.files import WRITE_BYTES, RealFiles
@@ -31,10 +31,20 @@ def batch(tag: int, size_bytes: int = 100) -> bytearray:
     return build_batch([Record(index, NOW_MS + tag, b"key", value, ()) for index in range(2)])
 
 
+def warmed(log: Log, offset: int) -> Buffer:
+    """What a node does: a read that would wait for the disk is warmed and made again."""
+    for _ in range(100):
+        try:
+            return log.read(offset, max_bytes=5000, upto=END, at_least_one=True)
+        except ColdRead as cold:
+            cold.file.warm(cold.position, cold.length)
+    raise AssertionError("the pages do not stay in memory")
+
+
 def tags(log: Log) -> list[int]:
     found, offset = [], log.start_offset
     while offset < log.end_offset:
-        held = log.read(offset, max_bytes=5000, upto=END, at_least_one=True)
+        held = warmed(log, offset)
         for position, header in walk(held):
             value = decode_records(held, position)[0].value or b""
             found.append(struct.unpack(">q", bytes(value)[:8])[0])
