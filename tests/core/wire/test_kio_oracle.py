@@ -26,6 +26,8 @@ from anabranch.core.wire.schema import FieldSpec, Struct, active_fields
 
 LATER_THAN_KAFKA_4_1 = {
     "ListOffsets": {11},
+    "OffsetCommit": {10},
+    "OffsetFetch": {10},
     "InitProducerId": {6},
     "DescribeLogDirs": {5},
     "BrokerHeartbeat": {2},

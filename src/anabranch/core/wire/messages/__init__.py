@@ -47,12 +47,24 @@ class ApiSpec:
         return f"ApiSpec({self.api_key}, {self.name}, {self.versions})"
 
 
+NEVER = 32_768
+"""First flexible version of a family that has none."""
+
 _TABLE = (
     # API key, name, versions, first flexible version
     (0, "Produce", range(3, 14), 9),
     (1, "Fetch", range(4, 19), 12),
     (2, "ListOffsets", range(1, 11), 6),
     (3, "Metadata", range(14), 9),
+    (8, "OffsetCommit", range(2, 10), 8),
+    (9, "OffsetFetch", range(1, 10), 6),
+    (10, "FindCoordinator", range(7), 3),
+    (11, "JoinGroup", range(10), 6),
+    (12, "Heartbeat", range(5), 4),
+    (13, "LeaveGroup", range(6), 4),
+    (14, "SyncGroup", range(6), 4),
+    (15, "DescribeGroups", range(7), 5),
+    (16, "ListGroups", range(6), 3),
     (18, "ApiVersions", range(5), 3),
     (19, "CreateTopics", range(2, 8), 5),
     (20, "DeleteTopics", range(1, 7), 4),
@@ -63,7 +75,9 @@ _TABLE = (
     (33, "AlterConfigs", range(3), 2),
     (35, "DescribeLogDirs", range(1, 5), 2),
     (37, "CreatePartitions", range(4), 2),
+    (42, "DeleteGroups", range(3), 2),
     (44, "IncrementalAlterConfigs", range(2), 1),
+    (47, "OffsetDelete", range(1), NEVER),
     (58, "Envelope", range(1), 0),
     (59, "FetchSnapshot", range(2), 0),
     (60, "DescribeCluster", range(3), 0),
