@@ -21,7 +21,7 @@ check: ## ruff, mypy --strict, the import rule, the tidy rules
 bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
 	@scripts/bench
 
-compat: ## Apache Kafka's own Java tools against a node (Java and Maven)
+compat: ## Apache Kafka and a node side by side, tool by tool (Java and Maven); ROWS=…
 	@scripts/compat
 
 docs: ## build the documentation into site/

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,10 +55,11 @@ class Server:
 
     name = "server"
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Mapping[str, object] | None = None, work: Path = WORK) -> None:
         self.port = free_port()
         self.controller_port = free_port()
-        self.folder = WORK / f"{self.name}-{self.port}"
+        self.settings = {"log.segment.delete.delay.ms": DELETE_DELAY_MS, **(settings or {})}
+        self.folder = work / f"{self.name}-{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
@@ -178,7 +179,7 @@ class Anabranch(Server):
         settings = (
             f"log.dirs={self.folder / 'data'}",
             f"listeners={listeners}",
-            f"log.segment.delete.delay.ms={DELETE_DELAY_MS}",
+            *(f"{name}={value}" for name, value in self.settings.items()),
         )
         for setting in settings:
             words += ["--set", setting]
@@ -211,7 +212,9 @@ class Kafka(Server):
             "offsets.topic.replication.factor=1",
             "transaction.state.log.replication.factor=1",
             "transaction.state.log.min.isr=1",
-            f"log.segment.delete.delay.ms={DELETE_DELAY_MS}",
+            "share.coordinator.state.topic.replication.factor=1",
+            "share.coordinator.state.topic.min.isr=1",
+            *(f"{name}={value}" for name, value in self.settings.items()),
         ]
         properties = self.folder / "server.properties"
         properties.write_text("\n".join(lines) + "\n")

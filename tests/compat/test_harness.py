@@ -1,0 +1,162 @@
+"""The compatibility table itself, without Java: rows, verdicts, what is taken out of a text."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ABOUT = {"kafka": "4.1.0"}
+
+
+@pytest.fixture
+def compat(monkeypatch):
+    """The harness's modules, importable as `python -m compat` from the root has them."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    import compat.__main__ as command  # noqa: PLC0415
+
+    return command
+
+
+@pytest.fixture
+def row(compat, monkeypatch):
+    """`row`, registering in a table of its own."""
+    module = sys.modules["compat.row"]
+    monkeypatch.setattr(module, "ROWS", {})
+    return module
+
+
+@pytest.fixture
+def line(compat):
+    """Makes a line of the table from what both peers gave."""
+    module = sys.modules["compat.row"]
+
+    def make(kafka, ours, owed=None):
+        seen = [
+            module.Seen(failure=str(each)) if isinstance(each, Exception) else module.Seen(each)
+            for each in (kafka, ours)
+        ]
+        return compat.report.Line(module.Row("a-row", "A row.", len, owed), *seen)
+
+    return make
+
+
+NO = RuntimeError("no")
+
+
+@pytest.mark.parametrize(
+    ("kafka", "ours", "owed", "verdict", "code"),
+    [
+        ([1], [1], None, "same", 0),
+        ([1], [2], None, "differs", 1),
+        ([1], NO, None, "fails", 1),
+        ([1], NO, "R16", "owed", 0),
+        ([1], [2], "R16", "owed", 0),
+        ([1], [1], "R16", "stale", 1),
+        (NO, [1], None, "broken", 1),
+        (NO, NO, "R16", "broken", 1),
+    ],
+)
+def test_a_row_fails_where_kafka_passes_and_we_do_not(
+    compat, line, kafka, ours, owed, verdict, code
+):
+    made = line(kafka, ours, owed)
+    assert made.verdict == verdict
+    assert compat.report.exit_code([made]) == code
+
+
+def test_the_note_shows_what_differs(line):
+    assert '-"a"' in line(["a", "b"], ["c", "b"]).note.replace(",", "")
+    assert line(["a"], NO).note == "no"
+    assert line(["a"], NO, "R7").note == "R7: no"
+    assert "R7" in line(["a"], ["a"], "R7").note
+    assert line(["a"], ["a"]).note == ""
+
+
+def test_other_words_are_a_note_and_no_failure(line):
+    made = line([1], [1])
+    made.kafka.said, made.anabranch.said = ["Topic is bad."], ["This topic is bad."]
+    assert made.verdict == "same"
+    assert "This topic is bad." in made.note
+
+
+def test_the_page_and_the_document_hold_every_row(compat, line):
+    lines = [line(["a|b"], ["c"]), line([1], [1])]
+    page = compat.report.page(lines, ABOUT)
+    assert page.count("| `a-row` |") == 2
+    assert "2 rows: 1 differs, 1 same" in page
+    assert "a\\|b" in page
+    written = json.loads(json.dumps(compat.report.document(lines, ABOUT)))
+    assert [each["verdict"] for each in written["rows"]] == ["differs", "same"]
+    assert written["rows"][0]["kafka"]["value"] == ["a|b"]
+
+
+def test_a_row_is_unique_has_a_sentence_and_names_a_known_debt(row):
+    def observe(peer):
+        """It works.
+
+        More that the table does not want.
+        """
+
+    row.row("one")(observe)
+    assert row.ROWS["one"].what == "It works."
+    with pytest.raises(ValueError, match="two rows"):
+        row.row("one")
+    with pytest.raises(ValueError, match="no id"):
+        row.row("two", owed="later")
+    with pytest.raises(ValueError, match="sentence"):
+        row.row("three")(lambda peer: None)
+
+
+def test_rows_are_chosen_by_name_or_how_it_begins(row):
+    for name in ("topics-create", "topics-list", "kcat"):
+        row.row(name)(len)
+    assert [each.name for each in row.chosen([])] == ["topics-create", "topics-list", "kcat"]
+    assert [each.name for each in row.chosen(["kcat", "topics-l"])] == ["topics-list", "kcat"]
+    with pytest.raises(SystemExit, match="nobody"):
+        row.chosen(["kcat", "nobody"])
+
+
+def test_what_may_differ_is_taken_out(compat):
+    normal = sys.modules["compat.normal"]
+    text = "at h:9092, TopicId: zYNzLlCBQ6iXHFfOQzyuNA, 1763713200123 ms, 2026-11-21T08:27:49.123Z"
+    assert normal.plain(text, {"h:9092": "<b>"}) == "at <b>, TopicId: <id>, <ms> ms, <time>"
+    assert normal.plain("c-0c7d9a4e-1111-2222-3333-444455556666", {}) == "c-<uuid>"
+    assert normal.plain("retention.ms=86400000", {}) == "retention.ms=86400000"
+    assert normal.plain("a-name-of-two-and-more-words", {}) == "a-name-of-two-and-more-words"
+
+
+def test_columns_are_found_by_their_heading(compat):
+    normal = sys.modules["compat.normal"]
+    text = "noise\n\nGROUP   TOPIC LAG\ng t 3\ng a -\n"
+    assert normal.columns(text, ["TOPIC", "LAG"]) == [["a", "-"], ["t", "3"]]
+
+
+def test_whatever_a_row_raises_is_its_failure(compat, row):
+    class Server:
+        def is_alive(self):
+            return True
+
+    class Peer:
+        server = Server()
+        said: list[str] = []
+
+    def observe(peer):
+        """It raises."""
+        peer.said.append("before")
+        raise KeyError("x")
+
+    seen = compat.look(row.Row("r", "It raises.", observe), Peer())
+    assert seen.failure == "KeyError: 'x'"
+    assert seen.said == ["before"]
+
+
+def test_every_family_registers_its_rows_and_no_name_twice(compat):
+    for family in compat.FAMILIES:
+        compat.importlib.import_module(f"compat.families.{family}")
+    rows = sys.modules["compat.row"].ROWS
+    assert rows
+    assert all(each.what.endswith(".") for each in rows.values())
