@@ -14,7 +14,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import AllowAll
-from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import BROKER, handlers
@@ -25,10 +25,12 @@ from anabranch.core.controller.image import (
     MetadataImage,
 )
 from anabranch.core.errors import Bug
+from anabranch.core.groups import offsets
 from anabranch.core.replication.partitions import Partitions
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
+from anabranch.server.groups import GroupShell
 from anabranch.server.logs import logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
@@ -68,9 +70,12 @@ class BrokerRole:
             allocate_producer_id=self.producer_ids.take,
             volume=volume_of,
         )
-        self.dispatcher = Dispatcher(BROKER, self.broker, handlers(), self, self.broker.changed)
+        self.dispatcher = BrokerDispatcher(
+            BROKER, self.broker, handlers(), self, self.broker.changed
+        )
+        self.groups = GroupShell(self.broker, self.dispatcher.begin, self.dispatcher.settle)
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
-        self.partitions.on_changed = self.dispatcher.wake
+        self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._is_published = False
@@ -96,6 +101,7 @@ class BrokerRole:
         await self.registration.unfenced()
         await self.partitions.settled()
         self.partitions.start()
+        self.groups.start()
 
     async def leave(self) -> None:
         """Controlled shutdown: tell the controller, then answer everybody who waits."""
@@ -106,6 +112,7 @@ class BrokerRole:
     async def close(self) -> None:
         """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
         self.producer_ids.stop()
+        self.groups.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
@@ -120,7 +127,17 @@ class BrokerRole:
         self._take_config(image, delta)
         self.partitions.publish(image, delta if self._is_published else None)
         self._is_published = True
-        self.dispatcher.wake()
+        self.broker.changed.add(METADATA)
+        if delta.deleted_topics:
+            deleted = {topic.name for topic in delta.deleted_topics}
+            offsets.topics_deleted(self.broker.groups, deleted, wall_ms())
+        self._partitions_changed()
+
+    def _partitions_changed(self) -> None:
+        """Replicas came, went, or changed hands: groups follow, and who waits is woken."""
+        self.dispatcher.begin()
+        self.broker.groups.follow(self.dispatcher.now_ms)
+        self.dispatcher.settle()
 
     def _take_config(self, image: MetadataImage, delta: MetadataDelta) -> None:
         mine = (RESOURCE_BROKER, str(self.broker.broker_id))
@@ -139,6 +156,7 @@ class BrokerRole:
             self.partitions.take_faults()
         if broker.unsynced:
             self.flusher.start_rounds()
+        self.groups.arm()
         while broker.wishes:
             task = asyncio.get_running_loop().create_task(self._grant(broker.wishes.pop()))
             self._tasks.add(task)
@@ -165,6 +183,15 @@ class BrokerRole:
 
     def _woken(self, key: str) -> None:
         self.dispatcher.wake(key)
+
+
+class BrokerDispatcher(Dispatcher):
+    """The dispatcher of client listeners: a step also knows the clock that never goes back."""
+
+    def begin(self) -> None:
+        """Read both clocks, once for everything that this step does."""
+        self.now_ms = wall_ms()
+        self.world.steady_ms = steady_ms()
 
 
 class ControllerDispatcher(Dispatcher):

@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.metadata_view import MetadataCache
+from anabranch.core.groups.coordinator import GroupCoordinator
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 
 PRODUCER_IDS = "producer-ids"
 """What a Wait for a block of producer ids is parked under."""
+
+METADATA = "metadata"
+"""What a Wait for a change of topics or brokers is parked under."""
 
 
 @dataclass(slots=True)
@@ -78,3 +82,10 @@ class Broker:
     """For ids that clients are given; a simulation passes a seeded one."""
     volume: Callable[[str], tuple[int, int]] = unknown_volume
     """Total and usable bytes of the volume that holds a log folder."""
+    steady_ms: int = 0
+    """The clock that never goes back, at the begin of this step: for sessions and their ends."""
+    groups: GroupCoordinator = field(init=False)
+    """The consumer groups that this broker coordinates."""
+
+    def __post_init__(self) -> None:
+        self.groups = GroupCoordinator(self)

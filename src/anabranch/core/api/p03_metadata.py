@@ -24,11 +24,13 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.groups import wish_offsets_topic
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.metadata_view import View, alive_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.controller.image import TopicImage
 from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.metadata import (
@@ -153,6 +155,9 @@ def _create_missing(broker: Broker, request: Request, response: MetadataResponse
 
 
 def _wish(broker: Broker, name: str) -> None:
+    if name == OFFSETS_TOPIC:
+        wish_offsets_topic(broker)
+        return
     creatable = CreatableTopic(
         name=name,
         num_partitions=broker.config.num_partitions,

@@ -45,6 +45,10 @@ class BrokerConfig:
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
+    group_initial_rebalance_delay_ms: int
+    group_max_session_timeout_ms: int
+    group_max_size: int
+    group_min_session_timeout_ms: int
     http_listener: str
     initial_broker_registration_timeout_ms: int
     inter_broker_listener_name: str | None
@@ -89,6 +93,15 @@ class BrokerConfig:
     min_insync_replicas: int
     node_id: int | None
     num_partitions: int
+    offset_metadata_max_bytes: int
+    offsets_commit_timeout_ms: int
+    offsets_load_buffer_size: int
+    offsets_retention_check_interval_ms: int
+    offsets_retention_minutes: int
+    offsets_topic_compression_codec: int
+    offsets_topic_num_partitions: int
+    offsets_topic_replication_factor: int
+    offsets_topic_segment_bytes: int
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
     replica_high_watermark_checkpoint_interval_ms: int

@@ -1,0 +1,53 @@
+"""What the handlers of groups share: authorization, waits for the group's partition, its topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.handler import Request
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
+from anabranch.core.wire.messages.create_topics import CreateTopicsRequest
+
+if TYPE_CHECKING:
+    from anabranch.core.groups.answers import Answer
+    from anabranch.core.groups.shard import Shard
+
+CREATE_TIMEOUT_MS = 30_000
+
+
+def group_allowed(broker: Broker, request: Request, operation: Operation, group_id: str) -> bool:
+    """`authorize` for a group."""
+    return broker.authorizer.allows_all or broker.authorizer.authorize(
+        request, operation, ResourceType.GROUP, group_id
+    )
+
+
+def wait_committed(
+    answer: Answer,
+    shard: Shard,
+    now_ms: int,
+    late: Callable[[], Any],
+    longest_ms: int,
+) -> Any:
+    """A Wait for what is answered once records are committed, or the answer if they are."""
+    return answer.wait(
+        now_ms,
+        late,
+        keys=(shard.place,),
+        look=partial(shard.catch_up, now_ms),
+        longest_ms=longest_ms,
+    )
+
+
+def wish_offsets_topic(broker: Broker) -> None:
+    """Ask the controller for `__consumer_offsets`, once at a time."""
+    if OFFSETS_TOPIC in broker.wished:
+        return
+    topic = offsets_topic(broker.image, broker.config)
+    message = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)
+    broker.wished.add(OFFSETS_TOPIC)
+    broker.wishes.append(Wish(message, partial(broker.wished.discard, OFFSETS_TOPIC)))

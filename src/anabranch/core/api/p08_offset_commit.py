@@ -1,0 +1,167 @@
+"""OffsetCommit: a group, or whoever uses its name, stores how far it has read.
+
+KIP: KIP-211 (expiry), KIP-320 (leader epochs), KIP-345 (static members).
+Versions: 2-9.
+Behaviour: needs READ on the group, then READ on each topic. A partition that does not exist is
+    refused by itself; so is metadata longer than `offset.metadata.max.bytes`. What is left is
+    written as one batch and acknowledged when it is committed, within `offsets.commit.timeout.ms`.
+    A member's commit counts as its heartbeat. Without a generation, only an empty group takes it.
+Skipped: members of KIP-848 groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.groups import group_allowed, wait_committed
+from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups import offsets
+from anabranch.core.groups.answers import Answer
+from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.offsets import Place
+from anabranch.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+
+Commits = list[tuple[Place, CommittedOffset]]
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """The answer, or a wait for the records to be committed."""
+    body: OffsetCommitRequest = request.body
+    if not group_allowed(broker, request, Operation.READ, body.group_id):
+        return _refused(body, ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    response, commits = _sorted_out(broker, request, now_ms)
+    if not commits:
+        return response
+    done = broker.groups.answer()
+    try:
+        group = offsets.committing_group(
+            broker.groups,
+            body.group_id,
+            body.generation_id_or_member_epoch,
+            body.member_id,
+            body.group_instance_id,
+            now_ms,
+        )
+        offsets.commit(broker.groups, group, commits, done, now_ms)
+    except ApiError as error:
+        return _failed(response, error.code)
+    if done.message is not None:
+        return response
+    return _wait(broker, group, response, done, now_ms)
+
+
+def _sorted_out(
+    broker: Broker, request: Request, now_ms: int
+) -> tuple[OffsetCommitResponse, Commits]:
+    """The answer as it is if nothing else fails, and what can be committed."""
+    body: OffsetCommitRequest = request.body
+    commits: Commits = []
+    expires_ms = -1 if body.retention_time_ms < 0 else now_ms + body.retention_time_ms
+    longest = broker.config.offset_metadata_max_bytes
+    response = OffsetCommitResponse()
+    for topic in body.topics:
+        fault, existing = _topic_fault(broker, request, topic)
+        answers = []
+        for each in topic.partitions:
+            index = each.partition_index
+            metadata = each.committed_metadata or ""
+            code = fault
+            if code is ErrorCode.NONE and index not in existing:
+                code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif code is ErrorCode.NONE and len(metadata) > longest:
+                code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            if code is ErrorCode.NONE:
+                commits.append(
+                    ((topic.name, index), _committed(each, metadata, now_ms, expires_ms))
+                )
+            answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
+        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return response, commits
+
+
+def _topic_fault(
+    broker: Broker, request: Request, topic: OffsetCommitRequestTopic
+) -> tuple[ErrorCode, Container[int]]:
+    if not topic_allowed(broker.authorizer, request, Operation.READ, topic.name):
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED, ()
+    known = broker.image.topic(topic.name)
+    if known is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()
+    return ErrorCode.NONE, known.partitions
+
+
+def _committed(
+    said: OffsetCommitRequestPartition, metadata: str, now_ms: int, expires_ms: int
+) -> CommittedOffset:
+    return CommittedOffset(
+        said.committed_offset, said.committed_leader_epoch, metadata, now_ms, expires_ms
+    )
+
+
+def _wait(
+    broker: Broker, group: Group, response: OffsetCommitResponse, done: Answer, now_ms: int
+) -> Outcome:
+    """A Wait that ends in `response` once the offsets count."""
+    wait = wait_committed(
+        done,
+        group.shard,
+        now_ms,
+        lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        broker.config.offsets_commit_timeout_ms,
+    )
+    look = wait.poll
+
+    def poll(now_ms: int, expired: bool) -> OffsetCommitResponse | None:
+        code = look(now_ms, expired)
+        if code is None:
+            return None
+        return response if code is ErrorCode.NONE else _failed(response, code)
+
+    wait.poll = poll
+    return wait
+
+
+def _failed(response: OffsetCommitResponse, code: ErrorCode) -> OffsetCommitResponse:
+    """What would have been committed has this error instead."""
+    for topic in response.topics:
+        for partition in topic.partitions:
+            if partition.error_code == ErrorCode.NONE:
+                partition.error_code = code
+    return response
+
+
+def _refused(body: OffsetCommitRequest, code: ErrorCode) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetCommitResponsePartition(
+                        partition_index=each.partition_index, error_code=code
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in body.topics
+        ]
+    )
+
+
+HANDLER = Handler(
+    api_key=8,
+    name="OffsetCommit",
+    versions=range(2, 10),
+    broker=run,
+    kips=("KIP-211", "KIP-320", "KIP-345"),
+    skipped=("Members of KIP-848 groups do not commit.",),
+)

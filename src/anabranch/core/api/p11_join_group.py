@@ -1,0 +1,97 @@
+"""JoinGroup: a member joins a classic group and waits for its next generation.
+
+KIP: KIP-62, KIP-345 (static members), KIP-394 (member ids first), KIP-800, KIP-814.
+Versions: 0-9.
+Behaviour: needs READ on the group. From version 4 on a new dynamic member is first given its id
+    (MEMBER_ID_REQUIRED). The answer comes when all have joined or their time is over; the leader's
+    names the members. A name is chosen by the coordinator: the client id (static: the instance id)
+    and a random id.
+Skipped: upgrading a KIP-848 group's members one by one.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from anabranch.core.access.authorize import Operation
+from anabranch.core.api.context import Broker
+from anabranch.core.api.groups import group_allowed
+from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups import members
+from anabranch.core.groups.members import Join
+from anabranch.core.groups.rebalance import join_refused
+from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+REBALANCE_TIMEOUT_SINCE = 1
+KNOWN_ID_SINCE = 4
+STATIC_SINCE = 5
+NULL_PROTOCOL_SINCE = 7
+SKIP_ASSIGNMENT_SINCE = 9
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """The member's generation, or a wait for it."""
+    body: JoinGroupRequest = request.body
+    version = request.version
+    if not group_allowed(broker, request, Operation.READ, body.group_id):
+        refused = join_refused(ErrorCode.GROUP_AUTHORIZATION_FAILED, body.member_id)
+        return _in_version(refused, version)
+    try:
+        outcome = members.join(broker.groups, _asked(broker, request), now_ms)
+    except ApiError as error:
+        return _in_version(join_refused(error.code, body.member_id), version)
+    if isinstance(outcome, JoinGroupResponse):
+        return _in_version(outcome, version)
+    waiting = outcome.wait(now_ms, lambda: join_refused(ErrorCode.NOT_COORDINATOR, body.member_id))
+    if not isinstance(waiting, Wait):
+        return _in_version(waiting, version)
+    look = waiting.poll
+
+    def poll(now_ms: int, expired: bool) -> JoinGroupResponse | None:
+        message = look(now_ms, expired)
+        return None if message is None else _in_version(message, version)
+
+    waiting.poll = poll
+    return waiting
+
+
+def _asked(broker: Broker, request: Request) -> Join:
+    body: JoinGroupRequest = request.body
+    version = request.version
+    client_id = request.client_id or ""
+    instance_id = body.group_instance_id
+    random_id = UUID(int=broker.random.getrandbits(128), version=4)
+    rebalance_timeout_ms = body.session_timeout_ms
+    if version >= REBALANCE_TIMEOUT_SINCE and body.rebalance_timeout_ms >= 0:
+        rebalance_timeout_ms = body.rebalance_timeout_ms
+    return Join(
+        group_id=body.group_id,
+        member_id=body.member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        client_host=f"/{request.client_host}",
+        session_timeout_ms=body.session_timeout_ms,
+        rebalance_timeout_ms=rebalance_timeout_ms,
+        protocol_type=body.protocol_type,
+        protocols=tuple((each.name, bytes(each.metadata)) for each in body.protocols),
+        new_member_id=f"{client_id if instance_id is None else instance_id}-{random_id}",
+        needs_known_id=version >= KNOWN_ID_SINCE and instance_id is None,
+        may_skip_assignment=version >= SKIP_ASSIGNMENT_SINCE,
+    )
+
+
+def _in_version(response: JoinGroupResponse, version: int) -> JoinGroupResponse:
+    if version < NULL_PROTOCOL_SINCE and response.protocol_name is None:
+        response.protocol_name = ""
+    return response
+
+
+HANDLER = Handler(
+    api_key=11,
+    name="JoinGroup",
+    versions=range(10),
+    broker=run,
+    kips=("KIP-62", "KIP-345", "KIP-394", "KIP-800", "KIP-814"),
+    skipped=("Members of a KIP-848 group cannot join with the classic protocol.",),
+)

@@ -1,0 +1,55 @@
+"""An answer that a group gives later: when all have joined, when the leader has assigned.
+
+The rule it keeps: the first answer given counts. Giving it marks the object itself as changed, and
+it is the key that its request waits under, so that a group of a thousand wakes each member once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from anabranch.core.api.handler import Wait
+
+LONGEST_WAIT_MS = 24 * 3_600_000
+"""The coordinator's own timers end every wait long before; a stopping node ends it at once."""
+
+
+class Answer:
+    """What one parked request will be answered with; `message` is None until then."""
+
+    __slots__ = ("_changed", "message")
+
+    def __init__(self, changed: set[Hashable]) -> None:
+        self.message: Any = None
+        self._changed = changed
+
+    def give(self, message: Any) -> None:
+        """Answer; a second one is left alone."""
+        if self.message is None:
+            self.message = message
+            self._changed.add(self)
+
+    def wait(
+        self,
+        now_ms: int,
+        late: Callable[[], Any],
+        *,
+        keys: tuple[Hashable, ...] = (),
+        look: Callable[[], None] | None = None,
+        longest_ms: int = LONGEST_WAIT_MS,
+    ) -> Any:
+        """The message if it is there, else a Wait for it.
+
+        `late` makes the answer for when time is over. `look` is called before each look at the
+        message, when one of `keys` has changed.
+        """
+        if self.message is not None:
+            return self.message
+
+        def poll(_now_ms: int, expired: bool) -> Any | None:
+            if look is not None:
+                look()
+            return late() if expired and self.message is None else self.message
+
+        return Wait((self, *keys), now_ms + longest_ms, poll)

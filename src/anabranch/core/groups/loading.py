@@ -1,0 +1,174 @@
+"""Reading a partition of `__consumer_offsets` back into groups.
+
+What: a generator that reads the log from its start to the high watermark and yields often, so that
+the shell keeps its loop free; it yields a ColdRead where bytes must be warmed first. Rule kept: the
+last record of a key counts; offsets committed in a transaction count when its commit marker comes
+(Kafka writes those; a folder of Kafka's is read too). Keys of KIP-848 groups are passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import CorruptLog, ProtocolError
+from anabranch.core.groups.group import CommittedOffset, Group, Member
+from anabranch.core.groups.records import committed_offset
+from anabranch.core.groups.states import EMPTY, STABLE
+from anabranch.core.log.files import ColdRead
+from anabranch.core.wire.batch import BatchHeader, walk
+from anabranch.core.wire.control import end_marker
+from anabranch.core.wire.offsets_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    decode_key,
+    decode_value,
+)
+from anabranch.core.wire.records import Record, decode_records
+
+if TYPE_CHECKING:
+    from anabranch.core.groups.shard import Shard
+    from anabranch.core.types import Buffer
+
+READ_BYTES = 256 * 1024
+"""Read at a time: small, since each piece is decoded without giving the loop back."""
+RECORDS_A_STEP = 200
+"""Records that are replayed before the loop is given back."""
+
+
+class Loader:
+    """The groups of one shard, as far as they have been read."""
+
+    def __init__(self, shard: Shard, read_bytes: int = READ_BYTES) -> None:
+        self.shard = shard
+        self.groups: dict[str, Group] = {}
+        self.unknown_keys = 0
+        self.records = 0
+        self._read_bytes = min(read_bytes, READ_BYTES)
+        self._undecided: dict[int, list[tuple[OffsetCommitKey, CommittedOffset | None]]] = {}
+
+    def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
+        """Read everything. Raises StorageFault where the log cannot be read, or is not ours."""
+        replica = self.shard.replica
+        offset, upto = replica.log.start_offset, replica.high_watermark
+        while offset < upto:
+            try:
+                batches = replica.log.read(
+                    offset, max_bytes=self._read_bytes, upto=upto, at_least_one=True
+                )
+            except ColdRead as cold:
+                yield cold
+                continue
+            if not batches:
+                break
+            for position, header in walk(batches):
+                yield from self._replay(batches, position, header, now_ms)
+                offset = header.next_offset
+        for group in self.groups.values():
+            group.note_subscriptions()
+
+    def _replay(
+        self, batches: Buffer, position: int, header: BatchHeader, now_ms: int
+    ) -> Iterator[None]:
+        try:
+            if header.is_control:
+                self._decide(batches, position, header, now_ms)
+                return
+            for count, record in enumerate(decode_records(batches, position)):
+                self._take(record, header, now_ms)
+                if count % RECORDS_A_STEP == RECORDS_A_STEP - 1:
+                    yield
+        except ProtocolError as fault:
+            raise self._corrupt(header, str(fault)) from fault
+        self.records += header.record_count
+        yield
+
+    def _corrupt(self, header: BatchHeader, why: str) -> CorruptLog:
+        path = f"{self.shard.replica.folder}/{self.shard.place}"
+        return CorruptLog(
+            f"{path}: the batch at offset {header.base_offset} cannot be read as committed offsets "
+            f"({why}). Restore the folder, or remove it together with the offsets in it.",
+            path=path,
+            position=-1,
+            first_offset=header.base_offset,
+            last_offset=header.last_offset,
+        )
+
+    def _take(self, record: Record, header: BatchHeader, now_ms: int) -> None:
+        try:
+            key = decode_key(record.key or b"")
+        except ProtocolError:
+            self.unknown_keys += 1
+            return
+        if isinstance(key, GroupMetadataKey):
+            self._take_group(key.group, record.value, now_ms)
+            return
+        committed = None
+        if record.value is not None:
+            committed = committed_offset(decode_value(OffsetCommitValue, record.value))
+        if header.is_transactional:
+            self._undecided.setdefault(header.producer_id, []).append((key, committed))
+        else:
+            self._take_offset(key, committed, now_ms)
+
+    def _decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
+        marker = end_marker(batches, position)
+        waiting = self._undecided.pop(header.producer_id, [])
+        if marker is not None and marker.committed:
+            for key, committed in waiting:
+                self._take_offset(key, committed, now_ms)
+
+    def _take_offset(
+        self, key: OffsetCommitKey, committed: CommittedOffset | None, now_ms: int
+    ) -> None:
+        group = self._group(key.group, now_ms)
+        if committed is not None:
+            group.offsets.setdefault(key.topic, {})[key.partition] = committed
+            return
+        partitions = group.offsets.get(key.topic, {})
+        partitions.pop(key.partition, None)
+        if not partitions:
+            group.offsets.pop(key.topic, None)
+        if not group.offsets and not group.members and group.protocol_type is None:
+            del self.groups[key.group]
+
+    def _take_group(self, group_id: str, value: bytes | None, now_ms: int) -> None:
+        if value is None:
+            group = self.groups.pop(group_id, None)
+            if group is not None and group.offsets:
+                self._group(group_id, now_ms).offsets = group.offsets
+            return
+        said = decode_value(GroupMetadataValue, value)
+        group = self._group(group_id, now_ms)
+        offsets = group.offsets
+        group = self.groups[group_id] = Group(group_id, self.shard, now_ms)
+        group.offsets = offsets
+        group.protocol_type = said.protocol_type
+        group.protocol = said.protocol
+        group.generation_id = said.generation
+        if said.current_state_timestamp >= 0:
+            group.state_since_ms = said.current_state_timestamp
+        for member in said.members:
+            group.add(_member(member, said))
+        if said.leader is not None and said.leader in group.members:
+            group.leader_id = said.leader
+        group.state = STABLE if group.members else EMPTY
+
+    def _group(self, group_id: str, now_ms: int) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = self.groups[group_id] = Group(group_id, self.shard, now_ms)
+        return group
+
+
+def _member(said: MemberMetadata, group: GroupMetadataValue) -> Member:
+    member = Member(said.member_id, said.group_instance_id, said.client_id, said.client_host)
+    timeout = said.session_timeout
+    member.session_timeout_ms = timeout
+    member.rebalance_timeout_ms = timeout if said.rebalance_timeout < 0 else said.rebalance_timeout
+    member.protocols = ((group.protocol or "", said.subscription),)
+    member.assignment = said.assignment
+    return member

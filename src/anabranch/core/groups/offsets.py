@@ -1,0 +1,195 @@
+"""Committed offsets: who may commit, what is kept, when it expires, how groups are deleted.
+
+Rule kept: an offset is read back only once its record is committed. Expiry is Kafka's (KIP-211): a
+group with members keeps the offsets of the topics that it reads; from the moment it is empty, all
+of them for `offsets.retention.minutes`; offsets of a name that never had members, that long after
+each commit. An offset whose client set a retention (versions 2 to 4) lives that long.
+
+Source: Kafka 4.1's OffsetMetadataManager (behaviour), KIP-496 (deletion). Not here: transactions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.members import forget_if_unused, member_fault
+from anabranch.core.groups.rebalance import keep_alive
+from anabranch.core.groups.records import group_deleted, offset_record
+from anabranch.core.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
+
+if TYPE_CHECKING:
+    from anabranch.core.groups.answers import Answer
+    from anabranch.core.groups.coordinator import GroupCoordinator
+    from anabranch.core.wire.records import Record
+
+Place: TypeAlias = tuple[str, int]
+"""Topic and partition index."""
+
+MINUTE_MS = 60_000
+NO_GENERATION = -1
+
+# Committing.
+
+
+def committing_group(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    generation_id: int,
+    member_id: str,
+    instance_id: str | None,
+    now_ms: int,
+) -> Group:
+    """The group that may be committed to. Raises ApiError with the code that says why not."""
+    group = coordinator.find(group_id, now_ms)
+    if group is None:
+        if generation_id >= 0:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        return coordinator.find_or_create(group_id, now_ms)
+    if generation_id == NO_GENERATION and group.state is EMPTY:
+        return group
+    if generation_id < 0 and not member_id and instance_id is None:
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
+    fault = member_fault(group, member_id, instance_id)
+    if fault is not None:
+        raise ApiError(fault)
+    if generation_id != group.generation_id:
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+    keep_alive(coordinator, group, group.members[member_id])
+    if group.state is COMPLETING_REBALANCE:
+        raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
+    return group
+
+
+def commit(
+    coordinator: GroupCoordinator,
+    group: Group,
+    offsets: Sequence[tuple[Place, CommittedOffset]],
+    done: Answer,
+    now_ms: int,
+) -> None:
+    """Write offsets; `done` is given NONE once they count. Raises ApiError when they cannot be."""
+    records = [
+        offset_record(group.group_id, topic, partition, committed, now_ms)
+        for (topic, partition), committed in offsets
+    ]
+
+    def effect(_now_ms: int) -> None:
+        for (topic, partition), committed in offsets:
+            group.offsets.setdefault(topic, {})[partition] = committed
+        coordinator.commits_total += len(offsets)
+        done.give(ErrorCode.NONE)
+
+    try:
+        group.shard.write(records, now_ms, effect)
+    except ApiError:
+        forget_if_unused(coordinator, group, now_ms)
+        raise
+
+
+# Deleting.
+
+
+def delete_offsets(
+    coordinator: GroupCoordinator, group: Group, places: Iterable[Place], now_ms: int
+) -> None:
+    """Forget committed offsets; places without one are passed over. Raises ApiError."""
+    there = [
+        (topic, partition)
+        for topic, partition in places
+        if partition in group.offsets.get(topic, ())
+    ]
+    if not there:
+        return
+    records = [offset_record(group.group_id, *place, None, now_ms) for place in there]
+    group.shard.write(records, now_ms, lambda _now_ms: _drop(group, there))
+
+
+def _drop(group: Group, places: Iterable[Place]) -> None:
+    for topic, partition in places:
+        partitions = group.offsets.get(topic, {})
+        partitions.pop(partition, None)
+        if not partitions:
+            group.offsets.pop(topic, None)
+
+
+def delete_group(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+    """Delete an empty group with its offsets. Raises ApiError NON_EMPTY_GROUP, or the log's."""
+    if group.state is not EMPTY:
+        raise ApiError(ErrorCode.NON_EMPTY_GROUP)
+    records = _tombstones(group, _places(group), now_ms)
+    group.shard.write(records, now_ms, lambda _now_ms: _deleted(coordinator, group, now_ms))
+
+
+def _deleted(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+    if group.state is EMPTY:
+        coordinator.forget(group, now_ms)
+
+
+def _tombstones(group: Group, places: Iterable[Place], now_ms: int) -> list[Record]:
+    records = [offset_record(group.group_id, *place, None, now_ms) for place in places]
+    records.append(group_deleted(group.group_id, now_ms))
+    return records
+
+
+def _places(group: Group) -> list[Place]:
+    return [(topic, partition) for topic, found in group.offsets.items() for partition in found]
+
+
+def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int) -> None:
+    """Offsets of topics that are no more are forgotten, in every group."""
+    for group in list(coordinator.groups.values()):
+        if topics.isdisjoint(group.offsets) or not group.shard.is_current:
+            continue
+        places = [place for place in _places(group) if place[0] in topics]
+        try:
+            delete_offsets(coordinator, group, places, now_ms)
+        except ApiError:
+            continue  # the log refuses; they expire later
+
+
+# Expiring.
+
+
+def expire(coordinator: GroupCoordinator, now_ms: int) -> None:
+    """Forget offsets whose time is over, and empty groups that have none left."""
+    retention_ms = coordinator.config.offsets_retention_minutes * MINUTE_MS
+    for group in list(coordinator.groups.values()):
+        if group.shard.is_current:
+            try:
+                _expire_group(coordinator, group, retention_ms, now_ms)
+            except ApiError:
+                continue  # the log refuses; the next round tries again
+
+
+def _expire_group(
+    coordinator: GroupCoordinator, group: Group, retention_ms: int, now_ms: int
+) -> None:
+    places = _places(group)
+    expired = [
+        place
+        for place in places
+        if _is_expired(group, group.offsets[place[0]][place[1]], place[0], retention_ms, now_ms)
+    ]
+    coordinator.expired_offsets_total += len(expired)
+    if len(expired) < len(places) or group.state is not EMPTY:
+        delete_offsets(coordinator, group, expired, now_ms)
+    elif not group.pending_members and group.shard.pending_effects == 0:
+        records = _tombstones(group, expired, now_ms)
+        group.shard.write(records, now_ms, lambda _now_ms: _deleted(coordinator, group, now_ms))
+
+
+def _is_expired(
+    group: Group, committed: CommittedOffset, topic: str, retention_ms: int, now_ms: int
+) -> bool:
+    if committed.expire_timestamp_ms >= 0:
+        return committed.expire_timestamp_ms <= now_ms
+    since_ms = committed.commit_timestamp_ms
+    if group.protocol_type:
+        if group.state is EMPTY:
+            since_ms = max(group.state_since_ms, 0) or since_ms
+        elif not (group.is_consumer and group.state is STABLE) or group.reads(topic):
+            return False
+    return now_ms - since_ms >= retention_ms

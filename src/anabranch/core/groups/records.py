@@ -1,0 +1,100 @@
+"""What groups write to `__consumer_offsets`: keys and values as Kafka 4.1 writes them.
+
+A committed offset is (group, topic, partition) -> offset; a group is (group) -> generation, members
+and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 3 (version 1
+where the client set a retention) and GroupMetadataValue version 3.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.wire.offsets_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    encode_key,
+    encode_value,
+)
+from anabranch.core.wire.records import Record
+
+VALUE_VERSION = 3
+VALUE_VERSION_WITH_EXPIRY = 1
+
+KEYS_KEPT = 65_536
+"""Encoded keys of commits that are kept: a consumer commits the same partitions all its life."""
+
+
+@lru_cache(KEYS_KEPT)
+def offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The key of a committed offset."""
+    return encode_key(OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def offset_record(
+    group_id: str, topic: str, partition: int, committed: CommittedOffset | None, now_ms: int
+) -> Record:
+    """A committed offset, or None for its deletion."""
+    key = offset_key(group_id, topic, partition)
+    if committed is None:
+        return Record(0, now_ms, key, None)
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    has_expiry = committed.expire_timestamp_ms >= 0
+    version = VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION
+    return Record(0, now_ms, key, encode_value(value, version))
+
+
+def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
+    """What a value of the log says."""
+    return CommittedOffset(
+        value.offset,
+        value.leader_epoch,
+        value.metadata,
+        value.commit_timestamp,
+        value.expire_timestamp,
+    )
+
+
+def group_key(group_id: str) -> bytes:
+    """The key of a group."""
+    return encode_key(GroupMetadataKey(group=group_id))
+
+
+def group_deleted(group_id: str, now_ms: int) -> Record:
+    """A group that is no more."""
+    return Record(0, now_ms, group_key(group_id), None)
+
+
+def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Record:
+    """A group with its members, as it will be once `assignments` are handed out."""
+    members = [
+        MemberMetadata(
+            member_id=member.member_id,
+            group_instance_id=member.instance_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            rebalance_timeout=member.rebalance_timeout_ms,
+            session_timeout=member.session_timeout_ms,
+            subscription=member.metadata(group.protocol),
+            assignment=assignments.get(member.member_id, b""),
+        )
+        for member in group.members.values()
+    ]
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation_id,
+        protocol=group.protocol,
+        leader=group.leader_id if members else None,
+        current_state_timestamp=group.state_since_ms,
+        members=members,
+    )
+    return Record(0, now_ms, group_key(group.group_id), encode_value(value, VALUE_VERSION))

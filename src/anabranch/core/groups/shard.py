@@ -1,0 +1,99 @@
+"""One partition of `__consumer_offsets` while this broker leads it: where its groups are written.
+
+What: appending records, and remembering what is to happen once they are committed. Rule kept: what
+a client is told, and what another client may read, is committed: effects wait in `_pending` until
+the high watermark has passed their records, in the order of the log. A shard belongs to one leader
+epoch; in the next one everything is read again from the log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.replica import ACKS_ALL
+from anabranch.core.wire.compression import Codec
+from anabranch.core.wire.records import Record, build_batch
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.replication.replica import Replica
+
+Effect: TypeAlias = Callable[[int], None]
+"""Done once its records are committed; called with the wall clock's milliseconds."""
+
+RECORDS_A_BATCH = 1_000
+"""More records than this go into several batches, so that none outgrows max.message.bytes."""
+
+# fmt: off
+_AS_COORDINATOR = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.INVALID_COMMIT_OFFSET_SIZE,
+}
+# fmt: on
+"""What a member of a group is told when its coordinator's log says this, as in Kafka."""
+
+
+class Shard:
+    """One offsets partition in one leader epoch."""
+
+    def __init__(self, broker: Broker, replica: Replica) -> None:
+        self.replica = replica
+        self.leader_epoch = replica.leader_epoch
+        self.is_loaded = False
+        self.place = replica.topic_partition
+        self._broker = broker
+        self._pending: deque[tuple[int, Effect]] = deque()
+
+    @property
+    def is_current(self) -> bool:
+        """Whether this broker still leads the partition in the same epoch."""
+        replica = self.replica
+        return replica.is_leader and replica.leader_epoch == self.leader_epoch
+
+    def write(self, records: Sequence[Record], now_ms: int, effect: Effect) -> None:
+        """Append records; `effect` is done when all of them are committed, perhaps at once.
+
+        Raises ApiError with the code that a member of a group is told; then nothing counts.
+        """
+        try:
+            self._append(records, now_ms)
+        except StorageFault as fault:
+            self._broker.faults.append((self.replica, fault))
+            raise ApiError(ErrorCode.NOT_COORDINATOR, str(fault)) from fault
+        except ApiError as fault:
+            raise ApiError(_AS_COORDINATOR.get(fault.code, fault.code), fault.message) from fault
+        self._pending.append((self.replica.log.end_offset, effect))
+        self.catch_up(now_ms)
+
+    def _append(self, records: Sequence[Record], now_ms: int) -> None:
+        codec = Codec(self._broker.config.offsets_topic_compression_codec)
+        replica = self.replica
+        for start in range(0, len(records), RECORDS_A_BATCH):
+            some = records[start : start + RECORDS_A_BATCH]
+            batch = build_batch(
+                [record._replace(offset=index) for index, record in enumerate(some)], codec=codec
+            )
+            replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
+        self._broker.changed.add(self.place)
+        if replica.flushed_counts or replica.log.sync_due(now_ms):
+            self._broker.unsynced.add(self.place)
+
+    def catch_up(self, now_ms: int) -> None:
+        """Do what waits for records that are committed by now."""
+        pending, committed = self._pending, self.replica.high_watermark
+        while pending and pending[0][0] <= committed:
+            pending.popleft()[1](now_ms)
+
+    @property
+    def pending_effects(self) -> int:
+        """Writes that are not committed yet."""
+        return len(self._pending)

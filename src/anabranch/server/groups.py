@@ -1,0 +1,114 @@
+"""The shell around the group coordinator: its timer, and the reading of its partitions.
+
+What: one timer of the loop for all deadlines of groups; loading in slices of a few milliseconds,
+with cold bytes warmed in a thread; the rounds of expiry. Rule kept: the coordinator is told the
+time, and what follows from it is settled like any other step. Not here: what groups decide.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from anabranch.core.api.context import Broker
+from anabranch.core.errors import StorageFault
+from anabranch.core.groups import offsets
+from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.shard import Shard
+from anabranch.server.clocks import wall_ms
+from anabranch.server.logs import logger
+
+LOG = logger("groups")
+
+SLICE_S = 0.005
+"""What loading may take from the loop before others have their turn."""
+
+
+class GroupShell:
+    """Time and disk for `broker.groups`. `step` begins a step, `settle` ends it."""
+
+    def __init__(
+        self, broker: Broker, step: Callable[[], None], settle: Callable[[], None]
+    ) -> None:
+        self._broker = broker
+        self._step = step
+        self._settle = settle
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = 0
+        self._loading: asyncio.Task[None] | None = None
+        self._expiring: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look for expired offsets."""
+        self._expiring = asyncio.get_running_loop().create_task(self._expire())
+
+    def stop(self) -> None:
+        """No more timers, no more reading."""
+        for each in (self._timer, self._loading, self._expiring):
+            if each is not None:
+                each.cancel()
+
+    def arm(self) -> None:
+        """Follow the coordinator: its next deadline, and what it has to load."""
+        groups = self._broker.groups
+        if groups.to_load and (self._loading is None or self._loading.done()):
+            self._loading = asyncio.get_running_loop().create_task(self._load())
+        due_ms = groups.timers.next_due_ms()
+        if due_ms is None or (self._timer is not None and due_ms >= self._due_ms):
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._due_ms = due_ms
+        seconds = max(0, due_ms - self._broker.steady_ms) / 1000
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._step()
+        self._broker.groups.tick(wall_ms())
+        self._settle()
+
+    async def _load(self) -> None:
+        groups = self._broker.groups
+        while groups.to_load:
+            shard = groups.to_load[0]
+            loader = groups.loader(shard)
+            try:
+                await self._read(loader)
+            except StorageFault as fault:
+                LOG.error("groups cannot be loaded", partition=shard.place, why=str(fault))
+                self._broker.faults.append((shard.replica, fault))
+            if shard in groups.to_load:
+                groups.to_load.remove(shard)
+            self._step()
+            if shard.is_current:
+                self._loaded(loader, shard)
+            self._settle()
+
+    async def _read(self, loader: Loader) -> None:
+        until = time.perf_counter() + SLICE_S
+        for cold in loader.steps(wall_ms()):
+            if not loader.shard.is_current:
+                return
+            if cold is not None:
+                await asyncio.to_thread(cold.file.warm, cold.position, cold.length)
+            elif time.perf_counter() >= until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+
+    def _loaded(self, loader: Loader, shard: Shard) -> None:
+        self._broker.groups.loaded(loader, wall_ms())
+        if loader.unknown_keys:
+            LOG.warning(
+                "records of groups that are not of the classic protocol were passed over",
+                partition=shard.place, records=loader.unknown_keys,
+            )  # fmt: skip
+
+    async def _expire(self) -> None:
+        while True:
+            interval_ms = self._broker.config.offsets_retention_check_interval_ms
+            await asyncio.sleep(interval_ms / 1000)
+            self._step()
+            offsets.expire(self._broker.groups, wall_ms())
+            self._settle()
