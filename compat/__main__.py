@@ -20,24 +20,30 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench.servers import ROOT, SERVERS
+from bench.servers import ROOT, SERVERS, START_SECONDS
 from rich.console import Console
 from rich.table import Table
 
 from compat import report
 from compat.families import FAMILIES
+from compat.families.topics import TOPICS
 from compat.java import ToolDriver, fetch_jars
 from compat.peer import Peer
 from compat.row import ROWS, Failed, Row, Seen, chosen
 
-WORK = ROOT / ".cache" / "compat"
+WORK = ROOT / ".cache" / "compat" / str(os.getpid())
 RESULTS = ROOT / ".cache" / "compat-results.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
     "log.initial.task.delay.ms": 1_000,
+    "metadata.log.max.record.bytes.between.snapshots": 3_000,
 }
 """What both servers get beside addresses: nobody waits three seconds for each first member."""
+
+
+TABLE_WIDTH = 150
+"""Narrower than this the table cannot be read."""
 
 
 def arguments() -> argparse.Namespace:
@@ -82,6 +88,7 @@ def start(names: Sequence[str], stack: ExitStack) -> dict[str, Peer]:
         stack.callback(server.stop)
         server.start()
         peers[name] = Peer(server, driver, WORK / f"scratch-{name}")
+        driver.run(TOPICS, [*peers[name].at, "--list"], "", START_SECONDS)
     return peers
 
 
@@ -183,7 +190,7 @@ def main() -> int:
         shutil.rmtree(WORK, ignore_errors=True)
     if options.peer:
         return 0
-    print_table(Console(), lines)
+    print_table(Console(width=max(console.width, TABLE_WIDTH)), lines)
     report.write(options.json, report.json.dumps(report.document(lines, about()), indent=2) + "\n")
     if len(rows) == len(ROWS):
         report.write(PAGE, report.page(lines, about()))

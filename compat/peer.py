@@ -7,10 +7,11 @@ differ; `peer.say` notes a sentence that people see, which is compared softly.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +51,8 @@ class Output:
     def complaint(self) -> str:
         """The line that most likely says why it failed."""
         lines = normal.lines(self.err) + normal.lines(self.out)
-        telling = [line for line in lines if "rror" in line or "xception" in line]
+        causes = [line for line in lines if re.search(r"\w+(Exception|Error)\b: ", line)]
+        telling = causes[-1:] or [line for line in lines if "rror" in line]
         return (telling or lines or ["no word"])[0]
 
 
@@ -119,11 +121,16 @@ class Peer:
         seconds: float = TOOL_SECONDS,
         fails: bool = False,
         raw: bool = False,
+        alone: bool = False,
     ) -> Output:
         """Run a main class of Kafka's; it must succeed, or fail where `fails` says so.
 
-        The output is made plain unless `raw`. Raises `Failed` with the tool's complaint.
+        The output is made plain unless `raw`. A tool that works on while its JVM ends needs one
+        `alone`. Raises `Failed` with the tool's complaint.
         """
+        if alone:
+            command = java(self.scratch, main, *words)
+            return self.command(*command, text=text, seconds=seconds, fails=fails, raw=raw)
         code, out, err = self.driver.run(main, words, text, seconds)
         return self._judge(main.rpartition(".")[2], code, out, err, fails, raw)
 
@@ -224,8 +231,3 @@ def stop(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-def words(*lists: Sequence[object]) -> list[object]:
-    """Several lists of words as one."""
-    return [each for one in lists for each in one]

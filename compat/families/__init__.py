@@ -1,4 +1,4 @@
 """The rows, a module for each family of tools, in the order of the table."""
 
-FAMILIES = ("topics",)
+FAMILIES = ("topics", "configs", "console", "offsets", "perf", "groups", "cluster", "dump")
 """Modules of this package; importing one registers its rows."""

@@ -1,0 +1,200 @@
+"""Tools that look at brokers, controllers and folders, and change neither records nor topics."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from compat.families.console import fill
+from compat.families.topics import create
+from compat.peer import Output, Peer
+from compat.row import row
+
+VERSIONS = "org.apache.kafka.tools.BrokerApiVersionsCommand"
+CLUSTER = "org.apache.kafka.tools.ClusterTool"
+FEATURES = "org.apache.kafka.tools.FeatureCommand"
+QUORUM = "org.apache.kafka.tools.MetadataQuorumCommand"
+LOG_DIRS = "org.apache.kafka.tools.LogDirsCommand"
+ELECTION = "org.apache.kafka.tools.LeaderElectionCommand"
+REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+REPLICAS = "org.apache.kafka.tools.ReplicaVerificationTool"
+TRANSACTIONS = "org.apache.kafka.tools.TransactionsCommand"
+ACLS = "org.apache.kafka.tools.AclCommand"
+CLIENT_METRICS = "org.apache.kafka.tools.ClientMetricsCommand"
+STORAGE = "kafka.tools.StorageTool"
+
+
+@row("broker-api-versions")
+def lists_api_versions(peer: Peer) -> object:
+    """Every request key that the broker serves, with its versions; Kafka's own are all there."""
+    lines = peer.tool(VERSIONS, *peer.at).lines
+    keys = [re.match(r"(\w+)\((\d+)\): (\d+)(?: to (\d+))?", line) for line in lines]
+    return lines[0], [key.groups() for key in keys if key]
+
+
+@row("cluster-id")
+def tells_the_cluster_id(peer: Peer) -> object:
+    """The cluster's id through the broker and through the controller is one."""
+    ids = [
+        peer.tool(CLUSTER, "cluster-id", *at, raw=True).lines[-1].rpartition(" ")[2]
+        for at in (peer.at, ("--bootstrap-controller", peer.controller))
+    ]
+    return len(set(ids)), len(ids[0])
+
+
+@row("cluster-endpoints")
+def lists_endpoints(peer: Peer) -> object:
+    """Endpoints of brokers and of controllers are listed."""
+    brokers = peer.tool(CLUSTER, "list-endpoints", *peer.at).lines
+    fenced = peer.tool(CLUSTER, "list-endpoints", *peer.at, "--include-fenced-brokers").lines
+    at = ("--bootstrap-controller", peer.controller)
+    return brokers, fenced, peer.tool(CLUSTER, "list-endpoints", *at).lines
+
+
+@row("cluster-unregister-refused")
+def unregisters_no_unknown_broker(peer: Peer) -> object:
+    """A broker that is not registered cannot be unregistered."""
+    output = peer.tool(CLUSTER, "unregister", *peer.at, "--id", 77, fails=True)
+    peer.say(output.complaint)
+    return output.code
+
+
+@row("features-describe")
+def describes_features(peer: Peer) -> object:
+    """Finalized and supported feature levels through the broker and the controller.
+
+    Share groups, which Kafka 4.1 offers as a preview, are left out.
+    """
+    seen = []
+    for at in (peer.at, ("--bootstrap-controller", peer.controller)):
+        lines = peer.tool(FEATURES, *at, "describe").lines
+        shown = [line for line in lines if not line.startswith("Feature: share.version ")]
+        seen.append([re.sub(r"Epoch: \d+", "Epoch: <n>", line) for line in shown])
+    return seen
+
+
+@row("quorum-status")
+def describes_the_quorum(peer: Peer) -> object:
+    """The metadata quorum's leader, voters and observers are described."""
+    seen = []
+    for at in (peer.at, ("--bootstrap-controller", peer.controller)):
+        lines = peer.tool(QUORUM, *at, "describe", "--status").lines
+        seen.append([line for line in lines if not re.match(r"(LeaderEpoch|HighW|MaxF)", line)])
+    return seen
+
+
+@row("quorum-replication")
+def describes_the_quorums_replication(peer: Peer) -> object:
+    """Each quorum member's state and lag are described."""
+    output = peer.tool(QUORUM, *peer.at, "describe", "--replication")
+    return output.columns("NodeId", "Lag", "Status")
+
+
+@row("log-dirs")
+def describes_folders(peer: Peer) -> object:
+    """The broker's folders, with each partition's size and lag."""
+    create(peer, "folders", 2)
+    fill(peer, "folders", 10)
+    output = peer.tool(LOG_DIRS, *peer.at, "--describe", "--topic-list", "folders")
+    return folders(output)
+
+
+def folders(output: Output) -> object:
+    """Brokers, folders and partitions of the tool's JSON, in order."""
+    found = json.loads(next(line for line in output.lines if line.startswith("{")))
+    for broker in found["brokers"]:
+        for folder in broker["logDirs"]:
+            folder["partitions"].sort(key=lambda each: each["partition"])
+    return found
+
+
+@row("log-dirs-refused")
+def describes_no_folders_of_unknown_brokers(peer: Peer) -> object:
+    """A broker that is not there is refused."""
+    output = peer.tool(LOG_DIRS, *peer.at, "--describe", "--broker-list", "9", fails=True)
+    peer.say(output.complaint)
+    return output.code
+
+
+@row("replica-verification")
+def verifies_replicas(peer: Peer) -> object:
+    """The replica verification tool reads every replica."""
+    create(peer, "replicas")
+    fill(peer, "replicas", 10)
+    words = ("--broker-list", peer.bootstrap, "--topics-include", "replicas")
+    with peer.background_tool(REPLICAS, *words, "--report-interval-ms", 500) as running:
+        peer.wait(lambda: "max lag is 0" in running.printed, "max lag is 0")
+        return "max lag is 0" in running.printed
+
+
+@row("leader-election", owed="R7")
+def elects_leaders(peer: Peer) -> object:
+    """The preferred leader is asked for where it leads already."""
+    create(peer, "elected")
+    words = ("--election-type", "preferred", "--topic", "elected", "--partition", 0)
+    return peer.tool(ELECTION, *peer.at, *words).lines
+
+
+@row("reassign-list", owed="R16")
+def lists_reassignments(peer: Peer) -> object:
+    """No partition moves."""
+    return peer.tool(REASSIGN, *peer.at, "--list").lines
+
+
+@row("reassign-generate", owed="R16")
+def reassigns(peer: Peer) -> object:
+    """A reassignment is generated, executed and verified."""
+    create(peer, "moved", 2)
+    wish = json.dumps({"topics": [{"topic": "moved"}], "version": 1})
+    file = peer.file("topics.json", wish)
+    words = ("--topics-to-move-json-file", file, "--broker-list", "1", "--generate")
+    made = peer.tool(REASSIGN, *peer.at, *words).lines
+    plan = peer.file("plan.json", made[-1])
+    done = peer.tool(REASSIGN, *peer.at, "--reassignment-json-file", plan, "--execute").lines
+    seen = peer.tool(REASSIGN, *peer.at, "--reassignment-json-file", plan, "--verify").lines
+    return made, done, seen
+
+
+@row("transactions-list", owed="B5")
+def lists_transactions(peer: Peer) -> object:
+    """No transaction is there."""
+    return peer.tool(TRANSACTIONS, *peer.at, "list").lines
+
+
+@row("transactions-producers")
+def describes_producers(peer: Peer) -> object:
+    """The producers of a partition are described."""
+    create(peer, "producers")
+    fill(peer, "producers", 5)
+    words = ("describe-producers", "--topic", "producers", "--partition", 0)
+    return peer.tool(TRANSACTIONS, *peer.at, *words).columns("ProducerEpoch", "LastSequence")
+
+
+@row("acls-list")
+def lists_no_acls(peer: Peer) -> object:
+    """Without an authorizer, permissions are refused alike."""
+    output = peer.tool(ACLS, *peer.at, "--list", fails=True)
+    peer.say(output.complaint)
+    return output.code
+
+
+@row("client-metrics-list")
+def lists_client_metrics(peer: Peer) -> object:
+    """Subscriptions to clients' metrics are listed."""
+    return peer.tool(CLIENT_METRICS, *peer.at, "--list").lines
+
+
+@row("storage-info")
+def reads_the_folder(peer: Peer) -> object:
+    """Kafka's storage tool knows the folder as a formatted one."""
+    lines = [
+        "process.roles=broker,controller",
+        "node.id=1",
+        "controller.listener.names=CONTROLLER",
+        f"listeners=PLAINTEXT://{peer.bootstrap},CONTROLLER://{peer.controller}",
+        f"controller.quorum.voters=1@{peer.controller}",
+        f"log.dirs={peer.log_dir}",
+    ]
+    file = peer.file("storage.properties", "\n".join(lines) + "\n")
+    seen = peer.tool(STORAGE, "info", "-c", file).lines
+    return [re.sub(r"(cluster|directory)\.id=[\w-]+", r"\1.id=<id>", line) for line in seen]

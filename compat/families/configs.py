@@ -1,0 +1,161 @@
+"""`kafka-configs.sh`: configurations of topics, brokers, groups and client metrics."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from compat.families.topics import create
+from compat.peer import Output, Peer
+from compat.row import row
+
+CONFIGS = "kafka.admin.ConfigCommand"
+
+
+def configs(peer: Peer, *words: object, **options: Any) -> Output:
+    """kafka-configs.sh with these words."""
+    return peer.tool(CONFIGS, *peer.at, *words, **options)
+
+
+def of(kind: str, name: str | None = None) -> tuple[str, ...]:
+    """The words that name an entity; without a name the default of its kind."""
+    which = ("--entity-default",) if name is None else ("--entity-name", name)
+    return "--entity-type", kind, *which
+
+
+def dynamic(peer: Peer, *entity: str) -> list[str]:
+    """What is set on an entity, as the tool prints it."""
+    return configs(peer, *entity, "--describe").lines
+
+
+def refused(peer: Peer, *words: object) -> str:
+    """The exception's name when kafka-configs.sh refuses; the sentence is noted."""
+    output = configs(peer, *words, fails=True)
+    lines = [line for line in output.lines + output.err.splitlines() if "xception" in line]
+    peer.say(lines[0] if lines else output.complaint)
+    names = re.findall(r"(\w+Exception)\b", " ".join(lines))
+    return next((name for name in names if name != "ExecutionException"), "")
+
+
+@row("configs-topic")
+def alters_a_topic(peer: Peer) -> object:
+    """A topic's configuration is added, described, changed and deleted."""
+    create(peer, "configured")
+    entity = of("topics", "configured")
+    steps = [
+        ("--add-config", "retention.ms=86400000,max.message.bytes=2000000"),
+        ("--add-config", "retention.ms=1000000,cleanup.policy=[compact,delete]"),
+        ("--delete-config", "max.message.bytes,retention.ms"),
+    ]
+    seen = []
+    for step in steps:
+        seen.append(configs(peer, *entity, "--alter", *step).lines)
+        seen.append(dynamic(peer, *entity))
+    return seen
+
+
+@row("configs-topic-from-file")
+def alters_a_topic_from_a_file(peer: Peer) -> object:
+    """A topic's configuration comes from a file."""
+    create(peer, "from-file")
+    file = peer.file("topic.properties", "flush.messages=10\nsegment.bytes=2000000\n")
+    entity = of("topics", "from-file")
+    configs(peer, *entity, "--alter", "--add-config-file", file)
+    return dynamic(peer, *entity)
+
+
+@row("configs-topic-all")
+def describes_all_of_a_topic(peer: Peer) -> object:
+    """Every configuration of a topic is described with its value, type and synonyms."""
+    create(peer, "all-configs", retention_ms=1000000)
+    entity = of("topics", "all-configs")
+    return sorted(configs(peer, *entity, "--describe", "--all").lines)
+
+
+@row("configs-topic-refused")
+def refuses_bad_configurations(peer: Peer) -> object:
+    """Unknown names, bad values and unknown topics are refused with the same error."""
+    create(peer, "strict")
+    bad = ("no.such.setting=1", "retention.ms=soon", "min.insync.replicas=0", "retention.ms=-2")
+    strict = of("topics", "strict")
+    why = {each: refused(peer, *strict, "--alter", "--add-config", each) for each in bad}
+    nobody = of("topics", "nobody")
+    why["nobody"] = refused(peer, *nobody, "--alter", "--add-config", "retention.ms=1")
+    why["not set"] = refused(peer, *strict, "--alter", "--delete-config", "retention.ms")
+    return why, dynamic(peer, *strict)
+
+
+@row("configs-broker")
+def alters_a_broker(peer: Peer) -> object:
+    """A broker's dynamic settings are added, described and deleted."""
+    entity = of("brokers", "1")
+    configs(peer, *entity, "--alter", "--add-config", "log.cleaner.threads=2,message.max.bytes=900")
+    during = dynamic(peer, *entity)
+    configs(peer, *entity, "--alter", "--delete-config", "log.cleaner.threads,message.max.bytes")
+    return during, dynamic(peer, *entity)
+
+
+@row("configs-broker-default")
+def alters_all_brokers(peer: Peer) -> object:
+    """The cluster's default of a dynamic setting is added, seen by the broker, and deleted."""
+    entity = of("brokers")
+    configs(peer, *entity, "--alter", "--add-config", "message.max.bytes=1500000")
+    during = dynamic(peer, *entity)
+    seen = configs(peer, *of("brokers", "1"), "--describe", "--all").lines
+    configs(peer, *entity, "--alter", "--delete-config", "message.max.bytes")
+    return during, [line for line in seen if "message.max.bytes" in line], dynamic(peer, *entity)
+
+
+@row("configs-broker-all")
+def describes_all_of_a_broker(peer: Peer) -> object:
+    """Every setting of a broker is described with its value, type and where it comes from."""
+    return sorted(configs(peer, *of("brokers", "1"), "--describe", "--all").lines)
+
+
+@row("configs-broker-refused")
+def refuses_bad_broker_settings(peer: Peer) -> object:
+    """Settings that need a restart, bad values and unknown brokers are refused alike."""
+    one, bad = of("brokers", "1"), ("broker.id=7", "log.cleaner.threads=none", "num.io.threads=0")
+    why = {each: refused(peer, *one, "--alter", "--add-config", each) for each in bad}
+    why["nobody"] = refused(
+        peer, *of("brokers", "no"), "--alter", "--add-config", "num.io.threads=9"
+    )
+    return why
+
+
+@row("configs-loggers")
+def describes_and_alters_log_levels(peer: Peer) -> object:
+    """A broker's log levels are described."""
+    lines = configs(peer, *of("broker-loggers", "1"), "--describe").lines
+    return lines[:1], len(lines) > 1
+
+
+@row("configs-client-metrics")
+def alters_client_metrics(peer: Peer) -> object:
+    """A subscription to clients' metrics is added, described and deleted."""
+    entity = of("client-metrics", "watch")
+    wish = "metrics=[org.apache.kafka.producer.],interval.ms=60000"
+    configs(peer, *entity, "--alter", "--add-config", wish)
+    during = dynamic(peer, *entity)
+    configs(peer, *entity, "--alter", "--delete-config", "metrics,interval.ms")
+    return during, dynamic(peer, *entity)
+
+
+@row("configs-groups")
+def alters_a_group(peer: Peer) -> object:
+    """A consumer group's configuration is added, described and deleted."""
+    entity = of("groups", "configured-group")
+    configs(peer, *entity, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    during = dynamic(peer, *entity)
+    configs(peer, *entity, "--alter", "--delete-config", "consumer.session.timeout.ms")
+    return during, dynamic(peer, *entity)
+
+
+@row("configs-quotas")
+def alters_quotas(peer: Peer) -> object:
+    """A client's quota is added, described and deleted."""
+    entity = of("clients", "greedy")
+    configs(peer, *entity, "--alter", "--add-config", "producer_byte_rate=1024")
+    during = dynamic(peer, *entity)
+    configs(peer, *entity, "--alter", "--delete-config", "producer_byte_rate")
+    return during, dynamic(peer, *entity)
