@@ -221,11 +221,15 @@ def describes_an_active_group(peer: Peer) -> object:
         }
 
 
+MEMBER = re.compile(r"active \S+-<uuid> (?:(s) )?(\S+) (\w+) (2) - active:")
+"""Instance (blank without one, so that the columns move), host, client id, partitions."""
+
+
 def members(peer: Peer) -> list[list[str]]:
-    """Members of the group `active` that have partitions."""
+    """Members of the group `active` that have two partitions each."""
     output = groups(peer, "--describe", "--group", "active", "--members", "--verbose")
-    found = output.columns("CLIENT-ID", "HOST", "#PARTITIONS", "GROUP-INSTANCE-ID")
-    return [each for each in found if each[2] == "2"]
+    found = [MEMBER.match(line) for line in output.lines]
+    return sorted([part or "" for part in each.groups()] for each in found if each)
 
 
 def behind(peer: Peer) -> list[list[str]]:
