@@ -14,7 +14,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rows import Row, Target
+from row import Row, Target
 
 OURS, PEER = "anabranch", "kafka"
 Rounds = dict[str, list[dict[str, float]]]
@@ -57,9 +57,12 @@ class Line:
     @property
     def verdict(self) -> str:
         """Whether the median ratio meets the target."""
-        if self.target is None or self.ratio is None:
+        if self.target is None:
             return ""
-        return "met" if self.target.is_met(self.ratio.median) else "missed"
+        judged = self.spreads.get(OURS) if self.target.is_own else self.ratio
+        if judged is None:
+            return ""
+        return "met" if self.target.is_met(judged.median) else "missed"
 
 
 def lines_of(row: Row, rounds: Rounds) -> list[Line]:
@@ -94,6 +97,8 @@ def print_row(console: Console, row: Row, rounds: Rounds) -> None:
             line.verdict,
         )
     console.print(table)
+    if row.note:
+        console.print(f"  {row.note}", style="dim", highlight=False)
 
 
 def write_json(path: Path, machine: dict[str, Any], results: dict[str, tuple[Row, Rounds]]) -> None:
@@ -103,6 +108,8 @@ def write_json(path: Path, machine: dict[str, Any], results: dict[str, tuple[Row
         "rows": {
             name: {
                 "what": row.what,
+                "note": row.note,
+                "targets": {metric: str(target) for metric, target in row.targets.items()},
                 "rounds": rounds,
                 "verdicts": {line.metric: line.verdict for line in lines_of(row, rounds)},
             }

@@ -1,63 +1,24 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
-A row on `shared` servers uses two long-running ones, warmed up, in turn. A row on `fresh` servers
-starts a new one in a new folder for each measurement.
+The rows of one partition and of a node's start; those of groups, compaction and many connections
+are in crowd_rows.py.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import workloads
+from crowd_rows import CROWD_ROWS
+from row import MB, Row, less, more
+from scale import scaled
 from servers import Server
 from workloads import Sample
-
-MB = 1_000_000
-
-
-@dataclass(frozen=True)
-class Target:
-    """`ratio` of Anabranch to Kafka: at least it when `more_is_better`, at most it otherwise."""
-
-    ratio: float
-    more_is_better: bool = False
-
-    def is_met(self, ratio: float) -> bool:
-        """Whether a measured ratio meets the target."""
-        return ratio >= self.ratio if self.more_is_better else ratio <= self.ratio
-
-    def __str__(self) -> str:
-        return f"{'≥' if self.more_is_better else '≤'} {self.ratio:.2f}×"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One row: `measure(server)` is one round on one server; `prepare(server)` runs once before."""
-
-    name: str
-    what: str
-    measure: Callable[[Server], Sample]
-    targets: dict[str, Target] = field(default_factory=dict)
-    fresh: bool = False
-    prepare: Callable[[Server], None] | None = None
-    written_bytes: int = 0
-    """What a round writes to the page cache: so much memory is made ready before it."""
-
-
-def more(ratio: float) -> Target:
-    """At least this ratio."""
-    return Target(ratio, more_is_better=True)
-
-
-def less(ratio: float) -> Target:
-    """At most this ratio."""
-    return Target(ratio)
 
 
 def _produce(value_bytes: int, total_bytes: int, batch_bytes: int) -> Callable[[Server], Sample]:
     return lambda server: workloads.produce(
-        server, value_bytes=value_bytes, total_bytes=total_bytes, batch_bytes=batch_bytes
+        server, value_bytes=value_bytes, total_bytes=scaled(total_bytes), batch_bytes=batch_bytes
     )
 
 
@@ -71,12 +32,12 @@ def _fill_for_consume(server: Server) -> None:
         server,
         CONSUMED_TOPIC,
         value_bytes=1000,
-        total_bytes=CONSUMED_BYTES,
+        total_bytes=scaled(CONSUMED_BYTES),
         batch_bytes=1_000_000,
     )
 
 
-ROWS = [
+NODE_ROWS = [
     Row(
         "produce-1k-1mb",
         "produce 1 KB, 1 MB batches, acks=1, one partition, 600 MB",
@@ -102,7 +63,7 @@ ROWS = [
         "consume-1k",
         "consume 1 KB from page cache, one partition, 600 MB",
         lambda server: workloads.consume(
-            server, CONSUMED_TOPIC, value_bytes=1000, total_bytes=CONSUMED_BYTES
+            server, CONSUMED_TOPIC, value_bytes=1000, total_bytes=scaled(CONSUMED_BYTES)
         ),
         {"MB/s": more(1.2), "CPU s/GB": less(1)},
         prepare=_fill_for_consume,
@@ -110,7 +71,7 @@ ROWS = [
     Row(
         "one-at-a-time",
         "one record of 100 B at a time, acks=1, 10,000 of them",
-        lambda server: workloads.one_at_a_time(server, value_bytes=100, count=10_000),
+        lambda server: workloads.one_at_a_time(server, value_bytes=100, count=scaled(10_000)),
         {"p50 ms": less(0.85), "p99 ms": less(1)},
     ),
     Row(
@@ -123,21 +84,21 @@ ROWS = [
     Row(
         "restart-5500",
         "SIGKILL with 5,500 partitions written to: exec to first acknowledged record",
-        lambda server: workloads.restart(server, topics=11, partitions=500),
+        lambda server: workloads.restart(server, topics=scaled(11), partitions=500),
         {"seconds": less(1 / 5)},
         fresh=True,
     ),
     Row(
         "topics-500",
         "500 topics of one partition created and led",
-        lambda server: workloads.many_topics(server, topics=500, partitions=1),
+        lambda server: workloads.many_topics(server, topics=scaled(500), partitions=1),
         {"seconds": less(1 / 2), "s to a record in the last": less(1 / 2)},
         fresh=True,
     ),
     Row(
         "partitions-5000",
         "10 topics of 500 partitions created and led",
-        lambda server: workloads.many_topics(server, topics=10, partitions=500),
+        lambda server: workloads.many_topics(server, topics=scaled(10), partitions=500),
         {"seconds": less(1), "s to a record in the last": less(1)},
         fresh=True,
     ),
@@ -149,3 +110,6 @@ ROWS = [
         fresh=True,
     ),
 ]
+
+ROWS = [*NODE_ROWS, *CROWD_ROWS]
+"""In the order in which a whole run takes them."""

@@ -2,6 +2,8 @@
 
     make bench                                    every row, five rounds
     scripts/bench --row produce-1k-1mb --rounds 9
+    scripts/bench --crowd                         the rows of groups, compaction and connections
+    scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
     scripts/bench --server anabranch --row cold-start     one server alone, no ratio
 
 Each row runs one warm-up round and then `--rounds` rounds; in each round both servers do the same
@@ -18,14 +20,18 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
 from report import Rounds, print_row, write_json
 from rich.console import Console
-from rows import ROWS, Row
+from row import Row
+from rows import ROWS
+from scale import QUICK, Scale
 from servers import SERVERS, WORK, Anabranch, Server
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -40,6 +46,8 @@ def arguments() -> argparse.Namespace:
     )
     names = [row.name for row in ROWS]
     parser.add_argument("--row", action="append", choices=names, help="only this row (repeatable)")
+    parser.add_argument("--crowd", action="store_true", help="only the rows of crowd_rows.py")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds after the warm-up")
     parser.add_argument(
         "--server", action="append", choices=list(SERVERS), help="only this server (repeatable)"
@@ -48,7 +56,13 @@ def arguments() -> argparse.Namespace:
         "--profile", type=Path, help="profile Anabranch into this file, and print what took longest"
     )
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.crowd:
+        options.row = [*(options.row or []), *(row.name for row in CROWD_ROWS)]
+    if options.quick:
+        options.rounds = 1
+        Scale.divisor = QUICK
+    return options
 
 
 def machine() -> dict[str, Any]:
@@ -95,7 +109,7 @@ def run_fresh(row: Row, names: list[str], rounds: int, console: Console) -> Roun
     for number in range(-1, rounds):
         for name in order(names, number):
             with ExitStack() as stack:
-                server = SERVERS[name]()
+                server = SERVERS[name](row.settings)
                 stack.callback(server.stop)
                 sample = row.measure(server)
             note(console, row, name, number, sample.figures)
@@ -119,23 +133,32 @@ def run(options: argparse.Namespace, console: Console) -> dict[str, tuple[Row, R
     with ExitStack() as stack:
         shared: dict[str, Server] = {}
         for row in chosen:
+            rounds = min(options.rounds, row.rounds_at_most)
             if row.fresh:
-                taken = run_fresh(row, names, options.rounds, console)
+                taken = run_fresh(row, names, rounds, console)
+            elif row.settings:
+                stack.close()  # two servers at a time
+                shared.clear()
+                with ExitStack() as own:
+                    servers = start_shared(names, own, row.settings)
+                    taken = run_shared(row, servers, rounds, console)
             else:
                 if not shared:
-                    shared = start_shared(names, stack)
-                taken = run_shared(row, shared, options.rounds, console)
+                    shared.update(start_shared(names, stack))
+                taken = run_shared(row, shared, rounds, console)
             results[row.name] = row, taken
             print_row(console, row, taken)
             write_json(options.json, machine(), results)
     return results
 
 
-def start_shared(names: list[str], stack: ExitStack) -> dict[str, Server]:
+def start_shared(
+    names: list[str], stack: ExitStack, settings: Mapping[str, str] | None = None
+) -> dict[str, Server]:
     """One running server of each kind, stopped with the stack."""
     servers = {}
     for name in names:
-        server = SERVERS[name]()
+        server = SERVERS[name](settings)
         stack.callback(server.stop)
         server.start()
         servers[name] = server

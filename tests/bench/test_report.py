@@ -15,7 +15,16 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 @pytest.fixture
 def bench(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("report"), importlib.import_module("rows")
+    return importlib.import_module("report"), Rows()
+
+
+class Rows:
+    """What rows are made of, and the rows there are."""
+
+    def __init__(self):
+        row = importlib.import_module("row")
+        self.Row, self.Target, self.more, self.less = row.Row, row.Target, row.more, row.less
+        self.ROWS = importlib.import_module("rows").ROWS
 
 
 def row_of(rows, targets):
@@ -67,4 +76,13 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     names = [row.name for row in rows.ROWS]
     assert len(names) == len(set(names))
     known = {"MB/s", "CPU s/GB", "peak MB", "p50 ms", "p99 ms", "seconds", "MB", LAST}
-    assert {metric for row in rows.ROWS for metric in row.targets} <= known
+    crowd = {"records/s", "commits/s", "first assignment s", "after a crash s"}
+    assert {metric for row in rows.ROWS for metric in row.targets} <= known | crowd
+
+
+@pytest.mark.parametrize(("limit", "verdict"), [(300.0, "met"), (299.0, "missed")])
+def test_a_target_of_ones_own_needs_no_peer(bench, limit, verdict):
+    report, rows = bench
+    target = rows.Target(limit, is_own=True)
+    (line,) = report.lines_of(row_of(rows, {"MB/s": target}), {"anabranch": ROUNDS["anabranch"]})
+    assert line.verdict == verdict

@@ -1,0 +1,37 @@
+"""The rows of many at once: groups, committed offsets, compaction beside clients, connections."""
+
+from __future__ import annotations
+
+import commits
+import fan_out
+import rebalance
+from row import Row, less, more
+
+CROWD_ROWS = [
+    Row(
+        "fan-out",
+        f"{fan_out.PRODUCERS} producers and {fan_out.GROUPS * fan_out.CONSUMERS_OF_A_GROUP} "
+        f"consumers in {fan_out.GROUPS} groups on {fan_out.PARTITIONS} partitions, 1 KB",
+        fan_out.fan_out,
+        {"records/s": more(1.5)},
+        written_bytes=fan_out.RECORDS * fan_out.VALUE_BYTES,
+        note="the clients take more of the two cores than either server: see their CPU",
+    ),
+    Row(
+        "group-100",
+        f"a group of {rebalance.MEMBERS} members, heartbeats every 100 ms, "
+        f"{rebalance.SETTINGS['group.initial.rebalance.delay.ms']} ms initial delay",
+        rebalance.group_of_many,
+        {"first assignment s": less(1), "after a crash s": less(1)},
+        settings=rebalance.SETTINGS,
+        note="members hear of a rebalance at their next heartbeat: 100 ms of it is theirs",
+    ),
+    Row(
+        "offset-commits",
+        f"offset commits, {commits.GROUPS} groups, {commits.IN_FLIGHT} in flight each",
+        commits.offset_commits,
+        {"commits/s": more(1.5)},
+        prepare=commits.prepare,
+        note="client and server share two cores; the client spends about 4 µs on a commit",
+    ),
+]
