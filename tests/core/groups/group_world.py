@@ -1,0 +1,259 @@
+"""A broker with an offsets topic, and members that speak to it one request at a time."""
+
+from __future__ import annotations
+
+from struct import pack
+from typing import Any
+
+from tests.core.api.in_memory_node import InMemoryNode
+
+from anabranch.core.api.handler import Wait
+from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
+from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
+from anabranch.core.wire.messages.list_groups import ListGroupsRequest
+from anabranch.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
+from anabranch.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+)
+from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+
+SESSION_MS = 10_000
+REBALANCE_MS = 60_000
+
+
+def subscription(*topics: str) -> bytes:
+    """A consumer's subscription, version 1."""
+    names = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
+    return pack(">hi", 1, len(topics)) + names + pack(">i", -1) + pack(">i", 0)
+
+
+class GroupWorld:
+    """One coordinator. `waits` holds who is parked; `wake` answers those whose time has come."""
+
+    def __init__(self, offsets_partitions: int = 3, **config: str) -> None:
+        settings = {"group.initial.rebalance.delay.ms": "0"}
+        settings.update({name.replace("_", "."): text for name, text in config.items()})
+        self.node = InMemoryNode(config=settings)
+        self.node.topic(OFFSETS_TOPIC, offsets_partitions, configs={"cleanup.policy": "compact"})
+        self.node.topic("t", 8)
+        self.broker = self.node.broker
+        self.groups = self.broker.groups
+        self.broker.steady_ms = 1_000_000
+        self.waits: list[tuple[Wait, list[Any]]] = []
+
+    # Time.
+
+    def ask(self, message: Any, version: int, **who: Any) -> Any:
+        """The answer, or a list that will hold it."""
+        outcome = self.node.send(message, version, **who)
+        self.wake()
+        if not isinstance(outcome, Wait):
+            return outcome
+        box: list[Any] = []
+        self.waits.append((outcome, box))
+        self.wake()
+        return box[0] if box else box
+
+    def wake(self) -> None:
+        """Ask everybody who waits for what has changed."""
+        while self.broker.changed:
+            changed = set(self.broker.changed)
+            self.broker.changed.clear()
+            for wait, box in list(self.waits):
+                if not box and not changed.isdisjoint(wait.keys):
+                    answer = wait.poll(self.node.now_ms, False)
+                    if answer is not None:
+                        box.append(answer)
+        self.waits = [(wait, box) for wait, box in self.waits if not box]
+
+    def advance(self, milliseconds: int) -> None:
+        """Let time go by."""
+        self.node.now_ms += milliseconds
+        self.broker.steady_ms += milliseconds
+        self.groups.tick(self.node.now_ms)
+        self.wake()
+
+    def group(self, group_id: str = "g") -> Any:
+        return self.groups.groups.get(group_id)
+
+    def state(self, group_id: str = "g") -> str:
+        group = self.group(group_id)
+        return "none" if group is None else group.state.value
+
+    def commit_to_replicas(self) -> None:
+        """The other replicas have fetched everything: what waits for them is committed."""
+        for index, replica in self.broker.partitions.by_name[OFFSETS_TOPIC].items():
+            for other in replica.in_sync_replicas:
+                if other != self.broker.broker_id and replica.follower_fetched(
+                    other, replica.log.end_offset
+                ):
+                    self.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
+        self.wake()
+
+    def restart(self) -> None:
+        """Another coordinator reads what this one has written."""
+        self.groups.__init__(self.broker)
+        self.groups.follow(self.node.now_ms)
+        while self.groups.to_load:
+            loader = self.groups.loader(self.groups.to_load.pop(0))
+            for _ in loader.steps(self.node.now_ms):
+                pass
+            self.groups.loaded(loader, self.node.now_ms)
+
+    # Members.
+
+    def join(
+        self,
+        member_id: str = "",
+        *,
+        group_id: str = "g",
+        instance_id: str | None = None,
+        protocols: dict[str, bytes] | None = None,
+        protocol_type: str = "consumer",
+        session_ms: int = SESSION_MS,
+        rebalance_ms: int = REBALANCE_MS,
+        version: int = 9,
+        client_id: str = "c",
+    ) -> Any:
+        said = {"range": subscription("t")} if protocols is None else protocols
+        message = JoinGroupRequest(
+            group_id=group_id,
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            member_id=member_id,
+            protocol_type=protocol_type,
+            protocols=[JoinGroupRequestProtocol(name=n, metadata=m) for n, m in said.items()],
+        )
+        if version >= 5:
+            message.group_instance_id = instance_id
+        return self.ask(message, version, client_id=client_id)
+
+    def enter(self, **how: Any) -> Any:
+        """Join as clients do: once for the id, once more with it."""
+        first = self.join(**how)
+        if isinstance(first, list) or first.error_code != ErrorCode.MEMBER_ID_REQUIRED:
+            return first
+        return self.join(first.member_id, **how)
+
+    def sync(
+        self,
+        member_id: str,
+        generation_id: int,
+        assignments: dict[str, bytes] | None = None,
+        *,
+        group_id: str = "g",
+        instance_id: str | None = None,
+        protocol: str = "range",
+        version: int = 5,
+    ) -> Any:
+        message = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocol_name=protocol,
+            assignments=[
+                SyncGroupRequestAssignment(member_id=m, assignment=a)
+                for m, a in (assignments or {}).items()
+            ],
+        )
+        return self.ask(message, version)
+
+    def heartbeat(self, member_id: str, generation_id: int, instance_id: str | None = None) -> int:
+        message = HeartbeatRequest(
+            group_id="g",
+            generation_id=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+        )
+        return self.ask(message, 4).error_code
+
+    def leave(self, *members: tuple[str, str | None], group_id: str = "g") -> Any:
+        identities = [MemberIdentity(member_id=m, group_instance_id=i) for m, i in members]
+        return self.ask(LeaveGroupRequest(group_id=group_id, members=identities), 5)
+
+    def one_member(self, **how: Any) -> tuple[str, int]:
+        """A stable group of one; (member id, generation)."""
+        joined = self.enter(**how)
+        group_id = how.get("group_id", "g")
+        synced = self.sync(
+            joined.member_id,
+            joined.generation_id,
+            {joined.member_id: b"all"},
+            group_id=group_id,
+            instance_id=how.get("instance_id"),
+        )
+        assert synced.assignment == b"all"
+        return joined.member_id, joined.generation_id
+
+    # Offsets.
+
+    def commit(
+        self,
+        offsets: dict[int, int],
+        *,
+        group_id: str = "g",
+        generation_id: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+        topic: str = "t",
+        metadata: str = "",
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> Any:
+        message = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation_id,
+            member_id=member_id,
+            group_instance_id=instance_id if version >= 7 else None,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequestPartition(
+                            partition_index=index,
+                            committed_offset=offset,
+                            committed_metadata=metadata,
+                        )
+                        for index, offset in offsets.items()
+                    ],
+                )
+            ],
+        )
+        return self.ask(message, version)
+
+    def commit_codes(self, offsets: dict[int, int], **how: Any) -> list[int]:
+        response = self.commit(offsets, **how)
+        return [each.error_code for topic in response.topics for each in topic.partitions]
+
+    def fetch(self, group_id: str = "g", topic: str | None = "t", indexes: Any = range(3)) -> Any:
+        """Partition -> offset; of all topics together when `topic` is None."""
+        topics = None
+        if topic is not None:
+            topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
+        message = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
+        )
+        group = self.ask(message, 9).groups[0]
+        assert group.error_code == ErrorCode.NONE
+        return {
+            each.partition_index: each.committed_offset
+            for found in group.topics
+            for each in found.partitions
+        }
+
+    def listed(self, *states: str) -> list[str]:
+        response = self.ask(ListGroupsRequest(states_filter=list(states)), 5)
+        return [group.group_id for group in response.groups]

@@ -1,0 +1,429 @@
+"""Committing, reading back, deleting and expiring offsets (R15)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.api.in_memory_node import Denying
+from tests.core.groups.group_world import GroupWorld, subscription
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.errors import ErrorCode
+from anabranch.core.groups import offsets
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, java_hash, offsets_topic
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
+from anabranch.core.wire.messages.describe_groups import DescribeGroupsRequest
+from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
+from anabranch.core.wire.messages.list_groups import ListGroupsRequest
+from anabranch.core.wire.messages.offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+)
+from anabranch.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from anabranch.core.wire.records import decode_records
+
+DAY_MS = 86_400_000
+NONE = ErrorCode.NONE
+
+
+def delete_groups(world, *names):
+    return [
+        each.error_code
+        for each in world.ask(DeleteGroupsRequest(groups_names=list(names)), 2).results
+    ]
+
+
+def delete_offsets(world, topic, *indexes):
+    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+    topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
+    response = world.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    if response.error_code:
+        return response.error_code
+    return [each.error_code for each in response.topics[0].partitions]
+
+
+def describe(world, group_id, version=6):
+    return world.ask(DescribeGroupsRequest(groups=[group_id]), version).groups[0]
+
+
+# Committing.
+
+
+def test_anybody_may_commit_for_a_name_without_members(world):
+    assert world.commit_codes({0: 7, 1: 8}) == [NONE, NONE]
+    assert world.fetch() == {0: 7, 1: 8, 2: -1}
+    assert world.fetch(topic=None) == {0: 7, 1: 8}
+    assert world.fetch("other") == {0: -1, 1: -1, 2: -1}
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+def test_every_version_commits(world, version):
+    assert world.commit_codes({0: 7}, version=version) == [NONE]
+    assert world.fetch()[0] == 7
+
+
+def test_a_member_commits_in_its_generation(world):
+    member, generation = world.one_member()
+    mine = {"generation_id": generation, "member_id": member}
+    assert world.commit_codes({0: 7}, **mine) == [NONE]
+    for how, code in [
+        ({**mine, "generation_id": 99}, ErrorCode.ILLEGAL_GENERATION),
+        ({**mine, "member_id": "stranger"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({**mine, "instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ]:
+        assert world.commit_codes({0: 9}, **how) == [code]
+    assert world.fetch()[0] == 7
+
+
+def test_a_commit_keeps_its_member_alive(world):
+    member, generation = world.one_member()
+    for _ in range(3):
+        world.advance(9_000)
+        world.commit({0: 7}, generation_id=generation, member_id=member)
+    assert world.state() == "Stable"
+
+
+def test_nobody_commits_between_join_and_sync(world):
+    joined = world.enter()
+    mine = {"generation_id": joined.generation_id, "member_id": joined.member_id}
+    assert world.commit_codes({0: 7}, **mine) == [ErrorCode.REBALANCE_IN_PROGRESS]
+
+
+def test_a_generation_needs_a_group(world):
+    assert world.commit_codes({0: 7}, generation_id=3, member_id="m") == [
+        ErrorCode.ILLEGAL_GENERATION
+    ]
+    assert world.groups.groups == {}
+
+
+def test_each_partition_is_judged_by_itself(world):
+    world = GroupWorld(offset_metadata_max_bytes="4")
+    assert world.commit_codes({0: 7, 99: 1}) == [NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.commit_codes({0: 8}, metadata="12345") == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
+    assert world.commit_codes({0: 8}, topic="unknown") == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert world.fetch()[0] == 7
+
+
+def test_what_is_refused_creates_no_group(world):
+    world.commit({0: 8}, topic="unknown")
+    assert world.groups.groups == {}
+    assert world.listed() == []
+
+
+def test_metadata_and_epoch_come_back(world):
+    world.commit({0: 7}, metadata="note")
+    message = OffsetFetchRequest(
+        group_id="g", topics=[OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
+    )
+    for version in range(1, 8):
+        first, second = world.ask(message, version).topics[0].partitions
+        assert (first.committed_offset, first.metadata) == (7, "note")
+        assert (second.committed_offset, second.metadata) == (-1, "")
+
+
+def test_a_commit_of_many_partitions_is_cut_into_batches(world):
+    world.node.topic("wide", 2_500)
+    assert set(world.commit_codes(dict.fromkeys(range(2_500), 1), topic="wide")) == {NONE}
+    world.restart()
+    assert len(world.fetch(topic="wide", indexes=range(2_500))) == 2_500
+
+
+# Replicas.
+
+
+def replicated():
+    world = GroupWorld()
+    for index in range(3):
+        world.node.change(OFFSETS_TOPIC, index, replicas=(1, 2), isr=(1, 2))
+    return world
+
+
+def test_a_commit_counts_when_the_replicas_have_it():
+    world = replicated()
+    box = world.commit({0: 7})
+    assert box == []
+    assert world.fetch()[0] == -1, "nobody reads what may still be lost"
+    world.commit_to_replicas()
+    assert box[0].topics[0].partitions[0].error_code == NONE
+    assert world.fetch()[0] == 7
+
+
+def test_a_commit_that_is_not_replicated_in_time_says_so():
+    world = replicated()
+    box = world.commit({0: 7})
+    ((wait, _),) = world.waits
+    late = wait.poll(wait.deadline_ms, True)
+    assert late.topics[0].partitions[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert box == []
+    world.commit_to_replicas()
+    assert world.fetch()[0] == 7
+
+
+def test_assignments_are_handed_out_when_the_replicas_have_them():
+    world = replicated()
+    joined = world.enter()
+    box = world.sync(joined.member_id, 1, {joined.member_id: b"all"})
+    assert box == [] and world.state() == "CompletingRebalance"
+    world.commit_to_replicas()
+    assert box[0].assignment == b"all" and world.state() == "Stable"
+
+
+def test_too_few_replicas_refuse_commits_and_assignments():
+    world = replicated()
+    joined = world.enter()
+    for index in range(3):
+        world.node.change(OFFSETS_TOPIC, index, isr=(1,))
+        replica = world.node.replica(OFFSETS_TOPIC, index)
+        replica.min_insync_replicas = 2
+    refused = world.sync(joined.member_id, 1, {joined.member_id: b"all"})
+    assert refused.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.state() == "PreparingRebalance"
+    assert world.commit_codes({0: 7}, group_id="other") == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert "other" not in world.groups.groups
+
+
+# What is in the log.
+
+
+def test_the_log_holds_kafkas_records(world):
+    world.commit({0: 7}, metadata="note")
+    world.commit({0: 8}, retention_ms=1_000, version=4)
+    replica = world.node.replica(OFFSETS_TOPIC, java_hash("g") % 3)
+    found = replica.log.read(0, max_bytes=1 << 20, upto=9, at_least_one=True)
+    first = decode_records(found)[0]
+    assert first.key == b"\0\1\0\1g\0\1t\0\0\0\0"
+    assert first.value[:2] == b"\0\3" and b"note" in first.value
+    second = decode_records(found, len(found) // 2)
+    assert second[0].value[:2] == b"\0\1", "the version that has an expiry"
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [("", 0), ("g", 103), ("group", 98629247), ("Käse", 2457099), ("polygenelubricants", 0)],
+)
+def test_the_hash_is_javas(name, number):
+    assert java_hash(name) == number
+
+
+def test_the_hash_of_what_is_beyond_the_basic_plane_counts_surrogates():
+    assert java_hash("\U0001f600") == (31 * 0xD83D + 0xDE00)
+
+
+# Deleting.
+
+
+def test_a_group_without_members_is_deleted_with_its_offsets(world):
+    world.commit({0: 7})
+    assert delete_groups(world, "g", "unknown") == [NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert world.fetch()[0] == -1
+    world.restart()
+    assert world.groups.groups == {}
+
+
+def test_a_group_with_members_is_not_deleted(world):
+    world.one_member()
+    assert delete_groups(world, "g") == [ErrorCode.NON_EMPTY_GROUP]
+
+
+def test_offsets_of_a_topic_that_is_read_are_not_deleted(world):
+    member, generation = world.one_member()
+    world.node.topic("other", 2)
+    mine = {"generation_id": generation, "member_id": member}
+    world.commit({0: 7}, **mine)
+    world.commit({0: 7}, topic="other", **mine)
+    assert delete_offsets(world, "t", 0) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+    assert delete_offsets(world, "other", 0, 1, 9) == [
+        NONE, NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ]  # fmt: skip
+    assert world.fetch(topic="other", indexes=[0]) == {0: -1}
+    world.leave((member, None))
+    assert delete_offsets(world, "t", 0) == [NONE]
+
+
+def test_offsets_are_not_deleted_where_topics_cannot_be_told(world):
+    world.one_member(protocols={"range": b"\0"})
+    assert delete_offsets(world, "t", 0) == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
+
+
+def test_deleting_offsets_needs_a_group(world):
+    assert delete_offsets(world, "t", 0) == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_offsets_of_a_deleted_topic_go(world):
+    world.commit({0: 7})
+    offsets.topics_deleted(world.groups, {"t"}, world.node.now_ms)
+    assert world.fetch()[0] == -1
+    world.restart()
+    assert world.fetch()[0] == -1
+
+
+# Expiring.
+
+
+def expire(world):
+    offsets.expire(world.groups, world.node.now_ms)
+
+
+def test_offsets_of_a_mere_name_expire_after_each_commit(world):
+    world.commit({0: 7})
+    world.advance(6 * DAY_MS)
+    world.commit({1: 7})
+    world.advance(DAY_MS)
+    expire(world)
+    assert world.fetch() == {0: -1, 1: 7, 2: -1}
+    world.advance(6 * DAY_MS)
+    expire(world)
+    assert world.groups.groups == {}
+
+
+def test_a_group_keeps_its_offsets_until_it_was_empty_for_long(world):
+    member, generation = world.one_member(session_ms=1_800_000)
+    world.commit({0: 7}, generation_id=generation, member_id=member)
+    for _ in range(8 * 48):
+        world.advance(1_800_000 - 1)
+        world.heartbeat(member, generation)
+    expire(world)
+    assert world.fetch()[0] == 7
+    world.leave((member, None))
+    world.advance(7 * DAY_MS - 1)
+    expire(world)
+    assert world.fetch()[0] == 7
+    world.advance(1)
+    expire(world)
+    assert world.groups.groups == {}
+    world.restart()
+    assert world.groups.groups == {}
+
+
+def test_topics_that_are_no_longer_read_expire_while_the_group_lives(world):
+    member, generation = world.one_member(session_ms=1_800_000)
+    world.node.topic("other", 1)
+    mine = {"generation_id": generation, "member_id": member}
+    world.commit({0: 7}, **mine)
+    world.commit({0: 7}, topic="other", **mine)
+    for _ in range(8 * 48):
+        world.advance(1_800_000 - 1)
+        world.heartbeat(member, generation)
+    expire(world)
+    assert world.fetch(topic=None) == {0: 7}
+    assert list(world.group().offsets) == ["t"]
+
+
+def test_a_retention_that_the_client_sets_counts_alone(world):
+    world.commit({0: 7}, retention_ms=1_000, version=3)
+    world.advance(1_000)
+    expire(world)
+    assert world.groups.groups == {}
+
+
+# Telling.
+
+
+def test_a_group_is_described(world):
+    member, _ = world.one_member(client_id="me")
+    found = describe(world, "g")
+    assert (found.group_state, found.protocol_type, found.protocol_data) == (
+        "Stable", "consumer", "range",
+    )  # fmt: skip
+    told = found.members[0]
+    assert (told.member_id, told.client_id, told.client_host) == (member, "me", "/127.0.0.1")
+    assert (told.member_metadata, told.member_assignment) == (subscription("t"), b"all")
+
+
+def test_a_group_that_is_not_there_is_dead(world):
+    assert describe(world, "g").error_code == ErrorCode.GROUP_ID_NOT_FOUND
+    old = describe(world, "g", version=5)
+    assert (old.error_code, old.group_state) == (NONE, "Dead")
+
+
+def test_groups_are_listed_by_state_and_type(world):
+    world.one_member()
+    world.commit({0: 7}, group_id="name")
+    assert world.listed() == ["g", "name"]
+    assert world.listed("sTaBle") == ["g"]
+    assert world.listed("Unheard") == []
+    kinds = [
+        [group.group_id for group in world.ask(ListGroupsRequest(types_filter=[kind]), 5).groups]
+        for kind in ("Classic", "consumer")
+    ]
+    assert kinds == [["g", "name"], []]
+
+
+def test_the_coordinator_is_the_leader_of_the_groups_partition(world):
+    many = world.ask(FindCoordinatorRequest(coordinator_keys=["g", "h"]), 6).coordinators
+    assert [(each.key, each.node_id, each.port, each.error_code) for each in many] == [
+        ("g", 1, 9093, 0), ("h", 1, 9093, 0),
+    ]  # fmt: skip
+    one = world.ask(FindCoordinatorRequest(key="g"), 3)
+    assert (one.node_id, one.port, one.error_code) == (1, 9093, 0)
+
+
+@pytest.mark.parametrize(
+    ("key_type", "code"),
+    [(1, ErrorCode.UNSUPPORTED_VERSION), (9, ErrorCode.INVALID_REQUEST)],
+)
+def test_other_coordinators_are_refused_with_a_sentence(world, key_type, code):
+    found = world.ask(FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type), 4)
+    assert found.coordinators[0].error_code == code
+    assert found.coordinators[0].error_message.endswith(".")
+
+
+def test_the_first_question_creates_the_topic_and_waits_for_it():
+    world = GroupWorld()
+    world.node.remove(OFFSETS_TOPIC)
+    box = world.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
+    (wish,) = world.broker.wishes
+    topic = wish.message.topics[0]
+    assert (topic.name, topic.num_partitions, topic.replication_factor) == (OFFSETS_TOPIC, 50, 1)
+    assert ("cleanup.policy", "compact") in [(each.name, each.value) for each in topic.configs]
+    world.ask(FindCoordinatorRequest(coordinator_keys=["h"]), 4)
+    assert len(world.broker.wishes) == 1
+    world.node.topic(OFFSETS_TOPIC, 50)
+    world.broker.changed.add("metadata")
+    world.wake()
+    assert box[0].coordinators[0].error_code == NONE
+
+
+def test_a_replication_factor_that_is_set_is_not_lowered(world):
+    image = world.broker.image
+    assert offsets_topic(image, BrokerConfig.of({})).replication_factor == 1
+    chosen = BrokerConfig.of({"offsets.topic.replication.factor": "3"})
+    assert offsets_topic(image, chosen).replication_factor == 3
+
+
+# Authorization.
+
+
+def test_groups_are_guarded_where_kafka_guards_them():
+    world = GroupWorld()
+    world.one_member()
+    world.commit({0: 7}, group_id="name")
+    world.broker.authorizer = Denying(
+        *((operation, ResourceType.GROUP, None) for operation in Operation)
+    )
+    refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert world.join().error_code == refused
+    assert world.sync("m", 1).error_code == refused
+    assert world.heartbeat("m", 1) == refused
+    assert world.leave(("m", None)).error_code == refused
+    assert world.commit_codes({0: 7}) == [refused]
+    assert describe(world, "g").error_code == refused
+    assert delete_groups(world, "g") == [refused]
+    assert delete_offsets(world, "t", 0) == refused
+    found = world.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4).coordinators
+    assert found[0].error_code == refused
+
+
+def test_topics_are_guarded_within_an_allowed_group():
+    world = GroupWorld()
+    world.commit({0: 7})
+    world.broker.authorizer = Denying(
+        (Operation.READ, ResourceType.TOPIC, "t"), (Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    )
+    refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert world.commit_codes({0: 8}) == [refused]
+    assert delete_offsets(world, "t", 0) == [refused]
+    assert world.fetch(topic=None) == {}
+    assert world.fetch() == {0: -1, 1: -1, 2: -1}
