@@ -194,7 +194,7 @@ def test_the_log_holds_kafkas_records(world):
     found = replica.log.read(0, max_bytes=1 << 20, upto=9, at_least_one=True)
     first = decode_records(found)[0]
     assert first.key == b"\0\1\0\1g\0\1t\0\0\0\0"
-    assert first.value[:2] == b"\0\3" and b"note" in first.value
+    assert first.value[:2] == b"\0\4" and b"note" in first.value
     second = decode_records(found, len(found) // 2)
     assert second[0].value[:2] == b"\0\1", "the version that has an expiry"
 

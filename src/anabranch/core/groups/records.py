@@ -1,7 +1,7 @@
 """What groups write to `__consumer_offsets`: keys and values as Kafka 4.1 writes them.
 
 A committed offset is (group, topic, partition) -> offset; a group is (group) -> generation, members
-and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 3 (version 1
+and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 4 (version 1
 where the client set a retention) and GroupMetadataValue version 3.
 """
 
@@ -21,8 +21,9 @@ from anabranch.core.wire.offsets_records import (
 )
 from anabranch.core.wire.records import Record
 
-VALUE_VERSION = 3
-VALUE_VERSION_WITH_EXPIRY = 1
+OFFSET_VERSION = 4
+OFFSET_VERSION_WITH_EXPIRY = 1
+GROUP_VERSION = 3
 
 KEYS_KEPT = 65_536
 """Encoded keys of commits that are kept: a consumer commits the same partitions all its life."""
@@ -49,7 +50,7 @@ def offset_record(
         expire_timestamp=committed.expire_timestamp_ms,
     )
     has_expiry = committed.expire_timestamp_ms >= 0
-    version = VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION
+    version = OFFSET_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VERSION
     return Record(0, now_ms, key, encode_value(value, version))
 
 
@@ -97,4 +98,4 @@ def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Re
         current_state_timestamp=group.state_since_ms,
         members=members,
     )
-    return Record(0, now_ms, group_key(group.group_id), encode_value(value, VALUE_VERSION))
+    return Record(0, now_ms, group_key(group.group_id), encode_value(value, GROUP_VERSION))
