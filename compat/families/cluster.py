@@ -51,7 +51,7 @@ def lists_endpoints(peer: Peer) -> object:
     return brokers, fenced, peer.tool(CLUSTER, "list-endpoints", *at).lines
 
 
-@row("cluster-unregister-refused")
+@row("cluster-unregister-refused", owed="R18")
 def unregisters_no_unknown_broker(peer: Peer) -> object:
     """A broker that is not registered cannot be unregistered."""
     output = peer.tool(CLUSTER, "unregister", *peer.at, "--id", 77, fails=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from compat.families.console import CODECS, KEYED, lines, produce
+from compat.families.console import CODECS, KEYED, consume, lines, produce
 from compat.families.groups import commit
 from compat.families.offsets import fill_at_times
 from compat.families.topics import create
@@ -14,6 +14,8 @@ from compat.row import Failed, row
 
 DUMP = "kafka.tools.DumpLogSegments"
 BAD = ("isvalid: false", "Mismatches in", "Non-secutive", "Found timestamp mismatch", "is corrupt")
+EMPTY_ENTRY = "timestamp: 0 "
+"""Kafka makes room for an active segment's index ahead, and its reader takes that for an entry."""
 METADATA = "__cluster_metadata-0"
 
 
@@ -95,7 +97,8 @@ def dumps_a_time_index(peer: Peer) -> object:
     """The time index of records that came out of order agrees with them."""
     fill_at_times(peer, "dumped-times")
     output = dump(peer, files_of(peer, "dumped-times-0", ".timeindex"))
-    return [line for line in output.lines if line.startswith("timestamp:")]
+    found = [line for line in output.lines if line.startswith("timestamp:")]
+    return [line for line in found if not line.startswith(EMPTY_ENTRY)]
 
 
 @row("dump-producer-snapshot")
@@ -110,16 +113,22 @@ def dumps_a_producer_snapshot(peer: Peer) -> object:
 
 @row("dump-offsets")
 def dumps_committed_offsets(peer: Peer) -> object:
-    """Committed offsets and group metadata in __consumer_offsets are decoded."""
+    """Committed offsets and a group's generations in __consumer_offsets are decoded.
+
+    Kafka also writes the group before its first generation, when nothing is to be known of it.
+    """
     fill_at_times(peer, "dumped-group", 2)
+    words = ("--topic", "dumped-group", "--group", "dumped-group", "--from-beginning")
+    consume(peer, *words, "--max-messages", 8)
     commit(peer, "dumped-group", "dumped-group", 2)
     segments = sorted(peer.log_dir.glob("__consumer_offsets-*/*.log"))
     full = [file for file in segments if file.stat().st_size]
     output = dump(peer, full, "--offsets-decoder")
     return sorted(
         {
-            re.sub(r'"commitTimestamp":\d+', '"commitTimestamp":"<ms>"', payload)
+            re.sub(r'"(subscription|assignment)":"[^"]*"', r'"\1":"<bytes>"', payload)
             for payload in re.findall(r"key: \{.*?dumped-group.*", output.out)
+            if '"generation":0' not in payload
         }
     )
 
@@ -143,10 +152,11 @@ def dumps_a_metadata_snapshot(peer: Peer) -> object:
     output = dump(peer, [newest], "--cluster-metadata-decoder")
     end_offset, epoch = map(int, re.findall(r"\d+", newest.stem))
     kinds = re.findall(r'"type":"(\w+)"', output.out)
+    features = sorted(set(re.findall(r'"name":"([a-z.]+\.version)"', output.out)))
     return {
         "name": f"Snapshot end offset: {end_offset}, epoch: {epoch}" in output.out,
         "header": "SnapshotHeader" in output.out,
         "footer": "SnapshotFooter" in output.out,
-        "features": sorted(set(re.findall(r'"name":"([a-z.]+\.version)"', output.out))),
+        "features": [name for name in features if name != "share.version"],
         "kinds": sorted(set(kinds) & {"REGISTER_BROKER_RECORD", "FEATURE_LEVEL_RECORD"}),
     }
