@@ -23,6 +23,7 @@ VERBS = {
     "configs": "Describe and alter the settings of topics and brokers.",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
+    "groups": "List and describe consumer groups, move and delete their offsets.",
     "cluster": "Describe the nodes of a cluster.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",

@@ -1,0 +1,261 @@
+"""`anabranch groups`: list and describe consumer groups, reset their offsets, delete them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.groups import Progress
+
+Place = tuple[str, int]
+
+group_option = click.option("--group", required=True, metavar="NAME", help="The group's name.")
+
+
+@click.group(epilog="Example: anabranch groups describe --group reports")
+def command() -> None:
+    """List and describe consumer groups, move and delete their offsets."""
+
+
+@command.command("list", epilog="Example: anabranch groups list --state stable")
+@bootstrap_option
+@timeout_option
+@click.option("--state", metavar="NAME", help="Only groups in this state, such as Stable.")
+@json_option
+def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bool) -> None:
+    """List the groups of a cluster."""
+    from anabranch.client import groups
+
+    found = ask(bootstrap, groups.list_groups, timeout_seconds=timeout_seconds)
+    rows = [
+        (each.group_id, each.group_state, each.protocol_type, each.group_type)
+        for each in found
+        if state is None or each.group_state.lower() == state.lower()
+    ]
+    if as_json:
+        print_json([dict(zip(("group", "state", "protocol", "type"), row)) for row in rows])
+    else:
+        print_table(("group", "state", "protocol", "type"), rows)
+
+
+@command.command(epilog="Example: anabranch groups describe --group reports --members")
+@bootstrap_option
+@timeout_option
+@group_option
+@click.option("--members", is_flag=True, help="Show the members instead of the offsets.")
+@json_option
+def describe(
+    bootstrap: str, timeout_seconds: float, group: str, members: bool, as_json: bool
+) -> None:
+    """Show how far a group is in each partition, and who reads it."""
+    from anabranch.client import groups
+    from anabranch.core.groups.subscription import assigned_partitions
+
+    async def work(cluster: Cluster) -> Any:
+        return await groups.progress(cluster, group)
+
+    described, rows = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    told = [
+        {
+            "member": each.member_id,
+            "instance": each.group_instance_id,
+            "client": each.client_id,
+            "host": each.client_host,
+            "partitions": [f"{t}-{i}" for t, i in assigned_partitions(each.member_assignment)],
+        }
+        for each in described.members
+    ]
+    if as_json:
+        print_json(
+            {
+                "group": group,
+                "state": described.group_state,
+                "protocol": described.protocol_data,
+                "members": told,
+                "offsets": [{**each._asdict(), "lag": each.lag} for each in rows],
+            }
+        )
+        return
+    click.echo(f"Group {group}: {described.group_state}, {len(told)} member(s).")
+    if members:
+        shown = [
+            (each["member"], each["instance"] or "-", each["client"], each["host"],
+             " ".join(each["partitions"]) or "-")
+            for each in told
+        ]  # fmt: skip
+        print_table(("member", "instance", "client", "host", "partitions"), shown)
+    else:
+        print_table(
+            ("topic", "partition", "committed", "end", "lag", "member", "host"),
+            [_row(each) for each in rows],
+        )
+
+
+def _row(each: Progress) -> tuple[object, ...]:
+    lag = "-" if each.lag is None else each.lag
+    committed = "-" if each.committed < 0 else each.committed
+    end = "-" if each.end < 0 else each.end
+    member, host = each.member_id or "-", each.client_host or "-"
+    return each.topic, each.partition, committed, end, lag, member, host
+
+
+@command.command(epilog="Example: anabranch groups delete --group reports")
+@bootstrap_option
+@timeout_option
+@group_option
+def delete(bootstrap: str, timeout_seconds: float, group: str) -> None:
+    """Delete a group without members, with its offsets."""
+    from anabranch.client import groups
+
+    async def work(cluster: Cluster) -> None:
+        await groups.delete_group(cluster, group)
+
+    ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    click.echo(f"Group {group} deleted.")
+
+
+@command.command(
+    "reset-offsets",
+    epilog="Example: anabranch groups reset-offsets --group reports --topic t --to-earliest",
+)
+@bootstrap_option
+@timeout_option
+@group_option
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]",
+    help="A topic, as in flights or flights:0,1. Default: all that the group has committed.",
+)  # fmt: skip
+@click.option("--to-earliest", "target", flag_value="earliest", help="To the first record.")
+@click.option("--to-latest", "target", flag_value="latest", help="Behind the last record.")
+@click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
+@click.option("--shift-by", type=int, metavar="N", help="Forward, or back when negative.")
+@click.option(
+    "--to-datetime", metavar="TIME",
+    help="To the first record at or after a time, as in 2026-11-21T08:00:00 (UTC).",
+)  # fmt: skip
+@click.option("--execute", is_flag=True, help="Do it; without this the change is only shown.")
+@json_option
+def reset_offsets(
+    bootstrap: str, timeout_seconds: float, group: str, topics: tuple[str, ...],
+    target: str | None, to_offset: int | None, shift_by: int | None, to_datetime: str | None,
+    execute: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Move the offsets of a group without members; only shown unless --execute is given."""
+    chosen = [target, to_offset, shift_by, to_datetime]
+    if sum(each is not None for each in chosen) != 1:
+        raise click.UsageError(
+            "Say where to: one of --to-earliest, --to-latest, --to-offset, --shift-by or "
+            "--to-datetime."
+        )
+    wanted = dict(map(_topic, topics))
+    timestamp = None if to_datetime is None else _milliseconds(to_datetime)
+
+    async def work(cluster: Cluster) -> list[tuple[Place, int, int]]:
+        from anabranch.client import groups
+
+        committed = await groups.committed_offsets(cluster, group)
+        places = await _places(cluster, committed, wanted)
+        starts, ends = await _bounds(cluster, places)
+        places = [place for place in places if place in starts and place in ends]
+        target_of = {
+            "earliest": starts.__getitem__,
+            "latest": ends.__getitem__,
+            None: lambda place: _chosen(place, to_offset, shift_by, committed, starts),
+        }[target]
+        moved = {place: target_of(place) for place in places}
+        if timestamp is not None:
+            found = await groups.offsets_at(cluster, places, timestamp)
+            moved = {place: found[place] if found[place] >= 0 else ends[place] for place in places}
+        moved = {
+            place: min(max(offset, starts[place]), ends[place]) for place, offset in moved.items()
+        }
+        if execute and moved:
+            await groups.commit_offsets(cluster, group, moved)
+        return [(place, committed.get(place, -1), offset) for place, offset in moved.items()]
+
+    rows = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    if not rows:
+        raise click.ClickException(
+            f"Group {group} has committed no offsets: name its topics with --topic."
+        )
+    if as_json:
+        names = ("topic", "partition", "from", "to")
+        print_json([dict(zip(names, (*place, was, to))) for place, was, to in rows])
+        return
+    print_table(
+        ("topic", "partition", "from", "to"),
+        [(*place, "-" if was < 0 else was, to) for place, was, to in rows],
+    )
+    if not execute:
+        click.echo("Nothing was changed: add --execute to do it.")
+
+
+def _topic(text: str) -> tuple[str, list[int] | None]:
+    name, colon, indexes = text.partition(":")
+    if not colon:
+        return name, None
+    try:
+        return name, [int(each) for each in indexes.split(",")]
+    except ValueError:
+        raise click.UsageError(f"--topic {text!r} is not NAME or NAME:0,1.") from None
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.UsageError(
+            f"--to-datetime {text!r} is not a time such as 2026-11-21T08:00:00."
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return int(moment.timestamp() * 1000)
+
+
+async def _places(
+    cluster: Cluster, committed: dict[Place, int], wanted: dict[str, list[int] | None]
+) -> list[Place]:
+    if not wanted:
+        return sorted(committed)
+    places: list[Place] = []
+    for topic, indexes in wanted.items():
+        known = await cluster.leaders(topic)
+        for index in indexes or ():
+            if index not in known:
+                raise click.ClickException(f"There is no partition {topic}-{index}.")
+        places += [(topic, index) for index in (known if indexes is None else indexes)]
+    return sorted(places)
+
+
+async def _bounds(
+    cluster: Cluster, places: list[Place]
+) -> tuple[dict[Place, int], dict[Place, int]]:
+    from anabranch.client import fetch, groups
+
+    starts = await groups.offsets_at(cluster, places, fetch.EARLIEST)
+    return starts, await groups.offsets_at(cluster, places, fetch.LATEST)
+
+
+def _chosen(
+    place: Place,
+    to_offset: int | None,
+    shift_by: int | None,
+    committed: dict[Place, int],
+    starts: dict[Place, int],
+) -> int:
+    if to_offset is not None:
+        return to_offset
+    return committed.get(place, starts[place]) + (shift_by or 0)

@@ -1,0 +1,208 @@
+"""Groups as an administrator sees them: list, describe, lag, move and delete offsets.
+
+Each question goes to the broker that coordinates the group, and again to the next one when it has
+moved. Raises `ApiError` with the code of whatever is refused. Not here: being a member.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from anabranch.client.cluster import Cluster, check
+from anabranch.client.fetch import LATEST, list_offsets
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.groups.subscription import assigned_partitions
+from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from anabranch.core.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from anabranch.core.wire.messages.find_coordinator import (
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
+from anabranch.core.wire.messages.list_groups import (
+    ListedGroup,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
+from anabranch.core.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from anabranch.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+
+T = TypeVar("T")
+Place = tuple[str, int]
+CONSUMER = "consumer"
+
+
+class Progress(NamedTuple):
+    """How far a group is in one partition, and who reads it."""
+
+    topic: str
+    partition: int
+    committed: int
+    """-1 when the group has committed nothing there."""
+    end: int
+    member_id: str
+    client_id: str
+    client_host: str
+
+    @property
+    def lag(self) -> int | None:
+        """Records that are not read yet; None when nothing was committed."""
+        return None if self.committed < 0 else max(0, self.end - self.committed)
+
+
+async def list_groups(cluster: Cluster) -> list[ListedGroup]:
+    """The groups of all brokers, by name."""
+
+    async def attempt() -> list[ListedGroup]:
+        found = []
+        for broker_id in sorted(cluster.brokers):
+            response: ListGroupsResponse = await cluster.send_to(broker_id, ListGroupsRequest())
+            check(response.error_code)
+            found += response.groups
+        return sorted(found, key=lambda group: group.group_id)
+
+    return await cluster.retrying(attempt)
+
+
+async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
+    """State and members; raises ApiError GROUP_ID_NOT_FOUND for a name that nobody uses."""
+
+    async def ask(broker_id: int) -> DescribedGroup:
+        request = DescribeGroupsRequest(groups=[group_id])
+        response: DescribeGroupsResponse = await cluster.send_to(broker_id, request)
+        group = response.groups[0]
+        check(group.error_code, group.error_message)
+        if group.group_state == "Dead":
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    return await _coordinated(cluster, group_id, ask)
+
+
+async def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, int]:
+    """(topic, partition) -> the offset that the group has committed."""
+
+    async def ask(broker_id: int) -> dict[Place, int]:
+        request = OffsetFetchRequest(
+            groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)]
+        )
+        response: OffsetFetchResponse = await cluster.send_to(broker_id, request)
+        group = response.groups[0]
+        check(group.error_code)
+        return {
+            (topic.name, each.partition_index): each.committed_offset
+            for topic in group.topics
+            for each in topic.partitions
+        }
+
+    return await _coordinated(cluster, group_id, ask)
+
+
+async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place, int]) -> None:
+    """Set offsets of a group without members."""
+    by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
+    for (topic, partition), offset in sorted(offsets.items()):
+        by_topic[topic].append(
+            OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+        )
+    request = OffsetCommitRequest(
+        group_id=group_id,
+        topics=[
+            OffsetCommitRequestTopic(name=topic, partitions=each)
+            for topic, each in by_topic.items()
+        ],
+    )
+
+    async def ask(broker_id: int) -> None:
+        response: OffsetCommitResponse = await cluster.send_to(broker_id, request)
+        for topic in response.topics:
+            for partition in topic.partitions:
+                check(partition.error_code)
+
+    await _coordinated(cluster, group_id, ask)
+
+
+async def delete_group(cluster: Cluster, group_id: str) -> None:
+    """Delete a group without members, with its offsets."""
+
+    async def ask(broker_id: int) -> None:
+        request = DeleteGroupsRequest(groups_names=[group_id])
+        response: DeleteGroupsResponse = await cluster.send_to(broker_id, request)
+        check(response.results[0].error_code)
+
+    await _coordinated(cluster, group_id, ask)
+
+
+async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, list[Progress]]:
+    """A group, and how far it is in every partition that it has committed or is assigned."""
+    group = await describe_group(cluster, group_id)
+    committed = await committed_offsets(cluster, group_id)
+    readers: dict[Place, Any] = {}
+    if group.protocol_type == CONSUMER:
+        for member in group.members:
+            for place in assigned_partitions(member.member_assignment):
+                readers[place] = member
+    places = sorted({*committed, *readers})
+    ends = await offsets_at(cluster, places, LATEST)
+    return group, [
+        Progress(
+            *place,
+            committed.get(place, -1),
+            ends.get(place, -1),
+            *(
+                (reader.member_id, reader.client_id, reader.client_host)
+                if (reader := readers.get(place)) is not None
+                else ("", "", "")
+            ),
+        )
+        for place in places
+    ]
+
+
+async def offsets_at(cluster: Cluster, places: Iterable[Place], timestamp: int) -> dict[Place, int]:
+    """The offset of the first record at or after a time (ms since 1970), or LATEST, EARLIEST.
+
+    Places that do not exist are left out."""
+    by_topic: dict[str, list[int]] = defaultdict(list)
+    for topic, partition in places:
+        by_topic[topic].append(partition)
+    known = {
+        topic.name: {each.partition_index for each in topic.partitions}
+        for topic in (await cluster.metadata(list(by_topic))).topics
+    }
+    found: dict[Place, int] = {}
+    for topic, partitions in by_topic.items():
+        there = known.get(topic, set()).intersection(partitions)
+        if there:  # else it was deleted, and the group's offsets go with it
+            answers = await list_offsets(cluster, topic, timestamp, sorted(there))
+            found.update({(topic, partition): each for partition, each in answers.items()})
+    return found
+
+
+async def _coordinated(cluster: Cluster, group_id: str, ask: Callable[[int], Awaitable[T]]) -> T:
+    """Ask the group's coordinator; where that has moved, the next one."""
+
+    async def attempt() -> T:
+        request = FindCoordinatorRequest(coordinator_keys=[group_id])
+        response: FindCoordinatorResponse = await cluster.send(request)
+        found = response.coordinators[0]
+        check(found.error_code, found.error_message)
+        if found.node_id not in cluster.brokers:
+            await cluster.metadata([])
+        return await ask(found.node_id)
+
+    return await cluster.retrying(attempt)

@@ -1,0 +1,87 @@
+"""`anabranch groups` against a real node with a real consumer group (R15)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+
+@pytest.fixture(scope="module")
+def committed(node):
+    """A group `readers` that has read 3 of 5 records and left."""
+    from click.testing import CliRunner
+
+    from anabranch.cli.main import main
+
+    def run(*words, text=None):
+        environment = {"ANABRANCH_BOOTSTRAP_SERVER": node.bootstrap}
+        result = CliRunner().invoke(main, words, input=text, env=environment)
+        assert result.exit_code == 0, result.output
+
+    run("topics", "create", "--topic", "lines", "--partitions", "1")
+    run("produce", "--topic", "lines", text="a\nb\nc\nd\ne\n")
+    consumer = Consumer({"bootstrap.servers": node.bootstrap, "group.id": "readers"})
+    consumer.commit(offsets=[TopicPartition("lines", 0, 3)], asynchronous=False)
+    consumer.close()
+    return node
+
+
+def test_a_group_is_listed_and_described(verb, committed):
+    assert "readers" in verb("groups", "list").stdout
+    assert json.loads(verb("groups", "list", "--json", "--state", "stable").stdout) == []
+    said = verb("groups", "describe", "--group", "readers")
+    assert said.stdout.splitlines()[0] == "Group readers: Empty, 0 member(s)."
+    told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
+    (offset,) = told["offsets"]
+    assert (offset["committed"], offset["end"], offset["lag"]) == (3, 5, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "to"),
+    [
+        (("--to-earliest",), 0),
+        (("--to-latest",), 5),
+        (("--to-offset", "4"), 4),
+        (("--to-offset", "99"), 5),
+        (("--shift-by", "-1"), 2),
+        (("--to-datetime", "1990-01-01T00:00:00"), 0),
+        (("--to-datetime", "2999-01-01T00:00:00+00:00"), 5),
+    ],
+)
+def test_offsets_are_moved_only_when_asked_to(verb, committed, words, to):
+    shown = verb("groups", "reset-offsets", "--group", "readers", *words, "--json")
+    assert shown.exit_code == 0, shown.output
+    moved = [{"topic": "lines", "partition": 0, "from": 3, "to": to}]
+    assert json.loads(shown.stdout) == moved
+    told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
+    assert told["offsets"][0]["committed"] == 3
+
+
+def test_offsets_are_moved(verb, committed):
+    how = ("--group", "mover", "--topic", "lines:0", "--to-offset", "2")
+    assert "add --execute" in verb("groups", "reset-offsets", *how).stdout
+    assert verb("groups", "reset-offsets", *how, "--execute").exit_code == 0
+    told = json.loads(verb("groups", "describe", "--group", "mover", "--json").stdout)
+    assert told["offsets"][0]["committed"] == 2
+    assert verb("groups", "delete", "--group", "mover").stdout == "Group mover deleted.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("describe", "--group", "nobody"), "GROUP_ID_NOT_FOUND"),
+        (("delete", "--group", "nobody"), "GROUP_ID_NOT_FOUND"),
+        (("reset-offsets", "--group", "readers"), "Say where to"),
+        (("reset-offsets", "--group", "nobody", "--to-latest"), "--topic"),
+        (("reset-offsets", "--group", "g", "--topic", "lines:x", "--to-latest"), "NAME:0,1"),
+        (("reset-offsets", "--group", "g", "--to-datetime", "soon"), "2026-11-21T08:00:00"),
+        (("reset-offsets", "--group", "g", "--topic", "none", "--to-latest"), "none"),
+        (("reset-offsets", "--group", "g", "--topic", "lines:7", "--to-latest"), "lines-7"),
+    ],
+)
+def test_what_cannot_be_is_one_line(verb, committed, words, said):
+    result = verb("groups", *words)
+    assert result.exit_code in (1, 2)
+    assert said in result.output and "Traceback" not in result.output
