@@ -35,8 +35,12 @@ WORK = ROOT / ".cache" / "compat" / str(os.getpid())
 RESULTS = ROOT / ".cache" / "compat-results.json"
 PAGE = ROOT / "docs" / "reference" / "compatibility.md"
 SETTINGS = {
+    "offsets.topic.replication.factor": 1,
+    "transaction.state.log.replication.factor": 1,
+    "transaction.state.log.min.isr": 1,
+    "share.coordinator.state.topic.replication.factor": 1,
+    "share.coordinator.state.topic.min.isr": 1,
     "group.initial.rebalance.delay.ms": 0,
-    "log.initial.task.delay.ms": 1_000,
     "metadata.log.max.record.bytes.between.snapshots": 3_000,
 }
 """What both servers get beside addresses: nobody waits three seconds for each first member."""

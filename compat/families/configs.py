@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from anabranch.core.settings.tables import ours
 from compat.families.topics import create
 from compat.peer import Output, Peer
 from compat.row import row
 
+ADDRESSES = ("advertised.listeners", "controller.quorum.voters", "listener.security.protocol.map")
 CONFIGS = "kafka.admin.ConfigCommand"
 
 
@@ -108,8 +110,13 @@ def alters_all_brokers(peer: Peer) -> object:
 
 @row("configs-broker-all")
 def describes_all_of_a_broker(peer: Peer) -> object:
-    """Every setting of a broker is described with its value, type and where it comes from."""
-    return sorted(configs(peer, *of("brokers", "1"), "--describe", "--all").lines)
+    """Every setting of a broker is described with its value and where it comes from.
+
+    Left out are Anabranch's own, and addresses, which Kafka wants told in more settings.
+    """
+    left_out = {each.name for each in ours.OWN} | set(ADDRESSES)
+    lines = configs(peer, *of("brokers", "1"), "--describe", "--all").lines
+    return sorted(line for line in lines if line.partition("=")[0] not in left_out)
 
 
 @row("configs-broker-refused")
@@ -151,7 +158,7 @@ def alters_a_group(peer: Peer) -> object:
     return during, dynamic(peer, *entity)
 
 
-@row("configs-quotas")
+@row("configs-quotas", owed="R16")
 def alters_quotas(peer: Peer) -> object:
     """A client's quota is added, described and deleted."""
     entity = of("clients", "greedy")
