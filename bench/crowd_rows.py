@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import commits
+import compaction
 import fan_out
+import held
 import rebalance
-from row import Row, less, more
+from row import Row, less, more, own_less, own_more
 
 CROWD_ROWS = [
     Row(
@@ -33,5 +35,24 @@ CROWD_ROWS = [
         {"commits/s": more(1.5)},
         prepare=commits.prepare,
         note="client and server share two cores; the client spends about 4 µs on a commit",
+    ),
+    Row(
+        "compaction",
+        "compacting 1 GB of 1 KB records, a tenth live, beside a paced producer and consumer",
+        compaction.compaction,
+        {"MB/s": more(0.5), "p99 over quiet": own_less(1.5)},
+        prepare=compaction.prepare,
+        written_bytes=compaction.RECORDS * compaction.VALUE_BYTES * 2,
+        settings=compaction.SETTINGS,
+        rounds_at_most=2,
+    ),
+    Row(
+        "held-connections",
+        f"{held.CONNECTIONS:,} connections held open, one client producing 1 KB in 16 KB batches",
+        held.held_connections,
+        {"rate kept": own_more(0.9)},
+        fresh=True,
+        rounds_at_most=2,
+        note="as many connections as the limit of open files leaves to a server, at most",
     ),
 ]

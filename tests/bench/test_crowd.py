@@ -68,3 +68,24 @@ def test_a_quantile_lies_among_the_figures(module):
     quantile = module("lean").quantile
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile([3.0, 1.0, 2.0], 1.0) == 3.0
+
+
+def test_a_cleaner_checkpoint_is_read_as_kafka_writes_it(module):
+    checkpointed = module("compaction").checkpointed
+    text = "0\n2\nsome-topic 1 70\nsome-topic 0 90\n"
+    assert checkpointed(text, "some-topic") == 90
+    assert checkpointed(text, "some") is None
+    assert checkpointed("", "some-topic") is None
+
+
+def test_only_closed_segments_count_as_cleaned(module, tmp_path):
+    for name, size in (("00.log", 10), ("05.log", 20), ("09.log", 40), ("05.index", 80)):
+        (tmp_path / name).write_bytes(bytes(size))
+    assert module("compaction").closed_bytes(tmp_path) == 30
+
+
+def test_no_more_connections_are_held_than_the_limit_of_files_leaves(module):
+    held = module("held")
+    assert held.connections_to_hold(20_000, 65_536) == 20_000
+    assert held.connections_to_hold(20_000, 20_000) == 20_000 - held.OWN_FILES
+    assert held.connections_to_hold(20_000, 256) == 1
