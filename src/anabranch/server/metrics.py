@@ -16,6 +16,8 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from anabranch.core.groups.states import GroupState
+
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher
     from anabranch.server.node import Node
@@ -139,6 +141,43 @@ METRICS: tuple[Exported, ...] = (
         ("topic", "partition"),
     ),
     Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        GAUGE,
+        "Groups that this node coordinates.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        GAUGE,
+        "Committed offsets of the groups that this node coordinates.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numgroupsbystate",
+        GAUGE,
+        "Groups that this node coordinates, by state.",
+        ("state",),
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_offsetcommitcount_total",
+        COUNTER,
+        "Offsets that groups have committed since the node started.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_offsetexpiredcount_total",
+        COUNTER,
+        "Committed offsets that have expired since the node started.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_rebalancecount_total",
+        COUNTER,
+        "Rebalances that were begun since the node started.",
+    ),
+    Exported("anabranch_group_members", GAUGE, "Members of the groups that this node coordinates."),
+    Exported(
+        "anabranch_group_partitions_loading",
+        GAUGE,
+        "Partitions of __consumer_offsets whose groups are still being read.",
+    ),
+    Exported(
         "kafka_server_brokermetadatametrics_lastappliedrecordoffset",
         GAUGE,
         "Offset of the last metadata record that this node applied.",
@@ -223,6 +262,7 @@ class NodeCollector(Collector):
             yield from samples_of_dispatcher(node.broker.dispatcher)
             yield "anabranch_flush_rounds_total", (), node.broker.flusher.rounds_total
             yield from self._samples_of_partitions()
+            yield from samples_of_groups(node.broker.broker.groups.statistics())
             yield from samples_of_image(node.broker.broker.image)
 
     def _replicas(self) -> list[Any]:
@@ -292,6 +332,22 @@ def samples_of_listener(name: str, counts: dict[str, Any]) -> Iterator[Sample]:
     yield prefix + "refused_total", (name,), counts["refused_total"]
     yield prefix + "hungup_total", (name,), counts["bad_total"]
     yield prefix + "unsentbytes", (name,), counts["unsent_bytes"]
+
+
+def samples_of_groups(counts: dict[str, int]) -> Iterator[Sample]:
+    """What this node coordinates."""
+    prefix = "kafka_coordinator_group_"
+    yield prefix + "groupmetadatamanager_numgroups", (), counts["groups"]
+    yield prefix + "groupmetadatamanager_numoffsets", (), counts["offsets"]
+    for state in GroupState:
+        count = counts.get(f"groups_{state.name.lower()}", 0)
+        yield prefix + "groupmetadatamanager_numgroupsbystate", (state.value,), count
+    totals = prefix + "groupcoordinatormetrics_"
+    yield totals + "offsetcommitcount_total", (), counts["commits_total"]
+    yield totals + "offsetexpiredcount_total", (), counts["expired_offsets_total"]
+    yield totals + "rebalancecount_total", (), counts["rebalances_total"]
+    yield "anabranch_group_members", (), counts["members"]
+    yield "anabranch_group_partitions_loading", (), counts["loading"]
 
 
 def samples_of_image(image: Any) -> Iterator[Sample]:
