@@ -32,6 +32,8 @@ from anabranch.core.wire.messages.offset_commit import (
 )
 
 Commits = list[tuple[Place, CommittedOffset]]
+LATEST_MS = 2**63 - 1
+"""The last time that a record can name: an offset that is kept longer is kept for good."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -66,7 +68,9 @@ def _sorted_out(
     """The answer as it is if nothing else fails, and what can be committed."""
     body: OffsetCommitRequest = request.body
     commits: Commits = []
-    expires_ms = -1 if body.retention_time_ms < 0 else now_ms + body.retention_time_ms
+    expires_ms = -1
+    if body.retention_time_ms >= 0:
+        expires_ms = min(now_ms + body.retention_time_ms, LATEST_MS)
     longest = broker.config.offset_metadata_max_bytes
     response = OffsetCommitResponse()
     for topic in body.topics:
