@@ -1,4 +1,15 @@
 """The rows, a module for each family of tools, in the order of the table."""
 
-FAMILIES = ("topics", "configs", "console", "offsets", "perf", "groups", "cluster", "dump")
+FAMILIES = (
+    "topics",
+    "configs",
+    "console",
+    "offsets",
+    "perf",
+    "groups",
+    "cluster",
+    "dump",
+    "kcat",
+    "kafkajs",
+)
 """Modules of this package; importing one registers its rows."""

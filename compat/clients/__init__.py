@@ -1,0 +1,123 @@
+"""The clients of the table that are not Kafka's own tools: where they come from.
+
+Each is fetched once, by the ordinary installer of its kind and at the version named here, into a
+folder of `.cache/clients`; what this folder holds are the small programs that are run with them.
+Nothing here talks to a broker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from bench.servers import ROOT
+
+HERE = Path(__file__).resolve().parent
+CACHE = ROOT / ".cache" / "clients"
+KAFKAJS = "2.2.4"
+SPARK = "4.2.0"
+FETCH_SECONDS = 900.0
+
+KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
+"""Debian's packages that make a kcat run without being installed; the C library is there."""
+
+
+def needs(*programs: str) -> None:
+    """End with a sentence where one of the programs is not on the machine."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        raise SystemExit(f"{', '.join(missing)} not installed")
+
+
+def run(command: Sequence[object], folder: Path) -> None:
+    """Run an installer in `folder`; its last line is the reason where it fails."""
+    done = subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=FETCH_SECONDS,
+        check=False,
+    )
+    if done.returncode:
+        words = (done.stderr + done.stdout).strip().splitlines() or ["no word"]
+        raise SystemExit(f"{command[0]} ended with {done.returncode}: {words[-1]}")
+
+
+def once(name: str, version: str, fill: Callable[[Path], None]) -> Path:
+    """The folder of a client; `fill` fills it where this version has not been fetched yet.
+
+    The version is written last, so that a folder filled by half is filled again.
+    """
+    folder = CACHE / name
+    mark = folder / "fetched-version"
+    if not mark.exists() or mark.read_text() != version:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        fill(folder)
+        mark.write_text(version)
+    return folder
+
+
+def fetch_kcat() -> None:
+    """Unpack Debian's kcat where none is on the PATH; no root is needed."""
+    if shutil.which("kcat") is None:
+        if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
+            raise SystemExit("kcat is not installed")
+        once("kcat", "debian", _unpack_kcat)
+
+
+def _unpack_kcat(folder: Path) -> None:
+    run(["apt-get", "download", *KCAT_PACKAGES], folder)
+    for package in sorted(folder.glob("*.deb")):
+        run(["dpkg-deb", "--extract", package, folder], folder)
+
+
+def kcat_command() -> tuple[list[str], dict[str, str]]:
+    """How to run kcat: its words and its environment."""
+    found = shutil.which("kcat")
+    if found:
+        return [found], dict(os.environ)
+    libraries = {str(each.parent) for each in (CACHE / "kcat").rglob("librdkafka.so*")}
+    path = ":".join(sorted(libraries))
+    return [str(CACHE / "kcat" / "usr" / "bin" / "kcat")], {**os.environ, "LD_LIBRARY_PATH": path}
+
+
+def fetch_kafkajs() -> None:
+    """Install kafkajs with npm."""
+    needs("node", "npm")
+    words = ("install", "--no-save", "--no-package-lock", "--no-audit", "--no-fund")
+    once(
+        "kafkajs",
+        KAFKAJS,
+        lambda folder: run(["npm", *words, "--prefix", folder, f"kafkajs@{KAFKAJS}"], folder),
+    )
+
+
+def fetch_maven_jars(name: str) -> Path:
+    """Copy the jars of `<name>.pom.xml` beside this file; the folder that they are in."""
+    needs("java", "mvn")
+    pom = HERE / f"{name}.pom.xml"
+    copy = ("--quiet", "--batch-mode", "-Dstyle.color=never", "--file", pom)
+    return once(
+        name,
+        pom.read_text(),
+        lambda folder: run(
+            ["mvn", *copy, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"], folder
+        ),
+    )
+
+
+def fetch_spark() -> None:
+    """Install PySpark into an environment of its own, and Spark's Kafka connector by Maven."""
+    fetch_maven_jars("spark-kafka")
+    once("spark", SPARK, _install_spark)
+
+
+def _install_spark(folder: Path) -> None:
+    run([sys.executable, "-m", "venv", folder / "venv"], folder)
+    run([folder / "venv" / "bin" / "pip", "install", "--quiet", f"pyspark=={SPARK}"], folder)
