@@ -1,0 +1,157 @@
+"""B6: a cluster in the process of a test, as its users use it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from anabranch.testing import ClusterError, LocalCluster
+
+
+def roundtrip(cluster, topic="t", value=b"x"):
+    """A record through a producer and a consumer group."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(topic, value)
+    assert producer.flush(10) == 0
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "g",
+            "auto.offset.reset": "earliest",
+        }
+    )
+    consumer.subscribe([topic])
+    message = consumer.poll(20)
+    consumer.close()
+    assert message is not None and message.error() is None
+    return message.value()
+
+
+def test_a_record_goes_in_and_comes_out():
+    with LocalCluster() as cluster:
+        cluster.create_topic("t", partitions=3, config={"retention.ms": 60_000})
+        assert cluster.topics() == ["t"]
+        assert roundtrip(cluster) == b"x"
+        (counts,) = cluster.statistics().values()
+        assert counts["groups"]["groups"] == 1
+        cluster.delete_topic("t")
+        assert cluster.topics() == []
+
+
+async def test_asynchronous_tests_use_it_the_same_way():
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async with LocalCluster() as cluster:
+        cluster.create_topic("t")
+        async with AIOKafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+            await producer.send_and_wait("t", b"x")
+        consumer = AIOKafkaConsumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap_servers,
+            group_id="g",
+            auto_offset_reset="earliest",
+        )
+        async with consumer:
+            message = await asyncio.wait_for(consumer.getone(), 20)
+        assert message.value == b"x"
+
+
+def test_two_clusters_know_nothing_of_each_other():
+    with LocalCluster() as one, LocalCluster(config={"num.partitions": 4}) as other:
+        assert one.cluster_id != other.cluster_id
+        assert roundtrip(one, value=b"1") == b"1"
+        assert roundtrip(other, value=b"2") == b"2"
+        other.create_topic("more", partitions=-1)
+        assert one.topics() == ["t"]
+        assert one.log != other.log
+        assert "ready" in one.log
+
+
+def test_nothing_is_left():
+    before = set(threading.enumerate())
+    files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
+    handlers = list(logging.getLogger("anabranch").handlers)
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    with LocalCluster() as cluster:
+        folder = Path(cluster.brokers[0].folder)
+        assert folder.is_dir()
+    assert not folder.exists()
+    assert set(threading.enumerate()) <= before
+    assert logging.getLogger("anabranch").handlers == handlers
+    assert signal.getsignal(signal.SIGINT) is on_interrupt
+    if files:
+        assert len(os.listdir("/proc/self/fd")) <= files
+    assert "stopped" in cluster.log
+
+
+def test_it_starts_again_in_its_own_folder(tmp_path):
+    cluster = LocalCluster(folder=str(tmp_path))
+    with cluster:
+        cluster.create_topic("kept")
+        first = cluster.cluster_id
+    with cluster:
+        assert cluster.topics() == ["kept"]
+        assert cluster.cluster_id == first
+    assert tmp_path.exists()
+
+
+def test_a_broker_says_where_it_is():
+    with LocalCluster(racks=["a"]) as cluster:
+        (broker,) = cluster.brokers
+        assert (broker.broker_id, broker.rack) == (1, "a")
+        assert cluster.bootstrap_servers == f"127.0.0.1:{broker.port}"
+        assert repr(cluster) == f"<LocalCluster {cluster.bootstrap_servers}>"
+    assert repr(cluster) == "<LocalCluster stopped>"
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: LocalCluster(brokers=3), "one broker, not 3"),
+        (lambda: LocalCluster(racks=["a", "b"]), "2 racks do not fit 1 broker"),
+        (lambda: LocalCluster().bootstrap_servers, "not running: use it within `with`"),
+        (lambda: LocalCluster(config={"num.partitions": "many"}).start(), "num.partitions"),
+        (lambda: LocalCluster(folder="/proc/nowhere").start(), "/proc/nowhere"),
+    ],
+)
+def test_what_cannot_be_says_why(make, said):
+    before = set(threading.enumerate())
+    with pytest.raises(ClusterError, match=said):
+        make()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_port_that_is_taken_is_named():
+    with LocalCluster() as cluster:
+        port = cluster.brokers[0].port
+        with pytest.raises(ClusterError, match=str(port)):
+            LocalCluster(port=port).start()
+        assert roundtrip(cluster) == b"x"
+
+
+def test_what_the_controller_refuses_is_one_exception():
+    with LocalCluster() as cluster:
+        with pytest.raises(ClusterError, match=r"Cannot create topic 'a/b': .*INVALID_TOPIC"):
+            cluster.create_topic("a/b")
+        with pytest.raises(ClusterError, match="running already"):
+            cluster.start()
+
+
+def test_importing_the_package_and_the_plugin_is_cheap():
+    program = (
+        "import sys, anabranch.testing, anabranch.testing.pytest_plugin as p;"
+        "print([m for m in sys.modules if m.startswith('anabranch.')])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "['anabranch.testing', 'anabranch.testing.pytest_plugin']"

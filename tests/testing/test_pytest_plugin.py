@@ -1,0 +1,71 @@
+"""B6: the fixtures, in a test run of their own."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+PLUGIN = "anabranch.testing.pytest_plugin"
+
+
+def run(folder, text, *words):
+    """Run a test file in an empty project; the plugin as if its entry point were installed."""
+    (folder / "test_it.py").write_text(text)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *words]
+    if "anabranch" not in entry_points():
+        command += ["-p", PLUGIN]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=100)
+
+
+def entry_points():
+    from importlib.metadata import entry_points
+
+    return {each.name for each in entry_points(group="pytest11")}
+
+
+def test_both_fixtures_serve(tmp_path):
+    text = """
+seen = []
+
+def test_one(anabranch_cluster, anabranch_session_cluster):
+    assert anabranch_cluster.cluster_id != anabranch_session_cluster.cluster_id
+    anabranch_session_cluster.create_topic("t")
+    seen.append(anabranch_cluster.cluster_id)
+
+def test_two(anabranch_cluster, anabranch_session_cluster):
+    assert anabranch_cluster.cluster_id not in seen
+    assert anabranch_session_cluster.topics() == ["t"]
+"""
+    ran = run(tmp_path, text)
+    assert ran.returncode == 0, ran.stdout
+    assert run(tmp_path, text.split("def test_two")[0], "-n", "2").returncode == 0
+
+
+def test_a_failing_test_shows_what_the_cluster_logged(tmp_path):
+    text = """
+import pytest
+
+@pytest.fixture(scope="session")
+def anabranch_config():
+    return {"num.partitions": 7}
+
+def test_fails(anabranch_cluster):
+    anabranch_cluster.create_topic("t", partitions=-1)
+    assert anabranch_cluster.config["num.partitions"] == "8"
+"""
+    ran = run(tmp_path, text)
+    assert ran.returncode == 1
+    assert "Log of anabranch_cluster" in ran.stdout
+    assert re.search(r"INFO node: ready", ran.stdout)
+    assert "'7' == '8'" in ran.stdout
+
+
+def test_the_readmes_example_is_a_test_that_passes(tmp_path):
+    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
+    (example,) = [block for block in blocks if "anabranch_cluster" in block]
+    assert len(example.strip().splitlines()) <= 15
+    ran = run(tmp_path, example)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
