@@ -105,13 +105,16 @@ def describes_features(peer: Peer) -> object:
     return seen
 
 
+OF_THE_MOMENT = re.compile(r"ClusterId|LeaderEpoch|HighWatermark|MaxFollowerLag")
+
+
 @row("quorum-status")
 def describes_the_quorum(peer: Peer) -> object:
     """The metadata quorum's leader, voters and observers are described."""
     seen = []
     for at in (peer.at, ("--bootstrap-controller", peer.controller)):
         lines = peer.tool(QUORUM, *at, "describe", "--status").lines
-        seen.append([line for line in lines if not re.match(r"(LeaderEpoch|HighW|MaxF)", line)])
+        seen.append([line for line in lines if not OF_THE_MOMENT.match(line)])
     return seen
 
 
@@ -210,10 +213,18 @@ def lists_no_acls(peer: Peer) -> object:
     return output.code
 
 
-@row("client-metrics-list")
-def lists_client_metrics(peer: Peer) -> object:
-    """Subscriptions to clients' metrics are listed."""
-    return peer.tool(CLIENT_METRICS, *peer.at, "--list").lines
+@row("client-metrics")
+def keeps_client_metrics(peer: Peer) -> object:
+    """Subscriptions to clients' metrics are made, described, listed and deleted."""
+    made = ("--alter", "--name", "listed", "--interval", 60_000, "--metrics", "org.apache.kafka.")
+    steps = (
+        made,
+        ("--list",),
+        ("--describe", "--name", "listed"),
+        ("--delete", "--name", "listed"),
+    )
+    seen = [peer.tool(CLIENT_METRICS, *peer.at, *step).lines for step in (*steps, ("--list",))]
+    return [[line for line in lines if line != "watch"] for lines in seen]
 
 
 @row("storage-info")

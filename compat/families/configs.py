@@ -143,9 +143,13 @@ def alters_client_metrics(peer: Peer) -> object:
     entity = of("client-metrics", "watch")
     wish = "metrics=[org.apache.kafka.producer.],interval.ms=60000"
     configs(peer, *entity, "--alter", "--add-config", wish)
-    during = dynamic(peer, *entity)
-    configs(peer, *entity, "--alter", "--delete-config", "metrics,interval.ms")
-    return during, dynamic(peer, *entity)
+    during = configs(peer, *entity, "--describe", "--all").lines
+    configs(peer, *entity, "--alter", "--delete-config", "metrics")
+    less = configs(peer, *entity, "--describe", "--all").lines
+    bad = ("no.such=1", "interval.ms=5", "interval.ms=soon", "match=[name=x]")
+    why = {each: refused(peer, *entity, "--alter", "--add-config", each) for each in bad}
+    configs(peer, *entity, "--alter", "--delete-config", "interval.ms")
+    return sorted(during), sorted(less), why, dynamic(peer, *entity)
 
 
 @row("configs-groups")
@@ -153,9 +157,12 @@ def alters_a_group(peer: Peer) -> object:
     """A consumer group's configuration is added, described and deleted."""
     entity = of("groups", "configured-group")
     configs(peer, *entity, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
-    during = dynamic(peer, *entity)
-    configs(peer, *entity, "--alter", "--delete-config", "consumer.session.timeout.ms")
-    return during, dynamic(peer, *entity)
+    during = configs(peer, *entity, "--describe", "--all").lines
+    name = "consumer.session.timeout.ms"
+    bad = ("no.such=1", f"{name}=5", f"{name}=99999999", f"{name}=soon", "share.isolation.level=x")
+    why = {each: refused(peer, *entity, "--alter", "--add-config", each) for each in bad}
+    configs(peer, *entity, "--alter", "--delete-config", name)
+    return sorted(during), why, [line for line in dynamic(peer, *entity) if name in line]
 
 
 @row("configs-quotas", owed="R16")

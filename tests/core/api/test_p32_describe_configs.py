@@ -17,7 +17,7 @@ from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 
 
 class Image:
@@ -99,7 +99,8 @@ def test_synonyms_and_documentation_only_when_asked():
             ErrorCode.INVALID_REQUEST,
             "Unexpected broker id, expected 1 but received 2",
         ),
-        ((CLIENT_METRICS, "m"), ErrorCode.INVALID_REQUEST, "not described here"),
+        ((CLIENT_METRICS, ""), ErrorCode.INVALID_REQUEST, "must not be empty"),
+        ((GROUP, ""), ErrorCode.INVALID_REQUEST, "must not be empty"),
         ((0, "x"), ErrorCode.INVALID_REQUEST, "not described here"),
     ],
 )

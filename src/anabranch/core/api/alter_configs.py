@@ -6,12 +6,18 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
+from anabranch.core.access.authorize import (
+    Operation,
+    ResourceType,
+    cluster_allowed,
+    topic_allowed,
+)
 from anabranch.core.api.handler import Request
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.image import RESOURCE_TOPIC
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.metadata_records import MetadataRecord
 
 Plan = Callable[[Controller, Any], Sequence[MetadataRecord]]
@@ -62,6 +68,11 @@ def check_allowed(controller: Controller, request: Request, resource_type: int, 
         if not topic_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             raise ClientFault(code, "Topic authorization failed.")
+    elif resource_type == Resource.GROUP:
+        operation, kind = Operation.ALTER_CONFIGS, ResourceType.GROUP
+        if not controller.authorizer.authorize(request, operation, kind, name):
+            code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+            raise ClientFault(code, "Group authorization failed.")
     elif not cluster_allowed(controller.authorizer, request, Operation.ALTER_CONFIGS):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise ClientFault(code, "Cluster authorization failed.")

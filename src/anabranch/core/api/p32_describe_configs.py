@@ -1,12 +1,12 @@
-"""DescribeConfigs: the settings of topics and brokers, where each value comes from, what it means.
+"""DescribeConfigs: settings of topics, brokers, groups and subscriptions: values, sources, meaning.
 
-KIP: KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation).
+KIP: KIP-133, KIP-226 (synonyms), KIP-569 (types and documentation), KIP-714, KIP-848 (resources).
 Versions: 1-4
 Behaviour: a broker describes any topic, itself by its id, and the cluster's dynamic default by the
     empty name; another broker's id is INVALID_REQUEST. No keys, or an empty list, means all.
     Resources that the principal may not see are answered last, as Kafka does. The documentation
     is Anabranch's own.
-Skipped: log levels of a broker (the list is empty), client metrics and group resources.
+Skipped: log levels of a broker (the list is empty).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from anabranch.core.settings.describe import (
     describe_cluster_default,
     describe_topic,
 )
+from anabranch.core.settings.resources import describe_client_metrics, describe_group
 from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -57,9 +58,11 @@ def describe_configs(node: DescribingNode, request: Request, now_ms: int) -> Any
 
 
 def may_describe(node: DescribingNode, request: Request, resource: DescribeConfigsResource) -> bool:
-    """Whether the principal may see the settings; all but topics belong to the cluster."""
+    """Whether the principal may see the settings; brokers' and metrics' are the cluster's."""
     if resource.resource_type == Resource.TOPIC:
         kind, name = ResourceType.TOPIC, resource.resource_name
+    elif resource.resource_type == Resource.GROUP:
+        kind, name = ResourceType.GROUP, resource.resource_name
     else:
         kind, name = ResourceType.CLUSTER, CLUSTER
     return node.authorizer.authorize(request, Operation.DESCRIBE_CONFIGS, kind, name)
@@ -88,6 +91,8 @@ def _refusal(resource: DescribeConfigsResource) -> DescribeConfigsResult:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     if resource.resource_type == Resource.TOPIC:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    elif resource.resource_type == Resource.GROUP:
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
     return DescribeConfigsResult(
         error_code=code,
         error_message=ERRORS[code].sentence,
@@ -112,10 +117,21 @@ def _describe(
             raise ClientFault(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         _check_broker_id(node, name, "")
         return []
+    if resource.resource_type == Resource.CLIENT_METRICS:
+        _check_named(name, "Client metrics subscription name must not be empty")
+        return describe_client_metrics(node.image.config(Resource.CLIENT_METRICS, name), keys)
+    if resource.resource_type == Resource.GROUP:
+        _check_named(name, "Group name must not be empty")
+        return describe_group(node.image.config(Resource.GROUP, name), node.config, keys)
     raise ClientFault(
         ErrorCode.INVALID_REQUEST,
         f"Settings of resource type {resource.resource_type} are not described here",
     )
+
+
+def _check_named(name: str, sentence: str) -> None:
+    if not name:
+        raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
 
 
 def _topic(
@@ -151,8 +167,5 @@ HANDLER = Handler(
     versions=range(1, 5),
     broker=describe_configs,
     kips=("KIP-133", "KIP-226", "KIP-569"),
-    skipped=(
-        "Log levels of a broker are not described: the list is empty.",
-        "Client metrics and group resources are refused with INVALID_REQUEST.",
-    ),
+    skipped=("Log levels of a broker are not described: the list is empty.",),
 )

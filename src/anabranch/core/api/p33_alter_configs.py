@@ -4,7 +4,8 @@ KIP: KIP-133, KIP-226 (dynamic broker settings), KIP-590 (forwarded)
 Versions: 0-2
 Behaviour: what the request does not name goes back to its default. Each resource succeeds or fails
     by itself. IncrementalAlterConfigs is what clients should use.
-Skipped: alter.config.policy.class.name; resource types other than TOPIC and BROKER
+Skipped: alter.config.policy.class.name; log levels of a broker; groups and client metrics have
+    settings that do nothing
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ HANDLER = Handler(
     kips=("KIP-133", "KIP-226", "KIP-590"),
     skipped=(
         "The class of alter.config.policy.class.name is not asked.",
-        "Resource types other than TOPIC and BROKER are refused.",
+        "Log levels of a broker are not altered.",
+        "Settings of groups and of subscriptions to clients' metrics are kept, and do nothing.",
     ),
 )

@@ -4,7 +4,8 @@ KIP: KIP-339, KIP-590 (forwarded)
 Versions: 0-1
 Behaviour: the operations of a resource apply in order, and the resource's whole set is checked
     after them. Each resource succeeds or fails by itself; a setting may be named once.
-Skipped: alter.config.policy.class.name; resource types other than TOPIC and BROKER
+Skipped: alter.config.policy.class.name; log levels of a broker; groups and client metrics have
+    settings that do nothing
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ HANDLER = Handler(
     kips=("KIP-339", "KIP-590"),
     skipped=(
         "The class of alter.config.policy.class.name is not asked.",
-        "Resource types other than TOPIC and BROKER are refused.",
+        "Log levels of a broker are not altered.",
+        "Settings of groups and of subscriptions to clients' metrics are kept, and do nothing.",
     ),
 )

@@ -1,9 +1,10 @@
-"""Configurations of topics and brokers: AlterConfigs (the whole set) and its incremental sibling.
+"""Configurations of resources: AlterConfigs (the whole set) and its incremental sibling.
 
-What: plans that turn wanted values into ConfigRecords, one for each value that really changes.
-Values are checked by `core/settings`, as the full set the resource would then have. Order of checks
-and texts are those of Kafka's ConfigAdminManager and ConfigurationControlManager: the keys of the
-request, the resource's name, the values, and only then whether the resource exists. Rule kept: with
+What: plans that turn wanted values of topics, brokers, groups and subscriptions to clients' metrics
+into ConfigRecords, one for each value that really changes. Values are checked by `core/settings`,
+as the full set the resource would then have. Order of checks and texts are those of Kafka's
+ConfigAdminManager and ConfigurationControlManager: the keys of the request, the resource's name,
+the values, and only then whether the resource exists. Rule kept: with
 eligible leader replicas a broker cannot have its own `min.insync.replicas`, the cluster-wide one
 cannot be removed, and any change of it clears the ELRs it concerns (KIP-966).
 """
@@ -24,7 +25,12 @@ from anabranch.core.controller.image import (
 from anabranch.core.controller.topic_names import illegal_name
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.resources import (
+    validate_client_metrics_configs,
+    validate_group_configs,
+)
 from anabranch.core.settings.validation import (
+    Resource,
     apply_operation,
     validate_broker_configs,
     validate_topic_configs,
@@ -32,6 +38,9 @@ from anabranch.core.settings.validation import (
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
 MIN_INSYNC = "min.insync.replicas"
+
+NAMELESS: Mapping[int, str] = {Resource.CLIENT_METRICS: "client metrics", Resource.GROUP: "group"}
+"""Resources that exist by having settings, in the words of refusals."""
 
 
 class Operation(NamedTuple):
@@ -102,6 +111,10 @@ def _check_name(resource_type: int, name: str) -> None:
         if name != CLUSTER_DEFAULT and _broker_id(name) is None:
             sentence = f"Node id must be an integer, but it is: {name}"
             raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
+    elif resource_type in NAMELESS:
+        if not name:
+            sentence = f"Default {NAMELESS[resource_type]} resources are not allowed."
+            raise ClientFault(ErrorCode.INVALID_REQUEST, sentence)
     else:
         raise ClientFault(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource_type}")
 
@@ -116,7 +129,11 @@ def _check_exists(image: MetadataImage, resource_type: int, name: str) -> None:
             raise ClientFault(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"The topic '{name}' does not exist."
             )
-    elif name != CLUSTER_DEFAULT and _broker_id(name) not in image.brokers:
+    elif (
+        resource_type == RESOURCE_BROKER
+        and name != CLUSTER_DEFAULT
+        and _broker_id(name) not in image.brokers
+    ):
         raise ClientFault(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No broker with id {name} found.")
 
 
@@ -133,6 +150,10 @@ def _records(
         _check_min_insync(resource_type, name, values)
     if resource_type == RESOURCE_TOPIC:
         validate_topic_configs(values, broker)
+    elif resource_type == Resource.CLIENT_METRICS:
+        validate_client_metrics_configs(values)
+    elif resource_type == Resource.GROUP:
+        validate_group_configs(values, broker)
     else:
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)

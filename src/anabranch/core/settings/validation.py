@@ -14,6 +14,7 @@ from enum import IntEnum
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
+from anabranch.core.settings.resources import CLIENT_METRICS_SETTINGS, GROUP_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Scope, Setting, Type, parse
 from anabranch.core.settings.topic import broker_default
 
@@ -52,11 +53,15 @@ def base_name(name: str) -> str:
 
 
 def setting_of(resource_type: int, name: str) -> Setting | None:
-    """The setting of a topic or broker with this name, or None."""
+    """The setting of this kind of resource with this name, or None."""
     if resource_type == Resource.TOPIC:
         return TOPIC_SETTINGS.get(name)
     if resource_type == Resource.BROKER:
         return BROKER_SETTINGS.get(name) or BROKER_SETTINGS.get(base_name(name))
+    if resource_type == Resource.CLIENT_METRICS:
+        return CLIENT_METRICS_SETTINGS.get(name)
+    if resource_type == Resource.GROUP:
+        return GROUP_SETTINGS.get(name)
     return None
 
 
@@ -211,6 +216,8 @@ def _current_list(
         )
     if name in overrides:
         return [each for each in overrides[name].split(",") if each]
+    if resource_type not in (Resource.TOPIC, Resource.BROKER):
+        return [each for each in (setting.default or "").split(",") if each]
     config = broker or BrokerConfig.of()
     in_effect = (
         broker_default(name, config) if resource_type == Resource.TOPIC else config[setting.name]

@@ -78,6 +78,7 @@ _TABLE = (
     (42, "DeleteGroups", range(3), 2),
     (44, "IncrementalAlterConfigs", range(2), 1),
     (47, "OffsetDelete", range(1), NEVER),
+    (55, "DescribeQuorum", range(3), 0),
     (58, "Envelope", range(1), 0),
     (59, "FetchSnapshot", range(2), 0),
     (60, "DescribeCluster", range(3), 0),
@@ -87,6 +88,7 @@ _TABLE = (
     (67, "AllocateProducerIds", range(1), 0),
     (71, "GetTelemetrySubscriptions", range(1), 0),
     (72, "PushTelemetry", range(1), 0),
+    (74, "ListConfigResources", range(2), 0),
     (75, "DescribeTopicPartitions", range(1), 0),
 )
 
