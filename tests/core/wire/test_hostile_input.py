@@ -14,12 +14,22 @@ from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.codec import decode, decode_exact, encode_bytes
 from anabranch.core.wire.frame import read_request_header, read_response
 from anabranch.core.wire.messages.api_versions import ApiVersionsResponse
-from anabranch.core.wire.messages.fetch import FetchRequest, FetchResponse
-from anabranch.core.wire.messages.metadata import MetadataRequest
+from anabranch.core.wire.messages.describe_groups import (
+    DescribedGroup,
+    DescribeGroupsRequest,
+    DescribeGroupsResponse,
+)
+from anabranch.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+)
+from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from anabranch.core.wire.messages.produce import ProduceRequest
 from anabranch.core.wire.metadata_records import decode_record
 from anabranch.core.wire.offsets_records import OffsetCommitValue, decode_key, decode_value
-from anabranch.core.wire.primitives import MOST_TAGS, uvarint_bytes
+from anabranch.core.wire.primitives import MOST_REQUEST_ELEMENTS, MOST_TAGS, uvarint_bytes
 
 ALLOCATED_BYTES_PER_INPUT_BYTE = 128
 ALLOCATED_BYTES_AT_LEAST = 16_384
@@ -161,3 +171,50 @@ def test_tagged_fields_have_a_named_limit():
     data = encode_bytes(MetadataRequest(topics=None), 12)[:-1] + uvarint_bytes(count) + tags
     with pytest.raises(ProtocolError, match="over the limit"):
         decode_exact(MetadataRequest, data, 12)
+
+
+def described_groups(count):
+    """A request of `count` elements of one byte each."""
+    return DescribeGroupsRequest(groups=[""] * count)
+
+
+def test_a_request_has_a_bounded_number_of_elements():
+    """R15: what a frame of 100 MB could ask for must not keep the event loop for seconds."""
+    most = encode_bytes(described_groups(MOST_REQUEST_ELEMENTS), 5)
+    assert len(decode_exact(DescribeGroupsRequest, most, 5).groups) == MOST_REQUEST_ELEMENTS
+    problem = refusal(
+        DescribeGroupsRequest, encode_bytes(described_groups(MOST_REQUEST_ELEMENTS + 1), 5), 5
+    )
+    assert problem.field == "groups"
+    assert f"the limit of {MOST_REQUEST_ELEMENTS} in one request" in str(problem)
+
+
+def test_the_elements_of_all_arrays_of_a_request_are_counted():
+    partitions = [FetchPartition(partition=number) for number in range(1000)]
+    topics = [FetchTopic(topic="t", partitions=partitions)] * (MOST_REQUEST_ELEMENTS // 1000)
+    problem = refusal(FetchRequest, encode_bytes(FetchRequest(topics=topics), 12), 12)
+    assert problem.field == "topics.partitions"
+    assert "in one request" in str(problem)
+
+
+def test_unknown_tagged_fields_count_as_elements():
+    tags = {1000 + number: b"" for number in range(MOST_TAGS)}
+    topic = FetchTopic(topic="t", unknown_tagged_fields=tags)
+    many = FetchRequest(topics=[topic] * (MOST_REQUEST_ELEMENTS // MOST_TAGS + 1))
+    assert "in one request" in str(refusal(FetchRequest, encode_bytes(many, 12), 12))
+    few = FetchRequest(topics=[topic])
+    twice = encode_bytes(few, 12).replace(b"\xea\x07\x00", b"\xe9\x07\x00")
+    assert "twice" in str(refusal(FetchRequest, twice, 12))
+
+
+def test_a_hundred_thousand_topics_in_one_request_are_read():
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(100_000)]
+    request = encode_bytes(MetadataRequest(topics=names), 12)
+    assert len(decode_exact(MetadataRequest, request, 12).topics) == 100_000
+
+
+def test_responses_are_not_bounded_as_requests_are():
+    """A client of a big cluster reads its metadata; it asked for it."""
+    answer = DescribeGroupsResponse(groups=[DescribedGroup()] * (MOST_REQUEST_ELEMENTS + 1))
+    data = encode_bytes(answer, 5)
+    assert len(decode_exact(DescribeGroupsResponse, data, 5).groups) == MOST_REQUEST_ELEMENTS + 1

@@ -3,6 +3,10 @@
 In the generated source `b` is a memoryview of the whole input, `p` the position, `end` its length.
 Reading past the end raises struct.error or IndexError by itself; slices do not, so lengths are
 compared with `end` before they are used. codec.py turns each of these into a ProtocolError.
+
+In a request, `left` counts down the elements that it may still have: a frame of 100 MB could ask
+for millions of tiny ones, each of which takes the loop's time. What we asked for ourselves
+(responses) and wrote ourselves (records) is bounded by the array only.
 """
 
 from __future__ import annotations
@@ -27,6 +31,7 @@ HELPERS = (
     primitives.rest_of_uvarint,
     primitives.refuse_length,
     primitives.refuse_count,
+    primitives.refuse_request,
     primitives.read_tag,
     primitives.check_tag_count,
     primitives.read_unknown_tags,
@@ -38,10 +43,13 @@ def decode_source(cls: type[Message], version: int) -> Source:
     source = Source(f"<decode {cls.__name__} version {version}>")
     for helper in HELPERS:
         source.names[helper.__name__] = helper
-    writer = _Decoder(source, version, version in cls.flexible_versions)
+    is_request = cls.api_key >= 0 and cls.__name__.endswith("Request")
+    writer = _Decoder(source, version, version in cls.flexible_versions, is_request)
     source.add("def decode(b, p):")
     source.depth += 1
     source.add("end = len(b)")
+    if is_request:
+        source.add(f"left = {primitives.MOST_REQUEST_ELEMENTS}")
     result = writer.structure(cls, "")
     source.add(f"return {result}, p")
     source.depth -= 1
@@ -51,10 +59,11 @@ def decode_source(cls: type[Message], version: int) -> Source:
 class _Decoder:
     """Writes the lines that read one version of a message."""
 
-    def __init__(self, source: Source, version: int, flexible: bool) -> None:
+    def __init__(self, source: Source, version: int, flexible: bool, is_request: bool) -> None:
         self.source = source
         self.version = version
         self.flexible = flexible
+        self.is_request = is_request
         self.pending: list[tuple[str, str, str, int]] = []  # code, variable, path, size
 
     def take(self, code: str, size: int, path: str, stem: str) -> str:
@@ -189,9 +198,11 @@ class _Decoder:
             source.add("else:")
             source.depth += 1
         size = least_size(element, self.version, self.flexible)
-        most = primitives.MOST_ELEMENTS
+        most = "left" if self.is_request else str(primitives.MOST_ELEMENTS)
         source.add(f"if {length} * {size} > end - p or not 0 <= {length} <= {most}:")
-        source.add(f"    refuse_count({length}, end - p, {size})", (path, 0))
+        source.add(f"    refuse_count({length}, end - p, {size}, {most})", (path, 0))
+        if self.is_request:
+            source.add(f"left -= {length}")
         if element.kind in FIXED and element.kind != "uuid":
             self.numbers(element.kind, result, length, path)
         else:
@@ -237,8 +248,16 @@ class _Decoder:
             self.known_tags(tagged, values, path, count, unknown, place)
         else:
             source.add(f"{unknown}, p = read_unknown_tags(b, p, {count})", place)
+            self.spend(f"len({unknown})", place)
         source.depth -= 1
         return unknown
+
+    def spend(self, count: str, place: Place) -> None:
+        """Count tagged fields among the elements of a request; they are rare, and read already."""
+        if self.is_request:
+            self.source.add(f"left -= {count}")
+            self.source.add("if left < 0:")
+            self.source.add(f"    refuse_request({count})", place)
 
     def known_tags(
         self,
@@ -255,6 +274,7 @@ class _Decoder:
         source.add(f"if {count} > 127:")
         source.add(f"    {count}, p = rest_of_uvarint(b, p, {count})", place)
         source.add(f"check_tag_count({count}, end - p)", place)
+        self.spend(count, place)
         source.add(f"for _ in range({count}):")
         source.depth += 1
         source.add(f"{tag}, p, {stop} = read_tag(b, p)", place)

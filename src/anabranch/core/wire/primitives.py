@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from functools import cache
+from typing import NoReturn
 
 LONGEST_STRING_BYTES = 0x7FFF
 """Kafka's own limit, for legacy and compact strings alike."""
@@ -19,6 +20,10 @@ LONGEST_BYTES = 0x7FFFFFFF
 """Kafka's lengths are signed 32-bit; frames are bounded far below that by the connection."""
 MOST_ELEMENTS = 4_000_000
 """Elements of one array: above any cluster's partitions, below what a hostile frame could ask."""
+MOST_REQUEST_ELEMENTS = 1 << 18
+"""Array elements and unknown tagged fields of one whole request. An element costs up to two
+microseconds, so this is how long one client may keep the node from all others: half a second. A
+hundred thousand topics or partitions in one request are more than any client asks for at once."""
 MOST_TAGS = 1024
 """Tagged fields of one structure: Kafka has at most a handful."""
 LONGEST_VARINT_BYTES = 5
@@ -114,14 +119,24 @@ def refuse_length(length: int, remaining: int, limit: int) -> None:
     raise Refusal(f"length {length} but {max(0, remaining)} bytes remain")
 
 
-def refuse_count(count: int, remaining: int, least_size: int) -> None:
-    """Say what is wrong with the length of an array."""
+def refuse_count(count: int, remaining: int, least_size: int, left: int = MOST_ELEMENTS) -> None:
+    """Say what is wrong with the length of an array; `left` elements are left to a request."""
     if count < 0:
         raise Refusal("null where the schema has no null" if count == -1 else f"{count} elements")
+    if left < count <= MOST_ELEMENTS and count * least_size <= remaining:
+        refuse_request(count)
     if count > MOST_ELEMENTS:
         raise Refusal(f"{count} elements are over the limit of {MOST_ELEMENTS}")
     raise Refusal(
         f"{count} elements of at least {least_size} bytes but {max(0, remaining)} bytes remain"
+    )
+
+
+def refuse_request(count: int) -> NoReturn:
+    """Say that a request has more elements than the node is willing to read."""
+    raise Refusal(
+        f"{count} elements more are over the limit of {MOST_REQUEST_ELEMENTS} in one request; "
+        "ask for less at a time"
     )
 
 
@@ -153,6 +168,8 @@ def read_unknown_tags(
     tags = {}
     for _ in range(count):
         tag, position, end = read_tag(buffer, position)
+        if tag in tags:
+            raise Refusal(f"tag {tag} stands there twice")
         tags[tag] = bytes(buffer[position:end])
         position = end
     return tags, position
