@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 from immutables import Map
-from server_kit import eventually
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
@@ -26,6 +25,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.server.partitions import PartitionShell
+from anabranch.server.upkeep import Upkeep
 
 NOW_MS = 1_700_000_000_000
 FOLDERS = ["/a", "/b"]
@@ -55,6 +55,7 @@ class World:
             allocate_producer_id=lambda: None,
         )
         self.shell = PartitionShell(self.broker, self.files, FOLDERS, clock_ms=lambda: self.now_ms)
+        self.upkeep = Upkeep(self.broker, self.shell, clock_ms=lambda: self.now_ms)
 
     @property
     def image(self):
@@ -234,28 +235,6 @@ def test_a_rotten_log_goes_with_its_topic(world):
     assert world.replica().log.end_offset == 0
 
 
-async def test_retention_drops_old_segments(world):
-    world.configs[RESOURCE_TOPIC, "t"] = Map({"retention.ms": "1000", "segment.ms": "10"})
-    world.publish(world.create("t", 1))
-    world.append()
-    world.now_ms += 100
-    world.append()
-    world.now_ms += 10_000
-    await world.shell.clean()
-    assert world.replica().log.start_offset == 2
-
-
-async def test_the_timers_write_checkpoints(world, monkeypatch):
-    monkeypatch.setattr("anabranch.server.partitions.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
-    world.publish(world.create("t", 1))
-    world.append()
-    world.shell.start()
-    await eventually(lambda: world.files.exists("/a/replication-offset-checkpoint"))
-    await world.shell.stop()
-    assert b"t 0 1" in world.files.read("/a/replication-offset-checkpoint")
-
-
 async def test_without_metadata_nothing_is_touched(world):
     world.files.make_dirs("/a")
     world.files.write_atomic(f"/a/{CLEAN_SHUTDOWN}", b'{"version":0,"brokerEpoch":1}', sync=True)
@@ -360,15 +339,3 @@ async def test_metadata_that_comes_while_the_logs_are_closed_is_left_for_the_nex
     world.restart()
     world.publish()
     assert world.replica("u0").log.end_offset == 0
-
-
-async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world, monkeypatch):
-    monkeypatch.setattr("anabranch.server.partitions.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
-    world.publish(world.create("t", 1))
-    world.shell.start()
-    world.now_ms -= 86_400_000
-    world.append(3)
-    kept = world.shell.folders["/a"]
-    await eventually(lambda: kept.high_watermarks.get(TopicPartition("t", 0)) == 3)
-    await world.shell.stop()

@@ -3,12 +3,13 @@
 What: `publish` takes each new metadata image, compares it with what is hosted
 (`core.replication.partitions.plan`), and does the difference in small steps: the first at once,
 the others in slices of a few milliseconds on the loop, so that a topic with thousands of partitions
-holds nobody up. Timers write checkpoints, apply retention, and remove deleted files.
+holds nobody up.
 
 Rules kept: deltas are applied in their order; a folder is opened (and its clean marker taken away)
 only when the first image arrives; a log that is rotten takes its partition offline, a disk that
 fails its whole folder, never the process while another folder works; a folder whose topic the
-metadata does not know is left alone. Not here: flush rounds (`flush.py`), locks (`folders.py`).
+metadata does not know is left alone. Not here: timers and checkpoints (`upkeep.py`), flush rounds
+(`flush.py`), locks (`folders.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,6 @@ from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
-from anabranch.server.clocks import steady_ms
 from anabranch.server.flush import sync_rounds
 from anabranch.server.logs import logger
 
@@ -44,8 +44,6 @@ FIRST_SLICE_S = 0.02
 """What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
 SLICE_S = 0.005
 """What each later slice may take from the loop."""
-TICK_S = 1.0
-"""How often it is looked for logs whose flush.ms is over and for files to remove."""
 
 
 class PartitionShell:
@@ -74,7 +72,6 @@ class PartitionShell:
         self._work: deque[Iterator[None]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._settled: list[asyncio.Future[None]] = []
-        self._ticking: asyncio.Task[None] | None = None
         self._config = broker.config
         self._opened = self._stopping = False
         broker.partitions.folders = list(folders)
@@ -105,7 +102,7 @@ class PartitionShell:
     def _continue(self) -> None:
         self._continuation = None
         self._run_slice(SLICE_S)
-        self._tell_changed()
+        self.tell_changed()
         if self._work:
             self._continue_soon()
             return
@@ -133,7 +130,7 @@ class PartitionShell:
             self._delete(replica)
             yield
         if plan.drop:
-            self._each_folder(LogFolder.checkpoint)  # nothing is promised for them any more
+            self.each_folder(LogFolder.checkpoint)  # nothing is promised for them any more
         for replica in self._reconfigured(image, delta):
             self._configure(replica, self._topic_config(image, replica.topic_partition.topic))
             yield
@@ -243,7 +240,7 @@ class PartitionShell:
         away = sorted(self._broker.partitions.offline_folders)
         if away:
             return f"it may be in {', '.join(away)}, which is offline; repair that and restart"
-        for folder in self._working():
+        for folder in self.working():
             synced = folder.promised(place)
             if synced:
                 return (
@@ -272,7 +269,7 @@ class PartitionShell:
     def _delete_offline(self, topic_id: TopicId) -> None:
         """Of a deleted topic: the logs that are rotten, in folders that work."""
         for place, offline_id in tuple(self._broker.partitions.offline.items()):
-            for folder in self._working() if offline_id == topic_id else ():
+            for folder in self.working() if offline_id == topic_id else ():
                 self._delete_log(folder, place)
 
     def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:
@@ -319,14 +316,14 @@ class PartitionShell:
             self._broker.changed.add(replica.topic_partition)
         if self.on_fatal is not None and partitions.offline_folders >= set(partitions.folders):
             self.on_fatal(f"no folder of log.dirs works any more; the last one: {fault}")
-        self._tell_changed()
+        self.tell_changed()
 
     def take_faults(self) -> None:
         """Act on the storage faults that requests ran into."""
         faults = self._broker.faults
         while faults:
             replica, fault = faults.pop()
-            if not self._is_hosted(replica):
+            if not self.is_hosted(replica):
                 continue  # deleted meanwhile, and its files with it; or offline already
             if isinstance(fault, DiskFull):
                 LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
@@ -335,7 +332,8 @@ class PartitionShell:
             else:
                 self.folder_failed(replica.folder, fault)
 
-    def _is_hosted(self, replica: Replica) -> bool:
+    def is_hosted(self, replica: Replica) -> bool:
+        """Whether this very replica is still the one that requests see."""
         return self._broker.partitions.get(*replica.topic_partition) is replica
 
     def _partition_failed(self, replica: Replica, fault: CorruptLog) -> None:
@@ -347,69 +345,20 @@ class PartitionShell:
         self._rotten.add(replica.folder)
         self._broker.partitions.take_offline(replica)
         self._broker.changed.add(replica.topic_partition)
-        self._tell_changed()
+        self.tell_changed()
 
-    def _tell_changed(self) -> None:
+    def tell_changed(self) -> None:
+        """Have those woken who wait for what changed outside of a request."""
         if self.on_changed is not None and (self._broker.changed or self._broker.unsynced):
             self.on_changed()
 
-    # Timers.
+    def working(self) -> Iterable[LogFolder]:
+        """The folders that have not failed."""
+        return [folder for folder in self.folders.values() if folder.fault is None]
 
-    def start(self) -> None:
-        """Begin to write checkpoints, apply retention and remove deleted files."""
-        self._ticking = asyncio.get_running_loop().create_task(self._tick())
-
-    async def _tick(self) -> None:
-        config = self._broker.config
-        watermarks_ms = points_ms = retention_ms = steady_ms()
-        while True:
-            await asyncio.sleep(TICK_S)
-            config, now_ms = self._broker.config, steady_ms()
-            self._flush_due(self._clock_ms())
-            if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
-                watermarks_ms = now_ms
-                self._each_folder(self._checkpoint_high_watermarks)
-                self._each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
-            if now_ms - points_ms >= min(
-                config.log_flush_offset_checkpoint_interval_ms,
-                config.log_flush_start_offset_checkpoint_interval_ms,
-            ):
-                points_ms = now_ms
-                self._each_folder(LogFolder.checkpoint)
-            if now_ms - retention_ms >= config.log_retention_check_interval_ms:
-                retention_ms = now_ms
-                await self.clean()
-
-    def _flush_due(self, now_ms: int) -> None:
-        for replica in self._broker.partitions:
-            if replica.log.fault is None and replica.log.sync_due(now_ms):
-                self._broker.unsynced.add(replica.topic_partition)
-        self._tell_changed()
-
-    async def clean(self) -> None:
-        """Roll segments that are too old, apply retention, forget idle producers."""
-        until = time.perf_counter() + SLICE_S
-        for replica in list(self._broker.partitions):
-            self._clean_one(replica, self._clock_ms())
-            if time.perf_counter() >= until:
-                await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_S
-
-    def _clean_one(self, replica: Replica, now_ms: int) -> None:
-        log = replica.log
-        if log.fault is not None or not self._is_hosted(replica):
-            return
-        try:
-            log.roll_if_due(now_ms)
-            if log.config.deletes:
-                log.apply_retention(now_ms, replica.high_watermark)
-            log.expire_producers(now_ms)
-        except StorageFault as fault:
-            self._broker.faults.append((replica, fault))
-            self.take_faults()
-
-    def _each_folder(self, act: Callable[[LogFolder], None]) -> None:
-        for folder in self._working():
+    def each_folder(self, act: Callable[[LogFolder], None]) -> None:
+        """Do something with every folder that works; one that refuses goes offline."""
+        for folder in self.working():
             try:
                 act(folder)
             except DiskFull as fault:
@@ -417,10 +366,8 @@ class PartitionShell:
             except StorageFault as fault:
                 self.folder_failed(folder.path, fault)
 
-    def _working(self) -> Iterable[LogFolder]:
-        return [folder for folder in self.folders.values() if folder.fault is None]
-
-    def _checkpoint_high_watermarks(self, folder: LogFolder) -> None:
+    def checkpoint_high_watermarks(self, folder: LogFolder) -> None:
+        """Write the high watermarks of a folder's partitions, also of those not hosted yet."""
         kept = {
             place: offset
             for place, offset in folder.high_watermarks.items()
@@ -431,16 +378,16 @@ class PartitionShell:
                 kept[replica.topic_partition] = replica.high_watermark
         folder.checkpoint_high_watermarks(kept)
 
+    # The end.
+
     async def stop(self) -> None:
         """Finish what was begun, sync and close every log, write checkpoints and clean markers."""
-        if self._ticking is not None:
-            self._ticking.cancel()
         if self._continuation is not None:
             self._continuation.cancel()
         while self._work:
             self._run_slice(FIRST_SLICE_S)
         self._stopping = True
-        self._each_folder(self._checkpoint_high_watermarks)
+        self.each_folder(self.checkpoint_high_watermarks)
         for folder in self.folders.values():
             if folder.fault is None:
                 await self._sync_logs(folder)

@@ -31,10 +31,11 @@ from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
-from anabranch.server.logs import logger
+from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.registration import Registration, previous_broker_epoch
+from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from anabranch.server.controller import ControllerShell
@@ -69,6 +70,7 @@ class BrokerRole:
             authorizer=AllowAll(),
             allocate_producer_id=self.producer_ids.take,
             volume=volume_of,
+            loggers=LogLevels(),
         )
         self.dispatcher = BrokerDispatcher(
             BROKER, self.broker, handlers(), self, self.broker.changed
@@ -77,6 +79,7 @@ class BrokerRole:
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
+        self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._is_published = False
         self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
@@ -100,7 +103,7 @@ class BrokerRole:
         self.broker.broker_epoch = await self.registration.register()
         await self.registration.unfenced()
         await self.partitions.settled()
-        self.partitions.start()
+        self.upkeep.start()
         self.groups.start()
 
     async def leave(self) -> None:
@@ -118,6 +121,7 @@ class BrokerRole:
         await self.flusher.stop()
         if self.broker.broker_epoch < 0:  # never registered: the last clean stop still holds
             self.broker.broker_epoch = self._previous_epoch
+        self.upkeep.stop()
         await self.partitions.stop()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:

@@ -1,0 +1,98 @@
+"""What a broker does for its logs as time passes: checkpoints, retention, rolling, late flushes.
+
+What: one task that wakes every second and does what is due by the settings in force. Why apart from
+`partitions.py`: that one follows the metadata, this one the clock. Rule kept: intervals are
+measured with the steady clock, ages of records with the wall clock; the loop is held for a few
+milliseconds at a time. Not here: compaction (`cleaner.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.logs import LogFolder
+from anabranch.server.clocks import steady_ms
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.replication.replica import Replica
+    from anabranch.server.partitions import PartitionShell
+
+TICK_S = 1.0
+"""How often it is looked for logs whose flush.ms is over and for files to remove."""
+SLICE_S = 0.005
+"""How long retention may hold the loop at a time."""
+
+
+class Upkeep:
+    """The timers of one broker's logs."""
+
+    def __init__(
+        self, broker: Broker, shell: PartitionShell, *, clock_ms: Callable[[], int]
+    ) -> None:
+        self._broker = broker
+        self._shell = shell
+        self._clock_ms = clock_ms
+        self._ticking: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to write checkpoints, apply retention and remove deleted files."""
+        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+
+    def stop(self) -> None:
+        """Do nothing more; the logs are closed next, with their checkpoints."""
+        if self._ticking is not None:
+            self._ticking.cancel()
+
+    async def _tick(self) -> None:
+        watermarks_ms = points_ms = retention_ms = steady_ms()
+        each_folder = self._shell.each_folder
+        while True:
+            await asyncio.sleep(TICK_S)
+            config, now_ms = self._broker.config, steady_ms()
+            self._flush_due(self._clock_ms())
+            if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
+                watermarks_ms = now_ms
+                each_folder(self._shell.checkpoint_high_watermarks)
+                each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
+            if now_ms - points_ms >= min(
+                config.log_flush_offset_checkpoint_interval_ms,
+                config.log_flush_start_offset_checkpoint_interval_ms,
+            ):
+                points_ms = now_ms
+                each_folder(LogFolder.checkpoint)
+            if now_ms - retention_ms >= config.log_retention_check_interval_ms:
+                retention_ms = now_ms
+                await self.clean()
+
+    def _flush_due(self, now_ms: int) -> None:
+        for replica in self._broker.partitions:
+            if replica.log.fault is None and replica.log.sync_due(now_ms):
+                self._broker.unsynced.add(replica.topic_partition)
+        self._shell.tell_changed()
+
+    async def clean(self) -> None:
+        """Roll segments that are too old, apply retention, forget idle producers."""
+        until = time.perf_counter() + SLICE_S
+        for replica in list(self._broker.partitions):
+            self._clean_one(replica, self._clock_ms())
+            if time.perf_counter() >= until:
+                await asyncio.sleep(0)
+                until = time.perf_counter() + SLICE_S
+
+    def _clean_one(self, replica: Replica, now_ms: int) -> None:
+        log = replica.log
+        if log.fault is not None or not self._shell.is_hosted(replica):
+            return
+        try:
+            log.roll_if_due(now_ms)
+            if log.config.deletes:
+                log.apply_retention(now_ms, replica.high_watermark)
+            log.expire_producers(now_ms)
+        except StorageFault as fault:
+            self._broker.faults.append((replica, fault))
+            self._shell.take_faults()
