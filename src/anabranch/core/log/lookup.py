@@ -149,7 +149,7 @@ def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
         return ranges
     except (InvalidIndex, StorageFault):
         ranges = []
-        replay(state_at(log, segment.base_offset), segment, ranges)
+        replay(log, state_at(log, segment.base_offset), segment, ranges)
         log.aborted[segment.base_offset] = ranges
         save_aborted(log, segment)
         return ranges

@@ -8,7 +8,7 @@ from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_snapshot import decode_snapshot
 from anabranch.core.log.producers import ProducerStates
-from anabranch.core.log.scan import scan
+from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name, offset_of
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader
@@ -50,24 +50,27 @@ def note_in_file(
 
 
 def replay(
+    log: Log,
     states: ProducerStates,
     segment: Segment,
     aborted: list[AbortedRange],
     *,
-    start: int = 0,
     from_offset: int = 0,
 ) -> None:
-    """Note every batch of a segment from a position and offset on; raises BadBatch."""
-    for position, header in scan(segment.file, segment.size, start, check_crc=False):
-        if header.producer_id >= 0 and header.base_offset >= from_offset:
-            entry = note_in_file(states, segment, position, header)
-            if entry is not None:
-                aborted.append(entry)
+    """Note every batch of a segment from an offset on; raises CorruptLog."""
+    try:
+        for position, header in scan(segment.file, segment.size, check_crc=False):
+            if header.producer_id >= 0 and header.base_offset >= from_offset:
+                entry = note_in_file(states, segment, position, header)
+                if entry is not None:
+                    aborted.append(entry)
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
 
 
 def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:
     """Producer state just before an offset: a snapshot, and the batches between it and the
-    offset."""
+    offset. Raises CorruptLog where these are not sound."""
     states, reached = _newest_snapshot(log, offset, names)
     ignored: list[AbortedRange] = []
     for index, segment in enumerate(log.segments):
@@ -75,7 +78,7 @@ def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerS
         if segment.base_offset >= offset:
             break
         if reached < offset and not (following and following[0].base_offset <= reached):
-            replay(states, segment, ignored, from_offset=reached)
+            replay(log, states, segment, ignored, from_offset=reached)
     return states
 
 

@@ -147,7 +147,7 @@ def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: boo
             _rebuild_epochs(log, log.segments)
         log.producers = state_at(log, log.end_offset, names)
         _load_active_aborted(log, active, names)
-    except BadBatch:
+    except (BadBatch, CorruptLog):
         active.reset()
         return False
     return True

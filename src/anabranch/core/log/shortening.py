@@ -17,7 +17,7 @@ from anabranch.core.log.lookup import load_aborted, newest_timestamp
 from anabranch.core.log.producer_replay import state_at
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
-from anabranch.core.log.scan import scan
+from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
     DELETED,
     LOG,
@@ -102,15 +102,18 @@ def _note_tail(log: Log, segment: Segment) -> None:
     assert segment.offset_index is not None
     positions = segment.offset_index.positions
     start = positions[-1] if positions else 0
-    for position, header in scan(segment.file, segment.size, start, check_crc=False):
-        if position > start or not positions:
-            segment.note(
-                position,
-                header.size_bytes,
-                header.last_offset,
-                header.max_timestamp,
-                log.config.index_interval_bytes,
-            )
+    try:
+        for position, header in scan(segment.file, segment.size, start, check_crc=False):
+            if position > start or not positions:
+                segment.note(
+                    position,
+                    header.size_bytes,
+                    header.last_offset,
+                    header.max_timestamp,
+                    log.config.index_interval_bytes,
+                )
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
 
 
 def _cut_aborted(log: Log, segment: Segment, end_offset: int) -> None:
