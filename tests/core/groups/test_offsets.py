@@ -9,7 +9,9 @@ from tests.core.groups.group_world import GroupWorld, subscription
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups import offsets
+from anabranch.core.groups.group import CommittedOffset
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, java_hash, offsets_topic
+from anabranch.core.groups.records import offset_record
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest
 from anabranch.core.wire.messages.describe_groups import DescribeGroupsRequest
@@ -21,6 +23,7 @@ from anabranch.core.wire.messages.offset_delete import (
     OffsetDeleteRequestTopic,
 )
 from anabranch.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from anabranch.core.wire.offsets_records import OffsetCommitValue, encode_value
 from anabranch.core.wire.records import decode_records
 
 DAY_MS = 86_400_000
@@ -427,3 +430,13 @@ def test_topics_are_guarded_within_an_allowed_group():
     assert delete_offsets(world, "t", 0) == [refused]
     assert world.fetch(topic=None) == {}
     assert world.fetch() == {0: -1, 1: -1, 2: -1}
+
+
+@pytest.mark.parametrize("offset", [0, 7, 2**62])
+@pytest.mark.parametrize("epoch", [-1, 3])
+def test_the_short_way_to_write_an_offset_is_the_schemas(offset, epoch):
+    committed = CommittedOffset(offset, epoch, "", 1_700_000_000_000, -1)
+    value = OffsetCommitValue(
+        offset=offset, leader_epoch=epoch, commit_timestamp=1_700_000_000_000, expire_timestamp=-1
+    )
+    assert offset_record("g", "t", 1, committed, 5).value == encode_value(value, 4)

@@ -24,7 +24,6 @@ from anabranch.core.groups.group import CommittedOffset, Group
 from anabranch.core.groups.offsets import Place
 from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
-    OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
@@ -32,6 +31,8 @@ from anabranch.core.wire.messages.offset_commit import (
 )
 
 Commits = list[tuple[Place, CommittedOffset]]
+
+NONE = ErrorCode.NONE
 LATEST_MS = 2**63 - 1
 """The last time that a record can name: an offset that is kept longer is kept for good."""
 
@@ -72,7 +73,7 @@ def _sorted_out(
     if body.retention_time_ms >= 0:
         expires_ms = min(now_ms + body.retention_time_ms, LATEST_MS)
     longest = broker.config.offset_metadata_max_bytes
-    response = OffsetCommitResponse()
+    topics = []
     for topic in body.topics:
         fault, existing = _topic_fault(broker, request, topic)
         answers = []
@@ -80,17 +81,19 @@ def _sorted_out(
             index = each.partition_index
             metadata = each.committed_metadata or ""
             code = fault
-            if code is ErrorCode.NONE and index not in existing:
+            if code is not NONE:
+                pass
+            elif index not in existing:
                 code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            elif code is ErrorCode.NONE and len(metadata) > longest:
+            elif len(metadata) > longest:
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            if code is ErrorCode.NONE:
-                commits.append(
-                    ((topic.name, index), _committed(each, metadata, now_ms, expires_ms))
-                )
+            else:
+                offset, epoch = each.committed_offset, each.committed_leader_epoch
+                committed = CommittedOffset(offset, epoch, metadata, now_ms, expires_ms)
+                commits.append(((topic.name, index), committed))
             answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
-        response.topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
-    return response, commits
+        topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))
+    return OffsetCommitResponse(topics=topics), commits
 
 
 def _topic_fault(
@@ -101,15 +104,7 @@ def _topic_fault(
     known = broker.image.topic(topic.name)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()
-    return ErrorCode.NONE, known.partitions
-
-
-def _committed(
-    said: OffsetCommitRequestPartition, metadata: str, now_ms: int, expires_ms: int
-) -> CommittedOffset:
-    return CommittedOffset(
-        said.committed_offset, said.committed_leader_epoch, metadata, now_ms, expires_ms
-    )
+    return NONE, known.partitions
 
 
 def _wait(

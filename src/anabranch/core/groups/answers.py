@@ -18,17 +18,19 @@ LONGEST_WAIT_MS = 24 * 3_600_000
 class Answer:
     """What one parked request will be answered with; `message` is None until then."""
 
-    __slots__ = ("_changed", "message")
+    __slots__ = ("_changed", "is_waited_for", "message")
 
     def __init__(self, changed: set[Hashable]) -> None:
         self.message: Any = None
+        self.is_waited_for = False
         self._changed = changed
 
     def give(self, message: Any) -> None:
         """Answer; a second one is left alone."""
         if self.message is None:
             self.message = message
-            self._changed.add(self)
+            if self.is_waited_for:
+                self._changed.add(self)
 
     def wait(
         self,
@@ -46,6 +48,7 @@ class Answer:
         """
         if self.message is not None:
             return self.message
+        self.is_waited_for = True
 
         def poll(_now_ms: int, expired: bool) -> Any | None:
             if look is not None:

@@ -8,6 +8,7 @@ where the client set a retention) and GroupMetadataValue version 3.
 from __future__ import annotations
 
 from functools import lru_cache
+from struct import Struct
 
 from anabranch.core.groups.group import CommittedOffset, Group
 from anabranch.core.wire.offsets_records import (
@@ -24,6 +25,9 @@ from anabranch.core.wire.records import Record
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
 GROUP_VERSION = 3
+
+_NO_METADATA_VALUE = Struct(">hqiBqB")
+"""A value of version 4 with empty metadata (compact: one byte) and no tagged fields."""
 
 KEYS_KEPT = 65_536
 """Encoded keys of commits that are kept: a consumer commits the same partitions all its life."""
@@ -42,6 +46,10 @@ def offset_record(
     key = offset_key(group_id, topic, partition)
     if committed is None:
         return Record(0, now_ms, key, None)
+    if not committed.metadata and committed.expire_timestamp_ms < 0:
+        offset, epoch, _, commit_ms, _ = committed
+        short = _NO_METADATA_VALUE.pack(OFFSET_VERSION, offset, epoch, 1, commit_ms, 0)
+        return Record(0, now_ms, key, short)
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,

@@ -27,6 +27,8 @@ Effect: TypeAlias = Callable[[int], None]
 RECORDS_A_BATCH = 1_000
 """More records than this go into several batches, so that none outgrows max.message.bytes."""
 
+CODECS = tuple(Codec)
+
 # fmt: off
 _AS_COORDINATOR = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -75,13 +77,13 @@ class Shard:
         self.catch_up(now_ms)
 
     def _append(self, records: Sequence[Record], now_ms: int) -> None:
-        codec = Codec(self._broker.config.offsets_topic_compression_codec)
+        codec = CODECS[self._broker.config.offsets_topic_compression_codec]
         replica = self.replica
         for start in range(0, len(records), RECORDS_A_BATCH):
             some = records[start : start + RECORDS_A_BATCH]
-            batch = build_batch(
-                [record._replace(offset=index) for index, record in enumerate(some)], codec=codec
-            )
+            if len(some) > 1:
+                some = [record._replace(offset=index) for index, record in enumerate(some)]
+            batch = build_batch(some, codec=codec)
             replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
         self._broker.changed.add(self.place)
         if replica.flushed_counts or replica.log.sync_due(now_ms):

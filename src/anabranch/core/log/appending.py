@@ -15,7 +15,7 @@ from anabranch.core.log.files import DiskFull
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.segment import Segment
 from anabranch.core.types import Buffer
-from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time
+from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, read_header
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -43,16 +43,17 @@ def as_leader(
     """Give whole batches the next offsets and append them; a writable buffer is patched in
     place.
 
-    `client=False` is for records this node makes: control batches and any base offset are
-    allowed. Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault
-    (it is offline).
+    `client=False` is for one batch that this node has just made: it is not checked. Raises
+    ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is offline).
     """
     if log.fault is not None:
         raise log.fault
     config = log.config
     view = _writable(records)
-    batches = incoming.check_shape(view, config, log.topic_partition, client=client)
-    if client:
+    if not client:
+        batches = [(0, read_header(view))]
+    else:
+        batches = incoming.check_shape(view, config, log.topic_partition, client=True)
         view, batches = _check_client(log, view, batches, now_ms)
         duplicate = _duplicate(log, batches)
         if duplicate is not None:

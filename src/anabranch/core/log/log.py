@@ -179,9 +179,9 @@ class Log:
     ) -> AppendResult:
         """Give whole batches the next offsets and append them; a writable buffer is patched.
 
-        `client=False` is for records this node makes: control batches and any base offset are
-        allowed. Raises ApiError with Kafka's code, DiskFull (the log is as before), StorageFault
-        (it is offline)."""
+        `client=False` is for one batch that this node has just made: it is not checked. Raises
+        ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is
+        offline)."""
         return appending.as_leader(self, records, leader_epoch, now_ms, client=client)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:

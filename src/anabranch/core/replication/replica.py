@@ -157,7 +157,12 @@ class Replica:
         """
         if not self.is_leader:
             self.check_leader()
-        if required_acks == ACKS_ALL and len(self.in_sync_replicas) < self.required_in_sync:
+        in_sync = len(self.in_sync_replicas)
+        if (
+            required_acks == ACKS_ALL
+            and in_sync < self.min_insync_replicas  # never asks for less than what is required
+            and in_sync < self.required_in_sync
+        ):
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {sorted(self.in_sync_replicas)} is insufficient to "
@@ -173,11 +178,12 @@ class Replica:
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
-        if not self.is_leader or not self.enough_in_sync:
+        in_sync = len(self.in_sync_replicas)
+        if not self.is_leader or (in_sync < self.min_insync_replicas and not self.enough_in_sync):
             return False
         log = self.log
         end = log.flushed_offset if self.flushed_counts else log.end_offset
-        if len(self.in_sync_replicas) > 1:
+        if in_sync > 1:
             ends = self.follower_ends
             end = min(end, *(ends.get(i, 0) for i in self.in_sync_replicas if i != self.broker_id))
         if end <= self.high_watermark:

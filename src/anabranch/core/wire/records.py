@@ -207,8 +207,36 @@ def _put_bytes(out: bytearray, value: bytes | None) -> None:
         out += value
 
 
-def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytearray:
+def _varint_bytes(number: int) -> bytes:
+    out = bytearray()
+    _put_varint(out, number)
+    return bytes(out)
+
+
+_SHORT = 1024
+"""Lengths and deltas below this are looked up: those of nearly all records that a node makes."""
+_VARINTS = tuple(_varint_bytes(number) for number in range(_SHORT))
+
+
+def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """One record with its length, relative to its batch."""
+    offset, timestamp, key, value, headers = record
+    if key is None or value is None or headers or len(key) + len(value) > _SHORT - 16:
+        return _encode_any(record, base_offset, base_timestamp)
+    later, further = timestamp - base_timestamp, offset - base_offset
+    if not (0 <= later < _SHORT and 0 <= further < _SHORT):
+        return _encode_any(record, base_offset, base_timestamp)
+    known = _VARINTS
+    body = b"".join(
+        (
+            b"\0", known[later], known[further],
+            known[len(key)], key, known[len(value)], value, b"\0",
+        )
+    )  # fmt: skip
+    return known[len(body)] + body
+
+
+def _encode_any(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     body = bytearray(1)
     _put_varint(body, record.timestamp - base_timestamp)
     _put_varint(body, record.offset - base_offset)
@@ -220,7 +248,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
         _put_bytes(body, value)
     framed = bytearray()
     _put_varint(framed, len(body))
-    return framed + body
+    return bytes(framed + body)
 
 
 def build_batch(
@@ -246,7 +274,9 @@ def build_batch(
     attributes = int(codec)
     attributes |= TRANSACTIONAL_BIT if transactional else 0
     attributes |= CONTROL_BIT if control else 0
-    max_timestamp = max(record.timestamp for record in records)
+    max_timestamp = base_timestamp
+    if len(records) > 1:
+        max_timestamp = max([record.timestamp for record in records])
     if log_append_time is not None:
         attributes |= LOG_APPEND_TIME_BIT
         max_timestamp = log_append_time
