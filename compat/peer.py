@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -173,8 +174,9 @@ class Peer:
     @contextmanager
     def background(self, *words: object, **options: Any) -> Iterator[Background]:
         """A program that runs while the block does, and is asked to end (SIGINT) with it."""
-        path = self.scratch / "background.log"
-        with open(path, "wb") as output:
+        with tempfile.NamedTemporaryFile(
+            dir=self.scratch, prefix="background-", suffix=".log", delete=False
+        ) as output:
             process = subprocess.Popen(
                 [str(word) for word in words],
                 stdin=subprocess.PIPE,
@@ -184,7 +186,7 @@ class Peer:
                 **options,
             )
         try:
-            yield Background(process, path)
+            yield Background(process, Path(output.name))
         finally:
             stop(process)
 

@@ -34,7 +34,7 @@ def needs(*programs: str) -> None:
 
 
 def run(command: Sequence[object], folder: Path) -> None:
-    """Run an installer in `folder`; its last line is the reason where it fails."""
+    """Run an installer in `folder`; where it fails, its first error is the reason."""
     done = subprocess.run(
         [str(word) for word in command],
         cwd=folder,
@@ -44,8 +44,9 @@ def run(command: Sequence[object], folder: Path) -> None:
         check=False,
     )
     if done.returncode:
-        words = (done.stderr + done.stdout).strip().splitlines() or ["no word"]
-        raise SystemExit(f"{command[0]} ended with {done.returncode}: {words[-1]}")
+        words = (done.stderr + done.stdout).strip().splitlines()
+        telling = [line for line in words if "rror" in line.lower()] or words or ["no word"]
+        raise SystemExit(f"{command[0]} ended with {done.returncode}: {telling[0]}")
 
 
 def once(name: str, version: str, fill: Callable[[Path], None]) -> Path:

@@ -11,5 +11,6 @@ FAMILIES = (
     "dump",
     "kcat",
     "kafkajs",
+    "streams",
 )
 """Modules of this package; importing one registers its rows."""
