@@ -50,6 +50,9 @@ def test_a_frame_that_was_only_announced_takes_no_memory():
     frames = [BufferPool().take(100 << 20) for _ in range(4)]
     assert resident_bytes() - before < 8 << 20
     assert all(len(frame) == 100 << 20 and not frame.readonly for frame in frames)
+    middling = [BufferPool().take(3 << 20) for _ in range(100)]
+    assert resident_bytes() - before < 8 << 20
+    assert len(middling) == 100
     frames[0][-3:] = b"end"
     assert bytes(frames[0][-4:]) == b"\0end"
 

@@ -24,6 +24,8 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from anabranch.server.connection import SHARED_BUFFER_BYTES
+from anabranch.server.listener import BAD_LINES_A_SECOND
 
 VERSION = 9
 
@@ -393,3 +395,53 @@ async def test_faults_found_at_the_end_of_a_step_wake_who_waits(serve):
     service.shell.settle = find_a_fault
     service.dispatcher.wake()
     assert (await client.answer(0, VERSION))[0] == 1
+
+
+async def test_one_connection_may_not_wait_for_more_than_it_can_be_given(serve):
+    """Fetches that wait could all be answered at once: only some of one connection are run."""
+    ran = []
+
+    def wait(node, request, now_ms):
+        ran.append(request.correlation_id)
+        if go:
+            return echo(node, request, now_ms)
+        return Wait(("key",), now_ms + 60_000, lambda now, _e: echo(node, request, now), 50 << 20)
+
+    go = []
+    service = await serve(handler(0, wait))
+    client, other = await service.connect(), await service.connect()
+    for number in range(100):
+        client.send(number, produce(b"x"), VERSION)
+    other.send(7, produce(b"x"), VERSION)
+    await eventually(lambda: 7 in ran and len(ran) == 3)
+    assert sorted(ran) == [0, 1, 7]
+    go.append(True)
+    service.dispatcher.wake("key")
+    for number in range(100):
+        assert (await client.answer(0, VERSION))[0] == number
+    assert all(each.promised_bytes == 0 for each in service.acceptor.connections)
+
+
+async def test_small_requests_that_queue_are_bounded_in_number(serve):
+    service = await serve(
+        handler(
+            0,
+            lambda _n, _r, now_ms: Wait(("key",), now_ms + 60_000, lambda _now, _e: None, 1 << 30),
+        )
+    )
+    client = await service.connect()
+    for number in range(20_000):
+        client.send(number, produce(b"x"), VERSION)
+    connection = next(iter(service.acceptor.connections))
+    await eventually(lambda: not connection._reading)
+    assert len(connection._queue) < 2 * 2048 + SHARED_BUFFER_BYTES // 50
+
+
+async def test_the_log_is_not_filled_by_whoever_sends_rubbish(serve, caplog):
+    service = await serve(handler(0, echo))
+    for number in range(1, BAD_LINES_A_SECOND + 11):
+        client = await service.connect()
+        client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await client.ended()
+        assert service.acceptor.bad_total == number
+    assert BAD_LINES_A_SECOND <= len(caplog.records) < BAD_LINES_A_SECOND + 10

@@ -2,7 +2,7 @@
 
 Why: a fresh megabyte costs more to map and clear than to receive. A frame is handed out as a
 memoryview, and whoever keeps a slice of it (a parked request, a write in a thread) keeps a
-reference to the bytearray beneath; a buffer whose only reference is this pool's is free. So nobody
+reference to the memory beneath; a buffer whose only reference is this pool's is free. So nobody
 gives anything back, and nobody can give back too early.
 
 Rule kept: at most `POOLED_BUFFERS` buffers of at most `LARGEST_POOLED_BYTES` are kept.
@@ -24,13 +24,18 @@ FREE_REFERENCES = 3
 """The list, the loop variable, and the argument of getrefcount."""
 
 
+def _untouched(size: int) -> mmap.mmap:
+    """Zeroed memory that the system backs page by page, as it is first written to."""
+    return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
 class BufferPool:
     """Buffers for large frames of one event loop."""
 
     __slots__ = ("_buffers", "made")
 
     def __init__(self) -> None:
-        self._buffers: list[bytearray] = []
+        self._buffers: list[mmap.mmap] = []
         self.made = 0
 
     def take(self, size: int) -> memoryview:
@@ -41,15 +46,15 @@ class BufferPool:
         return self._make(size)
 
     def _make(self, size: int) -> memoryview:
+        # Pages come with the bytes: a client that only announces a frame takes no memory.
         self.made += 1
         if size > LARGEST_POOLED_BYTES:
-            # Pages come with the bytes: a client that only announces a frame takes no memory.
-            return memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-        buffer = bytearray(-(-size // ROUND_UP_BYTES) * ROUND_UP_BYTES)
+            return memoryview(_untouched(size))
+        buffer = _untouched(-(-size // ROUND_UP_BYTES) * ROUND_UP_BYTES)
         self._keep(buffer)
         return memoryview(buffer)[:size]
 
-    def _keep(self, buffer: bytearray) -> None:
+    def _keep(self, buffer: mmap.mmap) -> None:
         if len(self._buffers) < POOLED_BUFFERS:
             self._buffers.append(buffer)
             return

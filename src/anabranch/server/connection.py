@@ -28,6 +28,7 @@ from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.types import Buffer
 from anabranch.server.buffers import BufferPool
 from anabranch.server.clocks import steady_ms
+from anabranch.server.strangers import SMALLEST_GREETING, stranger
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
@@ -49,15 +50,16 @@ UNSENT_HIGH_BYTES = 4 << 20
 """Answers of one connection that its peer has not taken before no more of its requests are run."""
 
 UNSENT_LOW_BYTES = 1 << 20
+PROMISED_HIGH_BYTES = 64 << 20
+"""What the answers that one connection waits for may bring before no more of its requests are run:
+a fetch as large as clients ask by default (50 MB) does not hold up what comes behind it, a second
+one does. Without this, thousands of parked fetches could be answered at once."""
+
 UNANSWERED_REQUESTS = 2048
-"""Parked requests of one connection; no known client keeps a hundredth of it in flight."""
+"""Parked and queued requests of one connection; no known client keeps a hundredth in flight."""
 
 JOINED_WRITE_BYTES = 16 << 10
 """Answers up to here are joined into one buffer: cheaper than a vector of small ones."""
-
-HTTP_METHODS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"PATC", b"CONN"))
-TLS_HANDSHAKE = 0x16
-TLS_MAJOR = 0x03
 
 
 class ReceiveMemory:
@@ -78,7 +80,7 @@ class Connection(asyncio.BufferedProtocol):
         "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
         "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
         "_transport", "closing", "held_bytes", "host", "identity", "is_draining", "is_touched",
-        "last_active_ms", "listener", "principal", "received_requests",
+        "last_active_ms", "listener", "principal", "promised_bytes", "received_requests",
     )  # fmt: skip
 
     def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -99,6 +101,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self.closing = False
         self.held_bytes = 0
+        self.promised_bytes = 0
         self.is_touched = False
         self.is_draining = False
         self.listener = acceptor.name
@@ -207,20 +210,22 @@ class Connection(asyncio.BufferedProtocol):
         self._tail = bytes(view[position:end]) if position < end else b""
 
     def _start_large_frame(self, size: int, received: memoryview) -> None:
+        if size >= SMALLEST_GREETING and not self.received_requests:
+            why = stranger(size.to_bytes(SIZE_BYTES, "big") + bytes(received[:4]))
+            if why:
+                self.hang_up(why)
+                return
         frame = self._memory.pool.take(size)
         self._filled = len(received)
         frame[: self._filled] = received
         self._frame = frame
 
     def _refuse_size(self, size: int, first: bytes) -> None:
-        if first[:4] in HTTP_METHODS:
-            why = "an HTTP request came to a listener that speaks the Kafka protocol"
-        elif first[0] == TLS_HANDSHAKE and first[1] == TLS_MAJOR:
-            why = "a TLS handshake came to a plaintext listener; set security.protocol=PLAINTEXT"
-        elif size <= 0:
+        limit = self._acceptor.largest_request_bytes
+        why = stranger(first)
+        if not why and size <= 0:
             why = f"a frame says that its size is {size}"
-        else:
-            limit = self._acceptor.largest_request_bytes
+        elif not why:
             why = f"a frame of {size} bytes is above socket.request.max.bytes={limit}"
         self.hang_up(why)
 
@@ -234,7 +239,12 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def _may_run(self) -> bool:
         """Whether the next request is run now, or queued: its answer too must be held."""
-        return self._blocked_by is None and self._sending and self.held_bytes <= UNSENT_HIGH_BYTES
+        return (
+            self._blocked_by is None
+            and self._sending
+            and self.held_bytes <= UNSENT_HIGH_BYTES
+            and self.promised_bytes <= PROMISED_HIGH_BYTES
+        )
 
     def _run(self, frame: memoryview) -> None:
         self.received_requests += 1
@@ -314,14 +324,14 @@ class Connection(asyncio.BufferedProtocol):
             if (
                 not self._sending
                 or self._queued_bytes > QUEUED_HIGH_BYTES
-                or len(self._slots) > UNANSWERED_REQUESTS
+                or len(self._slots) + len(self._queue) > UNANSWERED_REQUESTS
             ):
                 self._reading = False
                 self._transport.pause_reading()
         elif (
             self._sending
             and self._queued_bytes <= QUEUED_LOW_BYTES
-            and len(self._slots) <= UNANSWERED_REQUESTS // 2
+            and len(self._slots) + len(self._queue) <= UNANSWERED_REQUESTS // 2
         ):
             self._reading = True
             self._transport.resume_reading()

@@ -80,6 +80,7 @@ class Slot:
         "is_done",
         "last_read",
         "parked",
+        "promised_bytes",
         "request",
         "route",
         "size_bytes",
@@ -96,12 +97,18 @@ class Slot:
         self.size_bytes = 0 if frame is None else len(frame)
         self.buffers: list[Buffer] | None = None
         self.held_bytes = 0
+        self.promised_bytes = 0
         self.hang_up = ""
         self.is_alone = False
         self.is_done = False
         self.parked: Parked | None = None
         self.colds = 0
         self.last_read: tuple[str, int] = ("", 0)
+
+    def promise(self, size_bytes: int) -> None:
+        """Say how much the answer may bring; its connection runs only so many such requests."""
+        self.connection.promised_bytes += size_bytes - self.promised_bytes
+        self.promised_bytes = size_bytes
 
     def hold(self, buffers: list[Buffer]) -> None:
         """Keep the answer until those before it are there; its connection counts its bytes."""
@@ -305,11 +312,13 @@ class Dispatcher:
 
     def _end(self, slot: Slot) -> None:
         slot.is_done = True
+        slot.promise(0)
         slot.parked = slot.request = slot.frame = None
         slot.connection.touch()
 
     def _park(self, slot: Slot, wait: Wait) -> None:
         deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
+        slot.promise(wait.most_bytes)
         slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
 
     def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:

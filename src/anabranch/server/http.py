@@ -4,7 +4,8 @@
     GET /healthz   200 while the process works, 503 when it has to stop
     GET /readyz    200 while clients are served, 503 before and after
 
-Rule kept: it only reads. Not here: the admin interface and the console.
+Rules kept: it only reads; what is no HTTP is refused with a line in the log that says what it
+probably was. Not here: the admin interface and the console.
 """
 
 from __future__ import annotations
@@ -22,14 +23,42 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from anabranch.server.listener import BindFault, bind_sentence
+from anabranch.server.logs import logger
 from anabranch.server.metrics import registry_of
+from anabranch.server.strangers import kafka_on_http
 
 if TYPE_CHECKING:
     from anabranch.server.node import Node
 
 STOP_SECONDS = 1
+LOG = logger("http")
+
+
+class HttpProtocol(H11Protocol):
+    """HTTP/1.1 that names the clients of other protocols."""
+
+    is_known = False
+
+    def data_received(self, data: bytes) -> None:
+        """Look at the first bytes of a connection, then leave the rest to HTTP."""
+        if not self.is_known:
+            self.is_known = True
+            why = kafka_on_http(data[:8])
+            if why:
+                peer = self.client[0] if self.client else ""
+                LOG.warning("closing a connection", listener="http", peer=peer, why=why)
+                self.transport.close()
+                return
+        super().data_received(data)
+
+    def send_400_response(self, msg: str) -> None:
+        """Say in the node's own log what uvicorn would say in another one."""
+        peer = self.client[0] if self.client else ""
+        LOG.warning("a bad HTTP request was refused", listener="http", peer=peer, why=msg)
+        super().send_400_response(msg)
 
 
 class QuietServer(uvicorn.Server):
@@ -55,7 +84,7 @@ class HttpListener:
         bound = bind(host, port)
         config = uvicorn.Config(
             application(node), lifespan="off", access_log=False, log_config=None,
-            log_level="warning", timeout_graceful_shutdown=STOP_SECONDS,
+            log_level="error", http=HttpProtocol, timeout_graceful_shutdown=STOP_SECONDS,
         )  # fmt: skip
         server = QuietServer(config)
         task = asyncio.get_running_loop().create_task(server.serve(sockets=[bound]))

@@ -2,7 +2,9 @@
 
 Rules kept (Kafka's settings): `max.connections` and `max.connections.per.ip` bound how many,
 `connections.max.idle.ms` bounds how long a silent one is kept, `socket.request.max.bytes` how large
-a frame may be. A refused connection is closed and counted; the log says so once a second at most.
+a frame may be. A refused connection is closed and counted; the log says so once a second at most,
+and names at most `BAD_LINES_A_SECOND` that were closed for what they sent (`unsaid`: how many since
+the last line were not).
 """
 
 from __future__ import annotations
@@ -27,6 +29,9 @@ IDLE_CHECKS = 10
 
 LONGEST_IDLE_CHECK_SECONDS = 30.0
 WARN_AGAIN_SECONDS = 1.0
+BAD_LINES_A_SECOND = 20
+"""Connections that are closed for what they sent, a line each: whoever sends rubbish in a loop may
+not fill the disk with it."""
 
 
 class Limits(Protocol):
@@ -65,6 +70,9 @@ class Acceptor:
         self._server: asyncio.Server | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._warned_at = 0.0
+        self._bad_since = 0
+        self._bad_lines = 0
+        self._unsaid = 0
         self.largest_request_bytes = limits.socket_request_max_bytes
 
     async def bind(self, host: str, port: int, *, serving: bool = True) -> int:
@@ -164,7 +172,18 @@ class Acceptor:
     def hung_up(self, connection: Connection, why: str) -> None:
         """The node closes a connection, and says why."""
         self.bad_total += 1
-        LOG.warning("closing a connection", listener=self.name, peer=connection.host, why=why)
+        now = steady_ms()
+        if now - self._bad_since >= 1000:
+            self._bad_since, self._bad_lines = now, 0
+        self._bad_lines += 1
+        if self._bad_lines > BAD_LINES_A_SECOND:
+            self._unsaid += 1
+            return
+        more = {"unsaid": self._unsaid} if self._unsaid else {}
+        self._unsaid = 0
+        LOG.warning(
+            "closing a connection", listener=self.name, peer=connection.host, why=why, **more
+        )
 
     def _refuse(self, connection: Connection, limit: str) -> str:
         self.refused_total += 1

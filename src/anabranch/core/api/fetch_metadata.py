@@ -50,7 +50,7 @@ def fetch_metadata(controller: Controller, request: Request, now_ms: int) -> Out
             return _response(later)
         return None
 
-    return Wait((METADATA_KEY,), now_ms + body.max_wait_ms, poll)
+    return Wait((METADATA_KEY,), now_ms + body.max_wait_ms, poll, MOST_BYTES)
 
 
 def _wanted(body: FetchRequest) -> FetchPartition | None:

@@ -46,12 +46,14 @@ class Wait:
 
     The shell calls `poll(now_ms, expired)` whenever one of `keys` changes and once, with
     `expired=True`, at `deadline_ms`. `poll` returns the answer, or None to go on waiting; with
-    `expired=True` it must answer.
+    `expired=True` it must answer. `most_bytes` says how large the answer may become, where that is
+    much: the shell lets one client wait for so much only.
     """
 
     keys: tuple[Hashable, ...]
     deadline_ms: int
     poll: Callable[[int, bool], Any | None]
+    most_bytes: int = 0
 
 
 @dataclass(slots=True)

@@ -174,7 +174,7 @@ class _Fetch:
             return self.answer(found, now_ms)
         self.park(found)
         keys = tuple(entry[0].topic_partition for entry in self.parked)
-        return Wait(keys, self.deadline_ms, self.poll)
+        return Wait(keys, self.deadline_ms, self.poll, max(0, self.reading.max_bytes))
 
     def is_enough(self, found: Round) -> bool:
         """Whether to answer without waiting."""

@@ -40,7 +40,9 @@ def decide(controller: Controller, request: Request, now_ms: int) -> Outcome:
         answer = wrap(inner, result.response)
         return Result(result.records, answer, result.reasons, result.atomic)
     if isinstance(outcome, Wait):
-        return Wait(outcome.keys, outcome.deadline_ms, _wrapped_poll(inner, outcome))
+        return Wait(
+            outcome.keys, outcome.deadline_ms, _wrapped_poll(inner, outcome), outcome.most_bytes
+        )
     return wrap(inner, outcome)
 
 
