@@ -78,6 +78,8 @@ class ConfluentMember(Member):
             )
 
     def _at(self, partition, offset=confluent_kafka.OFFSET_STORED, metadata=""):
+        if not metadata:  # given an empty one, it commits a zero byte
+            return confluent_kafka.TopicPartition(*partition, offset)
         return confluent_kafka.TopicPartition(*partition, offset, metadata)
 
     def poll(self):

@@ -93,6 +93,7 @@ class Member:
         self.consumer = None
         self._calls = queue.SimpleQueue()
         self._ending = None
+        self._saved = {}
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     # What tests call.
@@ -153,19 +154,16 @@ class Member:
         self.stalled = False
 
     def leave(self):
-        """Close the consumer in order."""
-        self._end("leave")
+        """Close the consumer in order; one that has crashed stays as it is."""
+        if self._thread.is_alive() and self._ending is None:
+            self._ending = "leave"
+            self._thread.join(SECONDS)
+            assert not self._thread.is_alive(), f"{self.client_id} did not end"
 
     def crash(self):
         """Die for the group: the connections are cut, then the client is thrown away."""
         self.wire.cut(self.client_id)
-        self._end("crash")
-
-    def _end(self, how):
-        if self._thread.is_alive():
-            self._ending = how
-            self._thread.join(SECONDS)
-            assert not self._thread.is_alive(), f"{self.client_id} did not end"
+        self._ending = "crash"
 
     # What the thread does.
 
@@ -177,15 +175,16 @@ class Member:
                 if self.stalled:
                     self.rest()
                     continue
-                before = len(self.records)
                 self.poll()
-                if self.options["commit_each"] and len(self.records) > before:
+                if self.options["commit_each"]:
                     self._commit_read()
         except Exception as fault:
-            self.faults.append(fault)
+            if self._ending != "crash":
+                self.faults.append(fault)
         finally:
             self._answer_calls(closed=True)
             self.close(crashed=self._ending == "crash")
+            self.changed("lost", self.owned)
 
     def _answer_calls(self, closed=False):
         while not self._calls.empty():
@@ -230,9 +229,13 @@ class Member:
         time.sleep(POLL_SECONDS)
 
     def _commit_read(self):
-        """Commit what was read; when the group has gone on without the member, it is read again."""
+        """Commit what was read; what the group refuses, because it goes on, is tried again."""
+        offsets = self.read_so_far()
+        if not offsets or offsets == self._saved:
+            return
         try:
-            self.do_commit(self.read_so_far(), True)
+            self.do_commit(offsets, True)
+            self._saved = offsets
         except Refused as refused:
             if refused.code not in LEFT_BEHIND:
                 raise

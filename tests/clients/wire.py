@@ -5,19 +5,28 @@ theirs passes. Why: a member that crashes or hangs is then one call, in the test
 every client library. Connections are told apart by the client id in their first frame. Rule kept:
 what is held stays in order and is delivered on release; what is cut is never delivered.
 
-Not here: what frames mean, but for the client id and the generations that JoinGroup answers.
+Not here: what frames mean, but for the client id, the generations that JoinGroup answers, and
+heartbeats that are answered with an error, which tell a member that it was put out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from typing import NamedTuple
 
 from anabranch.core.wire.frame import read_request_header, read_response
+from anabranch.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SECONDS = 20
+WATCHED = {
+    JoinGroupRequest.api_key: JoinGroupResponse,
+    HeartbeatRequest.api_key: HeartbeatResponse,
+}
+PUT_OUT = (22, 25, 82)
+"""ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
 
 
 async def read_frame(reader):
@@ -43,6 +52,7 @@ class Wire:
         self.target = target
         self.port = None
         self.generations = {}
+        self.put_out = {}
         self._lines = []
         self._gone = set()
         self._held = {}
@@ -107,38 +117,41 @@ class Wire:
             return
         line = Line(client_id, (writer, node_writer))
         self._lines.append(line)
-        joins = {}
+        asked = {}
         await asyncio.gather(
-            self._requests(line, first, reader, node_writer, joins),
-            self._answers(line, node_reader, writer, joins),
+            self._requests(line, first, reader, node_writer, asked),
+            self._answers(line, node_reader, writer, asked),
         )
         self._lines.remove(line)
 
-    async def _requests(self, line, frame, reader, writer, joins):
-        """Pass requests on until an end closes; note which of them are JoinGroups."""
+    async def _requests(self, line, frame, reader, writer, asked):
+        """Pass requests on until an end closes; note those whose answer is looked at."""
         try:
             while True:
-                if int.from_bytes(frame[:2]) == JoinGroupRequest.api_key:
-                    joins[frame[4:8]] = int.from_bytes(frame[2:4])
+                api_key = int.from_bytes(frame[:2])
+                if api_key in WATCHED:
+                    asked[frame[4:8]] = WATCHED[api_key], int.from_bytes(frame[2:4])
                 await self._deliver(line, frame, writer)
                 frame = await read_frame(reader)
         except (OSError, asyncio.IncompleteReadError):
             line.close()
 
-    async def _answers(self, line, reader, writer, joins):
-        """Pass answers on until an end closes; note the generations that they speak of."""
+    async def _answers(self, line, reader, writer, asked):
+        """Pass answers on until an end closes; note what members are told."""
         try:
             while True:
                 frame = await read_frame(reader)
-                version = joins.pop(frame[:4], None)
-                if version is not None:
-                    self._note(line.client_id, read_response(frame, JoinGroupResponse, version)[1])
+                if frame[:4] in asked:
+                    _, answer = read_response(frame, *asked.pop(frame[:4]))
+                    self._note(line.client_id, answer)
                 await self._deliver(line, frame, writer)
         except (OSError, asyncio.IncompleteReadError):
             line.close()
 
     def _note(self, client_id, answer):
-        if answer.error_code == 0:
+        if answer.error_code in PUT_OUT:
+            self.put_out.setdefault(client_id, []).append(time.monotonic())
+        elif isinstance(answer, JoinGroupResponse) and answer.error_code == 0:
             self.generations[client_id] = answer.generation_id
 
     async def _deliver(self, line, frame, writer):
