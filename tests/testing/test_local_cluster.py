@@ -71,12 +71,15 @@ def test_two_clusters_know_nothing_of_each_other():
         assert roundtrip(one, value=b"1") == b"1"
         assert roundtrip(other, value=b"2") == b"2"
         other.create_topic("more", partitions=-1)
+        (counts,) = other.statistics().values()
+        assert counts["partitions"]["hosted"] >= 4 + 1
         assert one.topics() == ["t"]
         assert one.log != other.log
         assert "ready" in one.log
 
 
 def test_nothing_is_left():
+    LocalCluster().start().stop()  # libuv opens a pipe of the process with its first loop
     before = set(threading.enumerate())
     files = len(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else 0
     handlers = list(logging.getLogger("anabranch").handlers)
@@ -84,6 +87,7 @@ def test_nothing_is_left():
     with LocalCluster() as cluster:
         folder = Path(cluster.brokers[0].folder)
         assert folder.is_dir()
+        cluster.create_topic("t")
     assert not folder.exists()
     assert set(threading.enumerate()) <= before
     assert logging.getLogger("anabranch").handlers == handlers
@@ -91,6 +95,56 @@ def test_nothing_is_left():
     if files:
         assert len(os.listdir("/proc/self/fd")) <= files
     assert "stopped" in cluster.log
+
+
+def test_what_nodes_log_stays_out_of_the_process_log(caplog):
+    found = logging.getLogger("anabranch")
+    before = (found.level, found.propagate, list(found.handlers))
+    one, other = LocalCluster().start(), LocalCluster().start()
+    one.stop()
+    other.create_topic("t")
+    assert "TOPIC_CREATED" in other.log
+    assert "TOPIC_CREATED" not in one.log
+    other.stop()
+    assert caplog.records == []
+    assert (found.level, found.propagate, found.handlers) == before
+
+
+def test_warnings_go_where_warnings_of_the_process_go(caplog):
+    with LocalCluster(config={"no.such.setting": 1}) as cluster:
+        assert "no.such.setting" in cluster.log
+    assert ["no.such.setting" in each.getMessage() for each in caplog.records] == [True]
+
+
+def test_settings_have_any_type():
+    config = {"num.partitions": 2, "auto.create.topics.enable": False}
+    config |= {"log.cleanup.policy": ["compact", "delete"], "group.min.session.timeout.ms": None}
+    cluster = LocalCluster(config=config)
+    assert cluster.config["num.partitions"] == "2"
+    assert cluster.config["auto.create.topics.enable"] == "false"
+    assert cluster.config["log.cleanup.policy"] == "compact,delete"
+    assert "group.min.session.timeout.ms" not in cluster.config
+    with cluster:
+        assert "ready" in cluster.log
+
+
+def test_a_start_that_takes_too_long_leaves_nothing():
+    before = set(threading.enumerate())
+    with pytest.raises(ClusterError, match=r"within 0\.001 seconds.*start_timeout_seconds"):
+        LocalCluster(start_timeout_seconds=0.001).start()
+    assert set(threading.enumerate()) <= before
+
+
+def test_a_cluster_that_ended_says_why():
+    with LocalCluster() as cluster:
+        cluster.create_topic("t")
+        thread = cluster._thread
+        thread._loop.call_soon_threadsafe(thread.node.stop_because, "the disk is gone")
+        thread._thread.join(20)
+        with pytest.raises(ClusterError, match="has ended: the disk is gone"):
+            cluster.topics()
+        with pytest.raises(ClusterError, match="has ended: the disk is gone"):
+            cluster.statistics()
 
 
 def test_it_starts_again_in_its_own_folder(tmp_path):

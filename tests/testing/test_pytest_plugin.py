@@ -63,6 +63,44 @@ def test_fails(anabranch_cluster):
     assert "'7' == '8'" in ran.stdout
 
 
+def test_settings_come_from_the_ini_file(tmp_path):
+    text = """
+def test_it(anabranch_cluster):
+    assert anabranch_cluster.config["num.partitions"] == "3"
+"""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_config =\n  num.partitions = 3\n")
+    ran = run(tmp_path, text)
+    assert ran.returncode == 0, ran.stdout
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_config =\n  num.partitions 3\n")
+    assert "'num.partitions 3' is not a line" in run(tmp_path, text).stdout
+
+
+def test_a_cluster_that_cannot_start_is_one_sentence(tmp_path):
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_config =\n  num.partitions = many\n")
+    ran = run(tmp_path, "def test_it(anabranch_cluster): ...\n")
+    assert ran.returncode == 1
+    assert re.search(r"ClusterError: The cluster did not start: .*num\.partitions", ran.stdout)
+    assert "The above exception" not in ran.stdout
+
+
+def test_a_cluster_of_the_tests_own_is_shown_too(tmp_path):
+    text = """
+import pytest
+from anabranch.testing import LocalCluster
+
+@pytest.fixture
+def own():
+    with LocalCluster() as cluster:
+        yield cluster
+
+def test_fails(own):
+    assert own.topics()
+"""
+    ran = run(tmp_path, text)
+    assert "Log of own" in ran.stdout
+    assert ran.stdout.count("INFO node: ready") == 1
+
+
 def test_the_readmes_example_is_a_test_that_passes(tmp_path):
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)
     (example,) = [block for block in blocks if "anabranch_cluster" in block]

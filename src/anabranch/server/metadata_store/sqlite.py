@@ -66,7 +66,9 @@ class SqliteStore:
         try:
             await store._run(store._connect)
         except BaseException:
-            store._thread.shutdown(wait=False)
+            # Also when the start was cancelled while the thread works: nothing of it stays.
+            store._thread.submit(store._disconnect)
+            store._thread.shutdown()
             raise
         return store
 
@@ -133,7 +135,7 @@ class SqliteStore:
         """Close the file and end the thread."""
         if self._connection is not None:
             await self._run(self._disconnect)
-        self._thread.shutdown(wait=False)
+        self._thread.shutdown()
 
     def statistics(self) -> dict[str, int]:
         """Transactions that appended since the store was opened."""
