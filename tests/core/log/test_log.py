@@ -182,18 +182,6 @@ def test_rot_found_by_a_reader_takes_the_partition_offline() -> None:
         append(log, batch())
 
 
-def test_an_unfinished_swap_of_kafkas_compaction_is_not_opened_and_loses_nothing() -> None:
-    log = new_log()
-    append(log, batch())
-    swap, deleted = (f"{log.folder}/{0:020d}.log{suffix}" for suffix in (".swap", ".deleted"))
-    log.files.write_atomic(swap, b"", sync=True)
-    log.files.write_atomic(deleted, b"", sync=True)
-    with pytest.raises(CorruptLog, match="unfinished swap"):
-        reopen(log)
-    assert log.files.exists(swap)
-    assert log.files.exists(deleted)
-
-
 def test_a_log_that_is_shorter_than_its_recovery_point_is_not_opened() -> None:
     log = filled(10)
     with pytest.raises(CorruptLog, match="31 was synced"):

@@ -1,7 +1,8 @@
 """Kafka's small text files beside the segments: pure parsing and formatting.
 
 - `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`,
-  `replication-offset-checkpoint` (high watermarks): a line with the version 0, a line with the
+  `replication-offset-checkpoint` (high watermarks), `cleaner-offset-checkpoint` (up to where a log
+  is compacted): a line with the version 0, a line with the
   number of entries, then `topic partition offset`.
 - `leader-epoch-checkpoint`: the same head, then `epoch start_offset`.
 - `partition.metadata`: `version: 0`, `topic_id: …`.
@@ -26,6 +27,7 @@ from anabranch.core.types import TopicId, TopicPartition, parse_topic_id, topic_
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 LOG_STARTS = "log-start-offset-checkpoint"
 HIGH_WATERMARKS = "replication-offset-checkpoint"
+CLEAN_POINTS = "cleaner-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"

@@ -33,6 +33,10 @@ class LogConfig(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     flush_interval_messages: int = LONG_MAX
     flush_interval_ms: int = LONG_MAX
     cleanup_policy: tuple[str, ...] = ("delete",)
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = LONG_MAX
+    delete_retention_ms: int = 86_400_000
     file_delete_delay_ms: int = 60_000
     producer_id_expiration_ms: int = 86_400_000
     preallocate: bool = False

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import (
+    CLEAN_POINTS,
     CLEAN_SHUTDOWN,
     HIGH_WATERMARKS,
     LOG_STARTS,
@@ -52,7 +53,7 @@ class LogFolder:
 
     `clean` says that the last process closed all logs; the marker is gone once this object exists,
     so that a crash from here on is noticed. `broker_epoch` is what the marker said, else -1.
-    `high_watermarks` is what was checkpointed.
+    `high_watermarks` and `clean_points` (where the next compaction begins) are as checkpointed.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -71,6 +72,7 @@ class LogFolder:
         self._recovery_points = self._read_offsets(RECOVERY_POINTS)
         self._log_starts = self._read_offsets(LOG_STARTS)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        self.clean_points = self._read_offsets(CLEAN_POINTS)
         if self.clean:
             files.remove(marker)
             files.sync_dir(path)
@@ -220,6 +222,15 @@ class LogFolder:
             self._write(HIGH_WATERMARKS, offsets)
             self.high_watermarks = dict(offsets)
 
+    def checkpoint_clean(self, key: TopicPartition, offset: int) -> None:
+        """Note that a partition is compacted up to an offset."""
+        points = {
+            each: point for each, point in self.clean_points.items() if each not in self._deleted
+        }
+        points[key] = offset
+        self._write(CLEAN_POINTS, points)
+        self.clean_points = points
+
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.files.write_atomic(f"{self.path}/{name}", format_offsets(offsets), sync=True)
 
@@ -227,6 +238,7 @@ class LogFolder:
         for name, offsets in (
             (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, self._log_starts),
+            (CLEAN_POINTS, self.clean_points),
         ):
             if offsets.get(key, 0) > end_offset:
                 self._write(name, {**offsets, key: end_offset})
@@ -238,6 +250,7 @@ class LogFolder:
             (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, self._log_starts),
             (HIGH_WATERMARKS, self.high_watermarks),
+            (CLEAN_POINTS, self.clean_points),
         ):
             if offsets.get(key, 0) > 0:
                 self._write(name, {other: offsets[other] for other in offsets if other != key})

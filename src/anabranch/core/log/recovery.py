@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import CorruptLog
+from anabranch.core.log import swapping
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
@@ -34,9 +35,7 @@ from anabranch.core.wire.batch import BatchHeader
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
-LEFTOVERS = (DELETED, ".cleaned", ".tmp")
-SWAP = ".swap"
-"""A compacted segment of Kafka's on its way to replace others, some of which may be gone."""
+LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
 
 
 class _Opening:
@@ -76,22 +75,11 @@ def load(
 
 
 def _own_names(log: Log) -> list[str]:
-    """The folder's names, without files that were about to be removed.
-
-    Raises CorruptLog, and removes nothing, while Kafka's compaction is half done: what it was
-    about to replace may be all that is left of some records, or none of them."""
-    names = []
+    """The folder's names, once what a crash interrupted is finished and rubbish is removed."""
     listed = log.files.list(log.folder)
-    for name in listed:
-        if name.endswith(LOG + SWAP):
-            raise CorruptLog(
-                f"{log.folder}/{name} is an unfinished swap of compacted segments; start the Kafka "
-                "broker that wrote it once more and stop it in order",
-                path=f"{log.folder}/{name}",
-                position=0,
-                first_offset=max(0, offset_of(name.removesuffix(SWAP), LOG)),
-                last_offset=-1,
-            )
+    if swapping.complete(log.files, log.folder, listed):
+        listed = log.files.list(log.folder)
+    names = []
     for name in listed:
         if name.endswith(LEFTOVERS):
             log.files.remove(f"{log.folder}/{name}")
@@ -220,7 +208,7 @@ def _recover_segments(log: Log, first: int, opening: _Opening) -> None:
         if index + 1 == len(log.segments):
             return
         following = log.segments[index + 1]
-        if not whole or _gap(log, following.base_offset):
+        if not whole or _cannot_follow(log, following, opening):
             if log.end_offset < _promised(log, opening):
                 raise log.corrupt(
                     following, 0, f"the segment cannot follow offset {log.end_offset - 1}"
@@ -254,15 +242,21 @@ def _recover_segment(log: Log, segment: Segment, opening: _Opening) -> bool:
     return True
 
 
-def _gap(log: Log, base_offset: int) -> bool:
-    """Whether a batch or segment cannot be the next: only compaction leaves offsets out."""
-    if base_offset < log.end_offset:
-        return True
-    return base_offset > log.end_offset and not log.config.compacted
+def _cannot_follow(log: Log, segment: Segment, opening: _Opening) -> bool:
+    """Whether a segment cannot be the next one.
+
+    Offsets may be left out between segments where compaction was at work, now or ever: it cleans
+    only what was synced. Elsewhere a segment begins where the one before ended, so a hole there
+    is the end of a file that a power cut took."""
+    if segment.base_offset <= log.end_offset:
+        return segment.base_offset < log.end_offset
+    return segment.base_offset > opening.recovery_point and not log.config.compacted
 
 
 def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
-    if _gap(log, header.base_offset) or not segment.can_hold(header.last_offset):
+    # Offsets may be left out within a file, whatever the policy is now: a compacted log, or its
+    # copy on a follower, stays as it is. No crash leaves sound batches out of a file's middle.
+    if header.base_offset < log.end_offset or not segment.can_hold(header.last_offset):
         raise BadBatch(position, f"offset {header.base_offset} cannot follow {log.end_offset - 1}")
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:

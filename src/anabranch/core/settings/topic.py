@@ -108,7 +108,7 @@ def effective_topic_config(image: MetadataImage, topic: str, broker: BrokerConfi
 def _log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig:
     return LogConfig(
         segment_bytes=topic.internal_segment_bytes or topic.segment_bytes,
-        segment_ms=topic.segment_ms,
+        segment_ms=_roll_by_ms(topic),
         segment_jitter_ms=topic.segment_jitter_ms,
         segment_index_bytes=topic.segment_index_bytes,
         index_interval_bytes=topic.index_interval_bytes,
@@ -125,10 +125,21 @@ def _log_config(topic: TopicConfig, producer_id_expiration_ms: int) -> LogConfig
         flush_interval_messages=topic.flush_messages,
         flush_interval_ms=topic.flush_ms,
         cleanup_policy=topic.cleanup_policy,
+        min_cleanable_dirty_ratio=topic.min_cleanable_dirty_ratio,
+        min_compaction_lag_ms=topic.min_compaction_lag_ms,
+        max_compaction_lag_ms=topic.max_compaction_lag_ms,
+        delete_retention_ms=topic.delete_retention_ms,
         file_delete_delay_ms=topic.file_delete_delay_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
         preallocate=topic.preallocate,
     )
+
+
+def _roll_by_ms(topic: TopicConfig) -> int:
+    """`segment.ms`; sooner where `max.compaction.lag.ms` wants older records compacted."""
+    if "compact" not in topic.cleanup_policy:
+        return topic.segment_ms
+    return min(topic.segment_ms, topic.max_compaction_lag_ms)
 
 
 def log_config(topic: TopicConfig, broker: BrokerConfig) -> LogConfig:

@@ -1,0 +1,498 @@
+"""Compaction: of each key only the newest record stays; offsets and order stay as they are.
+
+    choose   which part of a log is worth it: dirty bytes, ratio, lags, nothing undecided
+    run      read the dirty part into a key map, then write the segments anew beside the old ones
+    (swapping)  put the new segments in the place of the old ones
+
+What stays: the newest record of every key below the end of the pass; a tombstone until its delete
+horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
+of aborted transactions go; a marker goes once nothing of its transaction is left and its horizon
+has passed; the last batch of a producer stays, if need be empty, so that its sequence is known.
+
+Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
+rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
+driver can hold a rate or stop.
+
+Source: Kafka 4.1's LogCleaner (behaviour), KIP-58, KIP-354, KIP-534.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from anabranch.core.errors import CorruptLog, ProtocolError
+from anabranch.core.log.files import File, Files
+from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
+from anabranch.core.log.key_map import KeyMap
+from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
+from anabranch.core.log.record_walk import Place, places, plain_records
+from anabranch.core.log.rewriting import rewritten
+from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
+from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, read_header
+from anabranch.core.wire.control import end_marker
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+
+CLEANED = ".cleaned"
+READ_BYTES = 1 << 20
+WRITE_BYTES = 1 << 20
+
+
+# Choosing.
+
+
+class Dirt(NamedTuple):
+    """What compaction could do to a log."""
+
+    first_dirty_offset: int
+    upto: int
+    """First offset that may not be compacted yet; a segment begins there."""
+    clean_bytes: int
+    dirty_bytes: int
+    is_late: bool
+    """`max.compaction.lag.ms` is over for a dirty record."""
+
+    @property
+    def ratio(self) -> float:
+        """The dirty part of what would be read."""
+        total = self.clean_bytes + self.dirty_bytes
+        return self.dirty_bytes / total if total else 0.0
+
+
+def dirt(log: Log, *, now_ms: int, high_watermark: int, first_dirty_offset: int) -> Dirt:
+    """How much of a log may be compacted and has not been.
+
+    `first_dirty_offset` is where the last pass ended, from the checkpoint. Whole segments only,
+    never the active one; nothing that is not synced, at or above the last stable offset, or younger
+    than `min.compaction.lag.ms`.
+    """
+    first = first_dirty_offset
+    if not log.start_offset <= first <= log.end_offset:
+        first = log.start_offset
+    limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)
+    lag_ms = log.config.min_compaction_lag_ms
+    clean_bytes = dirty_bytes = 0
+    upto, is_late = first, False
+    for segment in log.segments[:-1]:
+        end_offset = log.end_of(segment)
+        if end_offset <= first:
+            clean_bytes += segment.size
+            continue
+        if end_offset > limit or (lag_ms > 0 and newest_timestamp(log, segment) > now_ms - lag_ms):
+            break
+        dirty_bytes += segment.size
+        upto = end_offset
+        is_late = is_late or _is_late(log, segment, now_ms)
+    return Dirt(first, upto, clean_bytes, dirty_bytes, is_late)
+
+
+def _is_late(log: Log, segment: Segment, now_ms: int) -> bool:
+    lag_ms = log.config.max_compaction_lag_ms
+    if lag_ms >= now_ms or segment.size == 0:
+        return False
+    first = segment.first_timestamp
+    return (first if first >= 0 else newest_timestamp(log, segment)) < now_ms - lag_ms
+
+
+def is_worth_it(log: Log, found: Dirt) -> bool:
+    """Whether the settings of the topic want this dirt compacted now."""
+    if found.dirty_bytes == 0:
+        return False
+    return found.is_late or found.ratio > log.config.min_cleanable_dirty_ratio
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One pass over one log: everything that `run` needs; it can be sent to another process."""
+
+    folder: str
+    segments: tuple[tuple[int, int], ...]
+    """(base offset, size) of every segment below `upto`."""
+    first_dirty_offset: int
+    upto: int
+    now_ms: int
+    delete_retention_ms: int
+    segment_bytes: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    map_bytes: int
+    """Memory for the key map."""
+    producers: dict[int, tuple[int, int]]
+    """Producer id -> (offset of its last data record, its epoch)."""
+    aborted: tuple[tuple[int, int, int, int], ...]
+    """Every AbortedRange of the segments, by first offset."""
+
+
+def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int) -> Job:
+    """The pass that removes some dirt. May raise CorruptLog from reading an index."""
+    segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]
+    aborted = [entry for each in segments for entry in aborted_ranges(log, each)]
+    config = log.config
+    return Job(
+        folder=log.folder,
+        segments=tuple((each.base_offset, each.size) for each in segments),
+        first_dirty_offset=found.first_dirty_offset,
+        upto=found.upto,
+        now_ms=now_ms,
+        delete_retention_ms=config.delete_retention_ms,
+        segment_bytes=config.segment_bytes,
+        segment_index_bytes=config.segment_index_bytes,
+        index_interval_bytes=config.index_interval_bytes,
+        map_bytes=map_bytes,
+        producers={one.producer_id: (one.last_offset, one.epoch) for one in log.producers},
+        aborted=tuple(
+            (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            for each in sorted(aborted, key=_first_offset)
+        ),
+    )
+
+
+def _first_offset(entry: AbortedRange) -> int:
+    return entry.first_offset
+
+
+# Running.
+
+
+class NewSegment(msgspec.Struct, frozen=True):
+    """A segment that waits in `.cleaned` files to replace others; it has the first one's name."""
+
+    replaces: tuple[int, ...]
+    size: int
+    max_timestamp: int
+    max_timestamp_offset: int
+
+    @property
+    def base_offset(self) -> int:
+        """Its first offset, and its name."""
+        return self.replaces[0]
+
+
+class Outcome(msgspec.Struct):
+    """What a pass has made. `upto` is where the next one begins."""
+
+    upto: int = 0
+    segments: list[NewSegment] = []
+    read_bytes: int = 0
+    written_bytes: int = 0
+    read_records: int = 0
+    kept_records: int = 0
+
+
+def run(files: Files, job: Job) -> Iterator[int | Outcome]:
+    """Do a pass: yields the bytes of each step as it is done, and at last the Outcome.
+
+    Raises CorruptLog for a segment that cannot be read, StorageFault for a disk that refuses.
+    """
+    outcome = Outcome()
+    key_map = KeyMap(job.map_bytes)
+    yield from _fill(files, job, key_map, outcome)
+    transactions = _Transactions(job.aborted)
+    for group in _groups(files, job, outcome.upto):
+        yield from _Cleaner(files, job, key_map, transactions, group, outcome).steps()
+    yield outcome
+
+
+def _fill(files: Files, job: Job, key_map: KeyMap, outcome: Outcome) -> Iterator[int]:
+    """Read the newest offset of each key in the dirty part; `outcome.upto` is how far it went."""
+    transactions = _Transactions(job.aborted)
+    outcome.upto = job.upto
+    for base_offset, size in job.segments:
+        following = _following(job, base_offset)
+        if following <= job.first_dirty_offset:
+            continue
+        for header, batch in batches(files, job.folder, base_offset, size):
+            if header.last_offset < job.first_dirty_offset:
+                continue
+            if key_map.is_full:
+                outcome.upto = header.base_offset
+                return
+            if header.is_control:
+                transactions.marker(header, batch)
+            elif not transactions.is_aborted(header) and header.record_count:
+                first = header.base_offset
+                key_map.note(
+                    [
+                        (place.key, first + place.offset_delta)
+                        for place in _places(job.folder, batch, header)[1]
+                        if place.key is not None
+                    ]
+                )
+            outcome.read_bytes += header.size_bytes
+            yield header.size_bytes
+
+
+def _following(job: Job, base_offset: int) -> int:
+    return next((base for base, _ in job.segments if base > base_offset), job.upto)
+
+
+def _groups(files: Files, job: Job, upto: int) -> list[list[tuple[int, int]]]:
+    """Neighbouring segments that fit into one, as long as anything below `upto` is in them."""
+    groups: list[list[tuple[int, int]]] = []
+    total = index_bytes = 0
+    for base_offset, size in job.segments:
+        if base_offset >= upto:
+            break
+        stem = f"{job.folder}/{offset_name(base_offset, '')}"
+        indexes = max(files.size(stem + OFFSETS), files.size(stem + TIMES))
+        span = _following(job, base_offset) - (groups[-1][0][0] if groups else base_offset)
+        fits = (
+            total + size <= job.segment_bytes
+            and index_bytes + indexes <= job.segment_index_bytes
+            and span <= INT32_MAX
+        )
+        if groups and fits:
+            groups[-1].append((base_offset, size))
+            total, index_bytes = total + size, index_bytes + indexes
+        else:
+            groups.append([(base_offset, size)])
+            total, index_bytes = size, indexes
+    return groups
+
+
+class _Transactions:
+    """Which batches belong to aborted transactions, and which markers have nothing left."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int, int, int]]) -> None:
+        self._coming = deque(AbortedRange(*entry) for entry in aborted)
+        self._aborted: dict[int, AbortedRange] = {}
+        self._seen: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept: list[AbortedRange] = []
+        """Ranges whose markers stay: for the new transaction index."""
+
+    def _advance(self, offset: int) -> None:
+        while self._coming and self._coming[0].first_offset <= offset:
+            entry = self._coming.popleft()
+            self._aborted[entry.producer_id] = entry
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of a data batch do not count."""
+        self._advance(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._seen.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def marker(self, header: BatchHeader, batch: Buffer) -> bool:
+        """A control batch: whether nothing of its transaction is left in the log."""
+        self._advance(header.last_offset)
+        end = end_marker(batch)
+        if end is None:
+            return False
+        producer_id = header.producer_id
+        if end.committed:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen
+        entry = self._aborted.pop(producer_id, None)
+        if entry is None or producer_id not in self._seen:
+            return True
+        self._seen.discard(producer_id)
+        self.kept.append(entry)
+        return False
+
+
+class _Cleaner:
+    """Writes one group of segments anew."""
+
+    def __init__(
+        self,
+        files: Files,
+        job: Job,
+        key_map: KeyMap,
+        transactions: _Transactions,
+        group: list[tuple[int, int]],
+        outcome: Outcome,
+    ) -> None:
+        self._files = files
+        self._job = job
+        self._newest = key_map.offsets
+        self._group = group
+        self._outcome = outcome
+        self._transactions = transactions
+        transactions.kept = []
+        self._segment = Segment(files, job.folder, group[0][0], job.now_ms)
+        self._path = self._segment.stem + LOG + CLEANED
+        files.remove(self._path)
+        self._file = files.open(self._path, create=True)
+        self._buffers: list[Buffer] = []
+        self._buffered_bytes = 0
+
+    def steps(self) -> Iterator[int]:
+        """The bytes read and written by each step."""
+        job, outcome = self._job, self._outcome
+        self._file.write(0, [b""])
+        for base_offset, size in self._group:
+            for header, batch in batches(self._files, job.folder, base_offset, size):
+                kept = self._kept(header, batch)
+                done = header.size_bytes
+                outcome.read_bytes += done
+                outcome.read_records += header.record_count
+                if kept is not None:
+                    self._append(kept)
+                    done += len(kept)
+                yield done
+        self._finish()
+
+    def _kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        """What stays of a batch: itself, a smaller one, an empty one, or nothing."""
+        if header.is_control:
+            return self._kept_marker(header, batch)
+        found: list[Place] = []
+        plain = b""
+        kept: list[Place] = []
+        if not self._transactions.is_aborted(header) and header.record_count:
+            plain, found = _places(self._job.folder, batch, header)
+            kept = self._kept_places(header, found)
+        self._outcome.kept_records += len(kept)
+        if not kept:
+            return rewritten(header, b"", [], None) if self._is_last_word(header) else None
+        horizon_ms = None
+        if not header.has_delete_horizon and not all(place.has_value for place in kept):
+            horizon_ms = self._job.now_ms + self._job.delete_retention_ms
+        if len(kept) == header.record_count and horizon_ms is None:
+            return batch
+        return rewritten(header, plain, kept, horizon_ms)
+
+    def _kept_places(self, header: BatchHeader, found: list[Place]) -> list[Place]:
+        newest, first = self._newest, header.base_offset
+        keep_deletes = not header.has_delete_horizon or self._job.now_ms < header.base_timestamp
+        return [
+            place
+            for place in found
+            if place.key is not None
+            and newest.get(place.key, -1) <= first + place.offset_delta
+            and (place.has_value or keep_deletes)
+        ]
+
+    def _kept_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+        is_over = self._transactions.marker(header, batch)
+        if not is_over:
+            return batch
+        if not header.has_delete_horizon:
+            plain, found = _places(self._job.folder, batch, header)
+            return rewritten(header, plain, found, self._job.now_ms + self._job.delete_retention_ms)
+        if self._job.now_ms < header.base_timestamp:
+            return batch
+        return rewritten(header, b"", [], None) if self._is_last_word(header) else None
+
+    def _is_last_word(self, header: BatchHeader) -> bool:
+        """Whether a producer that still counts would be forgotten with this batch."""
+        last = self._job.producers.get(header.producer_id)
+        if last is None:
+            return False
+        last_offset, epoch = last
+        if last_offset >= 0:
+            return header.last_offset == last_offset
+        return header.is_control and header.producer_epoch == epoch
+
+    def _append(self, batch: Buffer) -> None:
+        segment = self._segment
+        header = read_header(batch)
+        segment.note(
+            segment.size,
+            header.size_bytes,
+            header.last_offset,
+            header.max_timestamp,
+            self._job.index_interval_bytes,
+        )
+        self._buffers.append(bytes(batch) if isinstance(batch, memoryview) else batch)
+        self._buffered_bytes += len(batch)
+        segment.size += len(batch)
+        if self._buffered_bytes >= WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._buffers:
+            self._file.write(self._segment.size - self._buffered_bytes, self._buffers)
+            self._outcome.written_bytes += self._buffered_bytes
+        self._buffers, self._buffered_bytes = [], 0
+
+    def _finish(self) -> None:
+        """Make the new segment safe; nothing refers to it yet."""
+        self._flush()
+        segment, files = self._segment, self._files
+        self._file.sync()
+        self._file.close()
+        assert segment.offset_index is not None and segment.time_index is not None
+        segment.time_index.append_if_later(
+            segment.max_timestamp, segment.max_timestamp_offset - segment.base_offset
+        )
+        for suffix, encoded in (
+            (OFFSETS, segment.offset_index.encode()),
+            (TIMES, segment.time_index.encode()),
+            (TRANSACTIONS, encode_aborted(self._transactions.kept)),
+        ):
+            files.write_atomic(segment.stem + suffix + CLEANED, encoded, sync=True)
+        self._outcome.segments.append(
+            NewSegment(
+                replaces=tuple(base_offset for base_offset, _ in self._group),
+                size=segment.size,
+                max_timestamp=segment.max_timestamp,
+                max_timestamp_offset=segment.max_timestamp_offset,
+            )
+        )
+
+
+def _places(folder: str, batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Place]]:
+    try:
+        plain = plain_records(batch, header)
+        return plain, places(plain, header)
+    except ProtocolError as fault:
+        raise _rot(folder, header.base_offset, header.last_offset, str(fault)) from None
+
+
+def _rot(folder: str, first_offset: int, last_offset: int, why: str) -> CorruptLog:
+    return CorruptLog(
+        f"{folder}: cannot be compacted, the batch at offset {first_offset} is damaged ({why}). "
+        "Restore the file, or delete the records before it.",
+        path=folder,
+        position=-1,
+        first_offset=first_offset,
+        last_offset=last_offset,
+    )
+
+
+def batches(
+    files: Files, folder: str, base_offset: int, size: int
+) -> Iterator[tuple[BatchHeader, Buffer]]:
+    """Every batch of a segment, header and bytes, read a chunk at a time. Raises CorruptLog."""
+    file: File = files.open(f"{folder}/{offset_name(base_offset, LOG)}", write=False)
+    position, wanted = 0, READ_BYTES
+    try:
+        while position < size:
+            chunk = memoryview(file.read_blocking(position, min(wanted, size - position)))
+            at, wanted = 0, READ_BYTES
+            while len(chunk) - at >= BATCH_OVERHEAD:
+                header = _header(folder, chunk, at, base_offset)
+                if at + header.size_bytes > len(chunk):
+                    wanted = max(READ_BYTES, header.size_bytes)
+                    break
+                yield header, chunk[at : at + header.size_bytes]
+                at += header.size_bytes
+            if at == 0 and len(chunk) < min(wanted, size - position):
+                raise _rot(folder, base_offset, base_offset, f"{file.path} ends early")
+            if at == 0 and wanted > size - position:
+                raise _rot(folder, base_offset, base_offset, f"{file.path} ends within a batch")
+            position += at
+    finally:
+        file.close()
+
+
+def _header(folder: str, chunk: memoryview, at: int, base_offset: int) -> BatchHeader:
+    try:
+        header = read_header(chunk, at)
+    except ProtocolError as fault:
+        raise _rot(folder, base_offset, base_offset, str(fault)) from None
+    if header.magic != MAGIC:
+        raise _rot(folder, base_offset, base_offset, f"magic is {header.magic}")
+    return header

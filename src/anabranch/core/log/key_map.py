@@ -1,0 +1,38 @@
+"""The newest offset of every key in the part of a log that compaction has not seen yet.
+
+What: a dictionary that knows how much memory it takes. Why whole keys and not a hash of them as
+Kafka has: a collision would lose a record, and nothing has to be hashed twice. The rule it keeps:
+it never takes more than its budget; what does not fit is left for the next pass, from the offset
+`upto` on.
+"""
+
+from __future__ import annotations
+
+ENTRY_BYTES = 180
+"""About what an entry costs besides its key: the key's object, the offset's, and the table's."""
+
+
+class KeyMap:
+    """Key -> newest offset."""
+
+    __slots__ = ("_budget_bytes", "_used_bytes", "offsets")
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.offsets: dict[bytes, int] = {}
+        self._budget_bytes = budget_bytes
+        self._used_bytes = 0
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the budget is used up; then no more batches may be noted."""
+        return self._used_bytes >= self._budget_bytes
+
+    def note(self, keys: list[tuple[bytes, int]]) -> None:
+        """Take (key, offset) pairs in the order of the log."""
+        offsets = self.offsets
+        before = len(offsets)
+        offsets.update(keys)
+        added = len(offsets) - before
+        if added:
+            length = sum(len(key) for key, _ in keys) // len(keys)
+            self._used_bytes += added * (ENTRY_BYTES + length)

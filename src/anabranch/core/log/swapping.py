@@ -1,0 +1,233 @@
+"""Putting compacted segments in the place of the ones they were made from, safely.
+
+    1  `<base>.swapping` names the segments that go             written and synced
+    2  the new `.log.cleaned` takes the first one's name         folder synced
+    3  its indexes take theirs; the other segments go
+    4  folder synced, then `<base>.swapping` goes
+
+The bytes of the new segment were synced before. A crash leaves either the old segments (before 2)
+or the new one and perhaps others that it replaced: `complete`, called when a log is opened, finds
+the mark and removes what the new segment covers, and the index of an older file of its name. Names
+may survive a power cut each for itself, so nothing is removed before what replaces it is safe.
+
+Kafka has marks of its own, `.swap` files: a folder that a Kafka broker left in the middle of its
+swap is completed too, as Kafka would do it. Rule kept: at no point is a record that counts in no
+file. Not here: what is compacted (`compaction`).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.log.compaction import CLEANED, NewSegment
+from anabranch.core.log.scan import BadBatch, scan
+from anabranch.core.log.segment import (
+    DELETED,
+    LOG,
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+    offset_name,
+    offset_of,
+)
+
+if TYPE_CHECKING:
+    from anabranch.core.log.files import Files
+    from anabranch.core.log.log import Log
+
+SWAP = ".swap"
+SWAPPING = ".swapping"
+INDEXES = (OFFSETS, TIMES, TRANSACTIONS)
+
+
+class Stale(Exception):
+    """The log has changed since the pass began: what it made is of no use."""
+
+
+def prepare(files: Files, folder: str, new: NewSegment) -> None:
+    """Step 1: leave the mark. It may wait for the disk; no state of the log is touched."""
+    mark = f"{folder}/{offset_name(new.base_offset, SWAPPING)}"
+    files.write_atomic(mark, json.dumps(new.replaces).encode(), sync=True)
+    files.sync_dir(folder)
+
+
+def swap(log: Log, new: NewSegment, now_ms: int) -> None:
+    """Steps 2 and 3, in one go on the log's thread. Raises Stale or StorageFault.
+
+    `finish` belongs after it."""
+    if log.fault is not None:
+        raise log.fault
+    old = _replaced(log, new)
+    segment = Segment(log.files, log.folder, new.base_offset, now_ms)
+    try:
+        for one in old:
+            log.index_cache.forget(one)
+            one.is_dropped = True
+            one.file.close()
+        for suffix in INDEXES:
+            log.files.remove(segment.stem + suffix)
+        log.files.rename(segment.stem + LOG + CLEANED, segment.stem + LOG)
+        log.files.sync_dir(log.folder)
+        for suffix in INDEXES:
+            log.files.rename(segment.stem + suffix + CLEANED, segment.stem + suffix)
+        for one in old[1:]:
+            _set_aside(log, one, now_ms)
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+    _take(log, old, segment, new)
+
+
+def _replaced(log: Log, new: NewSegment) -> list[Segment]:
+    old = [each for each in log.segments[:-1] if each.base_offset in new.replaces]
+    if tuple(each.base_offset for each in old) != new.replaces:
+        raise Stale(f"{log.folder}: segments {new.replaces} are not all there any more")
+    return old
+
+
+def _set_aside(log: Log, segment: Segment, now_ms: int) -> None:
+    """A segment whose records are in another now; removed after the usual delay."""
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for suffix in (LOG, *INDEXES):
+        path = segment.stem + suffix
+        if log.files.exists(path):
+            log.files.rename(path, path + DELETED)
+            log.deleted.append((due_ms, path + DELETED))
+    log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+
+
+def _take(log: Log, old: list[Segment], segment: Segment, new: NewSegment) -> None:
+    segment.size = new.size
+    segment.max_timestamp = new.max_timestamp
+    segment.max_timestamp_offset = new.max_timestamp_offset
+    segment.index_saved = True
+    segment.drop_indexes()
+    first = log.segments.index(old[0])
+    log.segments[first : first + len(old)] = [segment]
+    log.size_bytes += new.size - sum(each.size for each in old)
+    for each in old:
+        log.aborted.pop(each.base_offset, None)
+    gone = set(old)
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[1] not in gone]
+    log.hints.clear()
+    log.names_unsynced = True
+
+
+def finish(files: Files, folder: str, new: NewSegment) -> None:
+    """Step 4: make the new names safe and take the mark away. It may wait for the disk."""
+    files.sync_dir(folder)
+    files.remove(f"{folder}/{offset_name(new.base_offset, SWAPPING)}")
+
+
+def discard(files: Files, folder: str, segments: list[NewSegment]) -> None:
+    """Remove what a pass has made and nobody will use."""
+    for new in segments:
+        stem = f"{folder}/{offset_name(new.base_offset, '')}"
+        for suffix in (LOG, *INDEXES):
+            files.remove(stem + suffix + CLEANED)
+        files.remove(stem + SWAPPING)
+
+
+# Opening a folder that a crash has left in the middle.
+
+
+def complete(files: Files, folder: str, names: list[str]) -> bool:
+    """Finish what a crash interrupted, ours or Kafka's; whether anything was changed."""
+    marks = [name for name in names if name.endswith((SWAPPING, LOG + SWAP))]
+    if not marks:
+        return False
+    unfinished = [offset_of(name, LOG + CLEANED) for name in names if name.endswith(LOG + CLEANED)]
+    first_unfinished = min((base for base in unfinished if base >= 0), default=-1)
+    for name in marks:
+        if name.endswith(SWAPPING):
+            _complete_ours(files, folder, name)
+        elif 0 <= first_unfinished <= offset_of(name, LOG + SWAP):
+            _remove_swap(files, folder, offset_of(name, LOG + SWAP))  # Kafka's split, half named
+        else:
+            _complete_kafkas(files, folder, names, offset_of(name, LOG + SWAP))
+    files.sync_dir(folder)
+    for name in marks:
+        if name.endswith(SWAPPING):
+            files.remove(f"{folder}/{name}")
+    return True
+
+
+def _complete_ours(files: Files, folder: str, mark: str) -> None:
+    """The log file of that name is the old one, whole, or the new one, whole."""
+    base_offset = offset_of(mark, SWAPPING)
+    stem = f"{folder}/{offset_name(base_offset, '')}"
+    for suffix in (LOG, *INDEXES):
+        files.remove(stem + suffix + CLEANED)
+    for suffix in INDEXES:
+        files.remove(stem + suffix)  # of which of the two, nobody knows: made again
+    files.sync_dir(folder)
+    if not files.exists(stem + LOG):
+        return
+    try:
+        end_offset = _end_offset(files, stem + LOG)
+    except BadBatch:
+        return  # for recovery to judge, with everything there that it could be compared with
+    for replaced in _replaced_by(files.read(f"{folder}/{mark}")):
+        if base_offset < replaced < end_offset:
+            _remove_segment(files, folder, replaced)
+
+
+def _replaced_by(mark: bytes) -> list[int]:
+    try:
+        return [int(each) for each in json.loads(mark)]
+    except (ValueError, TypeError):
+        return []  # the mark itself was not safe yet: nothing has been replaced
+
+
+def _complete_kafkas(files: Files, folder: str, names: list[str], base_offset: int) -> None:
+    """The swap file is whole: it takes its name, and what it covers goes. Raises CorruptLog."""
+    stem = f"{folder}/{offset_name(base_offset, '')}"
+    try:
+        end_offset = _end_offset(files, stem + LOG + SWAP)
+    except BadBatch as bad:
+        raise CorruptLog(
+            f"{stem}{LOG}{SWAP}: the compacted segment that was to replace others is damaged "
+            f"{bad}. Restore it, or fetch the partition from another replica.",
+            path=stem + LOG + SWAP,
+            position=bad.position,
+            first_offset=base_offset,
+            last_offset=-1,
+        ) from None
+    for suffix in INDEXES:
+        files.remove(stem + suffix)
+        files.remove(stem + suffix + SWAP)
+    files.sync_dir(folder)
+    files.rename(stem + LOG + SWAP, stem + LOG)
+    files.sync_dir(folder)
+    for name in names:
+        covered = offset_of(name, LOG)
+        if base_offset < covered < end_offset:
+            _remove_segment(files, folder, covered)
+
+
+def _end_offset(files: Files, path: str) -> int:
+    """The offset after the last batch of a file, 0 when it has none. Raises BadBatch."""
+    file = files.open(path, write=False)
+    end_offset = 0
+    try:
+        for _, header in scan(file, file.size(), check_crc=False):
+            end_offset = header.next_offset
+    finally:
+        file.close()
+    return end_offset
+
+
+def _remove_segment(files: Files, folder: str, base_offset: int) -> None:
+    stem = f"{folder}/{offset_name(base_offset, '')}"
+    for suffix in (LOG, *INDEXES, SNAPSHOT):
+        files.remove(stem + suffix)
+
+
+def _remove_swap(files: Files, folder: str, base_offset: int) -> None:
+    stem = f"{folder}/{offset_name(base_offset, '')}"
+    for suffix in (LOG, *INDEXES):
+        files.remove(stem + suffix + SWAP)

@@ -1,0 +1,50 @@
+"""Compacting a log within a test: all steps, one after the other."""
+
+from __future__ import annotations
+
+from anabranch.core.log import compaction, swapping
+from anabranch.core.log.compaction import Outcome
+from anabranch.core.log.log import Log
+from anabranch.core.wire.batch import walk
+
+MAP_BYTES = 1 << 20
+
+
+def make(log: Log, now_ms: int, first_dirty_offset: int = 0, map_bytes: int = MAP_BYTES) -> Outcome:
+    """One pass over whatever is dirty, without putting its result in place."""
+    found = compaction.dirt(
+        log, now_ms=now_ms, high_watermark=log.end_offset, first_dirty_offset=first_dirty_offset
+    )
+    job = compaction.job(log, found, now_ms=now_ms, map_bytes=map_bytes)
+    *_, outcome = compaction.run(log.files, job)
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+def put(log: Log, outcome: Outcome, now_ms: int) -> None:
+    """Put a pass's segments in place."""
+    for new in outcome.segments:
+        swapping.prepare(log.files, log.folder, new)
+        swapping.swap(log, new, now_ms)
+        swapping.finish(log.files, log.folder, new)
+
+
+def compact(log: Log, now_ms: int, first_dirty_offset: int = 0, **how: int) -> int:
+    """One whole pass; where the next one begins."""
+    outcome = make(log, now_ms, first_dirty_offset, **how)
+    put(log, outcome, now_ms)
+    return outcome.upto
+
+
+def batches_of(log: Log) -> list[bytes]:
+    """Every batch, as a reader gets them; the end of a log may be nothing but compacted offsets."""
+    found, offset = [], log.start_offset
+    while offset < log.end_offset:
+        held = memoryview(log.read(offset, max_bytes=1 << 20, upto=1 << 62, at_least_one=True))
+        if not len(held):
+            break
+        for position, header in walk(held):
+            assert header.last_offset >= offset
+            found.append(bytes(held[position : position + header.size_bytes]))
+            offset = header.next_offset
+    return found
