@@ -179,6 +179,7 @@ def test_line_numbers_count_continued_lines(load):
         (["log.dirs=/a,/a"], "there twice"),
         (["log.retention.ms=0"], "must be unlimited (-1) or"),
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
+        (["offsets.topic.compression.codec=5"], "offsets.topic.compression.codec"),
         (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),
     ],

@@ -26,6 +26,7 @@ from anabranch.core.settings.listeners import (
     refuse_unmeant_plaintext,
 )
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.core.wire.compression import Codec
 from anabranch.server.properties import (
     ConfigError,
     Entry,
@@ -336,6 +337,11 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             "must be at most half of broker.session.timeout.ms, or one late heartbeat fences the "
             "broker",
             name="broker.heartbeat.interval.ms",
+        )
+    if not 0 <= broker.offsets_topic_compression_codec <= max(Codec):
+        raise ConfigFault(
+            "must be 0 (none), 1 (gzip), 2 (snappy), 3 (lz4) or 4 (zstd)",
+            name="offsets.topic.compression.codec",
         )
     for limit, at_least in NOT_BELOW:
         value, least = broker[limit], broker[at_least]
