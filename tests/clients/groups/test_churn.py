@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from tests.clients.groups.churn import Book, Churn, Flow
 from tests.clients.member_clients import MEMBERS, ConfluentMember, PythonMember
-from tests.clients.members import Event, Read, of, until
+from tests.clients.members import Event, Member, Read, of, until
 
 PARTITIONS = 24
 MEMBERS_AT_ONCE = 20
@@ -46,7 +46,7 @@ def test_twenty_members_churn_and_nothing_is_lost_or_owned_twice(
 def test_the_book_finds_what_is_wrong():
     """Two owners in one generation, a gap and a record nobody read are found; a crash is not."""
     wire = SimpleNamespace(put_out={})
-    first, second = SimpleNamespace(client_id="first"), SimpleNamespace(client_id="second")
+    first, second = (Member("", name, None) for name in ("first", "second"))
     both = frozenset({("t", 0)})
     book = Book()
     book.changed(first, Event("assigned", both, 1, 10.0))

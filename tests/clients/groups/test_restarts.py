@@ -5,10 +5,17 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import NewTopic
 from tests.clients.adapters import SECONDS, Confluent, Sent
+from tests.clients.member_clients import MEMBERS, ConfluentMember
 from tests.clients.members import of, share, until
 
+RESTARTS = pytest.mark.parametrize(
+    ("kind", "how"),
+    [(kind, "kill") for kind in MEMBERS] + [(ConfluentMember, "stop")],
+    ids=[f"kill-{kind.name}" for kind in MEMBERS] + ["stop"],
+)
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+
+@RESTARTS
 def test_members_go_on_after_a_restart(kind, start, join, group, how):
     node = start()
     produce = Confluent(node.bootstrap).produce
@@ -34,7 +41,7 @@ def test_members_go_on_after_a_restart(kind, start, join, group, how):
     assert members[0].committed(*of("t", 4)) == dict.fromkeys(of("t", 4), (11, ""))
 
 
-@pytest.mark.parametrize("how", ["kill", "stop"])
+@RESTARTS
 def test_offsets_and_groups_are_there_after_a_restart(kind, start, join, group, how):
     node = start()
     Confluent(node.bootstrap).produce("t", [Sent(None, b"%d" % each) for each in range(10)])
@@ -51,14 +58,14 @@ def test_offsets_and_groups_are_there_after_a_restart(kind, start, join, group, 
     assert again.committed(("t", 0)) == {("t", 0): (7, "word 7")}
 
 
-def test_a_deleted_group_stays_deleted(kind, start, join, group):
+def test_a_deleted_group_stays_deleted(start, join, group):
     node = start()
     Confluent(node.bootstrap).produce("t", [Sent(None, b"x")])
-    member = join(kind, "t", at=node)
+    member = join(ConfluentMember, "t", at=node)
     member.values(1)
     member.commit()
     member.leave()
     node.admin.delete_consumer_groups([group])[group].result(SECONDS)
     node.kill()
     node.start()
-    assert join(kind, "t", at=node).values(1) == [b"x"]
+    assert join(ConfluentMember, "t", at=node).values(1) == [b"x"]
