@@ -222,7 +222,7 @@ async function until(condition) {
 
 async function asksForOffsets() {
   const topic = "js-offsets";
-  await created(topic, 1);
+  await created(topic, 1, [{ name: "retention.ms", value: "-1" }]);
   const start = 1700000000000;
   await send(topic, numbers(10).map((n) => ({ value: `${n}`, timestamp: String(start + n * 1000) })));
   return withAdmin(async (admin) => {

@@ -12,5 +12,6 @@ FAMILIES = (
     "kcat",
     "kafkajs",
     "streams",
+    "connect",
 )
 """Modules of this package; importing one registers its rows."""
