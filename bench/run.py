@@ -2,6 +2,7 @@
 
     make bench                                    every row, five rounds
     scripts/bench --row produce-1k-1mb --rounds 9
+    scripts/bench --page                          write the last figures into the documentation
     scripts/bench --crowd                         the rows of groups, compaction and connections
     scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
     scripts/bench --server anabranch --row cold-start     one server alone, no ratio
@@ -27,6 +28,7 @@ from typing import Any
 
 from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
+from page import update_page
 from report import Rounds, print_row, write_json
 from rich.console import Console
 from row import Row
@@ -36,6 +38,7 @@ from servers import SERVERS, WORK, Anabranch, Server
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILE_LINES = 40
+PAGE = ROOT / "docs" / "operate" / "performance.md"
 RESULTS = ROOT / ".cache" / "bench-results.json"
 
 
@@ -54,6 +57,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--profile", type=Path, help="profile Anabranch into this file, and print what took longest"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="measure nothing: put the figures into the docs"
     )
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     options = parser.parse_args()
@@ -173,6 +179,10 @@ def interrupted(_signal: int, _frame: object) -> None:
 def main() -> None:
     """Run, print, write."""
     options = arguments()
+    if options.page:
+        written = update_page(PAGE, options.json, ROWS)
+        print(f"{os.path.relpath(PAGE)}: {', '.join(written) or 'no table has all its rows'}")
+        return
     if not sys.platform.startswith("linux"):
         raise SystemExit("the benchmark reads /proc: it needs Linux")
     if "kafka" in (options.server or SERVERS):

@@ -87,3 +87,36 @@ def test_a_target_of_ones_own_needs_no_peer(bench, limit, verdict):
     target = rows.Target(limit, is_own=True)
     (line,) = report.lines_of(row_of(rows, {"MB/s": target}), {"anabranch": ROUNDS["anabranch"]})
     assert line.verdict == verdict
+
+
+PAGE = "before\n<!-- rows: some -->\nold\n<!-- end of rows -->\nafter <!-- rows: other -->\n"
+
+
+def test_a_page_gets_the_figures_between_its_marks(bench):
+    _, rows = bench
+    page = importlib.import_module("page")
+    some = row_of(rows, {"MB/s": rows.more(2)})
+    text, written = page.page_with(PAGE, [some], {"some": ROUNDS})
+    assert written == ["some"]
+    line = "| a row (3 rounds): MB/s | 300 | 100 | 3.00 [2.00–5.00] | ≥ 2.00×, met |\n"
+    assert line in text
+    assert text.startswith("before\n<!-- rows: some -->\n| row |")
+    assert text.endswith(line + "<!-- end of rows -->\nafter <!-- rows: other -->\n")
+    assert "old" not in text
+
+
+def test_a_table_is_left_alone_when_the_figures_lack_a_row(bench):
+    _, rows = bench
+    page = importlib.import_module("page")
+    marked = PAGE.replace("rows: some", "rows: some another")
+    assert page.page_with(marked, [row_of(rows, {})], {"some": ROUNDS}) == (marked, [])
+
+
+def test_every_marked_table_of_the_page_names_rows_that_exist(bench):
+    _, rows = bench
+    page = importlib.import_module("page")
+    known = {row.name for row in rows.ROWS}
+    text = (BENCH.parent / "docs" / "operate" / "performance.md").read_text()
+    marked = [found[2].split() for found in page.MARKED.finditer(text)]
+    assert marked
+    assert all(name in known for names in marked for name in names)
