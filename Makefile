@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check bench compat docs clean
+.PHONY: help demo up test check fuzz bench compat docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -17,6 +17,9 @@ test: ## the whole test suite
 
 check: ## ruff, mypy --strict, the import rule, the tidy rules
 	@scripts/check
+
+fuzz: ## hostile frames at a node in memory, guided by coverage; Ctrl-C or SECONDS=… ends it
+	@scripts/fuzz
 
 bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
 	@scripts/bench
