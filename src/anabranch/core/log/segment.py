@@ -21,7 +21,7 @@ from anabranch.core.log.indexes import (
     OffsetIndex,
     TimeIndex,
 )
-from anabranch.core.log.scan import scan
+from anabranch.core.log.scan import BadBatch, scan
 
 LOG, OFFSETS, TIMES, TRANSACTIONS, SNAPSHOT, DELETED = (
     ".log",
@@ -90,7 +90,11 @@ class Segment:
     def note(
         self, position: int, size: int, last_offset: int, max_timestamp: int, interval: int
     ) -> None:
-        """Index a batch: the newest timestamp always, a position about every `interval` bytes."""
+        """Index a batch: the newest timestamp always, a position about every `interval` bytes.
+
+        Raises BadBatch for an offset that no index of this segment can hold: it is rot."""
+        if not 0 <= last_offset - self.base_offset <= INT32_MAX:
+            raise BadBatch(position, f"offset {last_offset} is not one of this segment's")
         if max_timestamp > self.max_timestamp:
             self.max_timestamp = max_timestamp
             self.max_timestamp_offset = last_offset
