@@ -39,3 +39,20 @@ def test_json_has_the_values_as_fields(capsys, restored):
 
 def test_an_instant_is_utc():
     assert logs.instant(0.25) == "1970-01-01T00:00:00.250Z"
+
+
+def test_levels_have_kafkas_names_and_go_back_to_that_of_root():
+    levels = logs.LogLevels()
+    logs.logger("some-part")
+    name = f"{logs.ROOT}.some-part"
+    before = levels.levels()["root"]
+    try:
+        levels.set_level("root", "WARN")
+        assert levels.levels()[name] == "WARN"
+        for level in logs.KAFKA_LEVELS:
+            levels.set_level(name, level)
+            assert levels.levels()[name] == level
+        levels.set_level(name, None)
+        assert levels.levels()[name] == "WARN"
+    finally:
+        levels.set_level("root", before)

@@ -5,6 +5,7 @@ lines are for people (`time LEVEL name: sentence key=value`), JSON lines for pro
 format strings of the standard library: a value that is named can be searched for.
 
 Rule kept: nothing on the data path logs. Not here: where the lines go; standard error, always.
+`LogLevels` lends the loggers to Kafka's admin clients under Kafka's names of levels (KIP-412).
 """
 
 from __future__ import annotations
@@ -24,6 +25,38 @@ LEVELS = {
     "warning": logging.WARNING,
     "error": logging.ERROR,
 }
+
+
+TRACE, FATAL = 5, logging.CRITICAL
+KAFKA_LEVELS = {
+    "TRACE": TRACE,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "ERROR": logging.ERROR,
+    "FATAL": FATAL,
+}
+KAFKA_ROOT = "root"
+
+
+class LogLevels:
+    """The node's loggers by name, with `root` above them all."""
+
+    def levels(self) -> dict[str, str]:
+        """The level in effect of every logger, by Kafka's names."""
+        parts = [name for name in logging.root.manager.loggerDict if name.startswith(f"{ROOT}.")]
+        return {KAFKA_ROOT: _kafka_name(ROOT), **{name: _kafka_name(name) for name in parts}}
+
+    def set_level(self, logger: str, level: str | None) -> None:
+        """Give a logger a level, or back to what `root` has."""
+        name = ROOT if logger == KAFKA_ROOT else logger
+        logging.getLogger(name).setLevel(KAFKA_LEVELS[level] if level else logging.NOTSET)
+
+
+def _kafka_name(name: str) -> str:
+    """The lowest of Kafka's levels that is not below the one in effect."""
+    number = logging.getLogger(name).getEffectiveLevel()
+    return next((each for each, level in KAFKA_LEVELS.items() if level >= number), "FATAL")
 
 
 class EventLog:
