@@ -8,8 +8,9 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from fuzz import havoc, store
 from fuzz.targets import TARGETS
+
+from fuzz import havoc, store
 
 NEW_INPUTS = {"stream": 120, "log": 60, "folder": 60, "decode": 400, "config": 20}
 REGRESSIONS = store.regressions()
