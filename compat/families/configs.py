@@ -131,10 +131,24 @@ def refuses_bad_broker_settings(peer: Peer) -> object:
 
 
 @row("configs-loggers")
-def describes_and_alters_log_levels(peer: Peer) -> object:
-    """A broker's log levels are described."""
-    lines = configs(peer, *of("broker-loggers", "1"), "--describe").lines
-    return lines[:1], len(lines) > 1
+def alters_log_levels(peer: Peer) -> object:
+    """A broker's log levels are described, changed and given back; bad ones are refused."""
+    entity = of("broker-loggers", "1")
+    found = configs(peer, *entity, "--describe").lines[1:]
+    name = next(line.partition("=")[0] for line in found if not line.startswith("root="))
+    shown = {name: "<logger>"}
+
+    def level() -> list[str]:
+        lines = configs(peer, *entity, "--describe").lines
+        return [line.replace(name, shown[name]) for line in lines if line.startswith(f"{name}=")]
+
+    configs(peer, *entity, "--alter", "--add-config", f"{name}=ERROR")
+    during = level()
+    why = refused(peer, *entity, "--alter", "--add-config", f"{name}=LOUD")
+    unknown = refused(peer, *entity, "--alter", "--add-config", "no.such.logger=DEBUG")
+    peer.said = [sentence.replace(name, shown[name]) for sentence in peer.said]
+    configs(peer, *entity, "--alter", "--delete-config", name)
+    return during, why, unknown, level() != during, any("root=" in line for line in found)
 
 
 @row("configs-client-metrics")

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.core.access.authorize import AllowAll, Operation, ResourceType
+from anabranch.core.api.log_levels import NoLogs
 from anabranch.core.api.p32_describe_configs import HANDLER
 from anabranch.core.errors import ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
@@ -45,7 +46,11 @@ class Deny:
 
 def node(authorizer=None):
     return SimpleNamespace(
-        broker_id=1, config=BrokerConfig.of(), image=Image(), authorizer=authorizer or AllowAll()
+        broker_id=1,
+        config=BrokerConfig.of(),
+        image=Image(),
+        authorizer=authorizer or AllowAll(),
+        loggers=NoLogs(),
     )
 
 

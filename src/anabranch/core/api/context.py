@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.groups.coordinator import GroupCoordinator
 
@@ -82,6 +83,8 @@ class Broker:
     """For ids that clients are given; a simulation passes a seeded one."""
     volume: Callable[[str], tuple[int, int]] = unknown_volume
     """Total and usable bytes of the volume that holds a log folder."""
+    loggers: LogLevels = field(default_factory=NoLogs)
+    """The process's log levels, which this broker describes and alters."""
     steady_ms: int = 0
     """The clock that never goes back, at the begin of this step: for sessions and their ends."""
     groups: GroupCoordinator = field(init=False)

@@ -115,6 +115,8 @@ class Handler:
     broker: Run | None = None
     controller: Run | None = None
     advertised: range | None = None
+    forwards_some: bool = False
+    """Whether a broker that answers some of these itself leaves others to the controller."""
     kips: tuple[str, ...] = ()
     skipped: tuple[str, ...] = field(default=())
     """What Kafka does here and Anabranch does not, a sentence each; the ledger test reads it."""

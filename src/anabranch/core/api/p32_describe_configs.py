@@ -6,7 +6,7 @@ Behaviour: a broker describes any topic, itself by its id, and the cluster's dyn
     empty name; another broker's id is INVALID_REQUEST. No keys, or an empty list, means all.
     Resources that the principal may not see are answered last, as Kafka does. The documentation
     is Anabranch's own.
-Skipped: log levels of a broker (the list is empty).
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from anabranch.core.access.authorize import CLUSTER, Authorizer, Operation, ResourceType
 from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.log_levels import LogLevels, describe_levels
 from anabranch.core.api.topic_names import is_legal
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.errors import ERRORS, ApiError, ClientFault, ErrorCode
@@ -43,6 +44,7 @@ class DescribingNode(Protocol):
     config: BrokerConfig
     image: MetadataImage
     authorizer: Authorizer
+    loggers: LogLevels
 
 
 def describe_configs(node: DescribingNode, request: Request, now_ms: int) -> Any:
@@ -116,7 +118,7 @@ def _describe(
         if name == "":
             raise ClientFault(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         _check_broker_id(node, name, "")
-        return []
+        return describe_levels(node.loggers, keys)
     if resource.resource_type == Resource.CLIENT_METRICS:
         _check_named(name, "Client metrics subscription name must not be empty")
         return describe_client_metrics(node.image.config(Resource.CLIENT_METRICS, name), keys)
@@ -167,5 +169,4 @@ HANDLER = Handler(
     versions=range(1, 5),
     broker=describe_configs,
     kips=("KIP-133", "KIP-226", "KIP-569"),
-    skipped=("Log levels of a broker are not described: the list is empty.",),
 )

@@ -3,8 +3,9 @@
 KIP: KIP-339, KIP-590 (forwarded)
 Versions: 0-1
 Behaviour: the operations of a resource apply in order, and the resource's whole set is checked
-    after them. Each resource succeeds or fails by itself; a setting may be named once.
-Skipped: alter.config.policy.class.name; log levels of a broker; groups and client metrics have
+    after them. Each resource succeeds or fails by itself; a setting may be named once. Log levels
+    are the broker's own affair: it changes them at once, and nobody keeps them.
+Skipped: alter.config.policy.class.name; groups and client metrics have
     settings that do nothing
 """
 
@@ -13,17 +14,54 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.core.access.authorize import Operation as Access
+from anabranch.core.access.authorize import cluster_allowed
 from anabranch.core.api.alter_configs import decide_resources, refuse_resources
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.context import Broker
+from anabranch.core.api.handler import Handler, Outcome, Request, forward
+from anabranch.core.api.log_levels import alter_levels
 from anabranch.core.controller.configs import Operation, change_configs
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
 from anabranch.core.wire.metadata_records import MetadataRecord
+
+LOGGER = Resource.BROKER_LOGGER
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """Alter log levels here, and leave everything else to the controller."""
+    body = request.body
+    if not body.resources or {each.resource_type for each in body.resources} != {LOGGER}:
+        return forward(broker, request, now_ms)
+    answers = [_alter_levels(broker, request, each) for each in body.resources]
+    return IncrementalAlterConfigsResponse(responses=answers)
+
+
+def _alter_levels(broker: Broker, request: Request, resource: Any) -> AlterConfigsResourceResponse:
+    answer = AlterConfigsResourceResponse(
+        error_message=None,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+    try:
+        if not cluster_allowed(broker.authorizer, request, Access.ALTER_CONFIGS):
+            raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        alter_levels(
+            broker.loggers,
+            broker.broker_id,
+            resource.resource_name,
+            resource.configs,
+            validate_only=request.body.validate_only,
+        )
+    except ClientFault as fault:
+        answer.error_code, answer.error_message = fault.code, fault.message
+    return answer
 
 
 def decide(
@@ -55,12 +93,13 @@ HANDLER = Handler(
     api_key=44,
     name="IncrementalAlterConfigs",
     versions=range(2),
-    broker=forward,
+    broker=run,
+    forwards_some=True,
     controller=decides(decide, refuse),
     kips=("KIP-339", "KIP-590"),
     skipped=(
         "The class of alter.config.policy.class.name is not asked.",
-        "Log levels of a broker are not altered.",
+        "Log levels are altered only in a request that names nothing else.",
         "Settings of groups and of subscriptions to clients' metrics are kept, and do nothing.",
     ),
 )

@@ -58,7 +58,8 @@ def unwrap(request: Request) -> tuple[Request, Handler]:
         handler = handlers().get(header.api_key)
         if handler is None:
             raise ClientFault(ErrorCode.UNSUPPORTED_VERSION)
-        if handler.broker is not forward or handler.controller is None:
+        is_forwarded = handler.broker is forward or handler.forwards_some
+        if not is_forwarded or handler.controller is None:
             raise ClientFault(
                 ErrorCode.INVALID_REQUEST, f"API key {header.api_key} is not forwarded."
             )
