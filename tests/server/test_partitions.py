@@ -55,7 +55,9 @@ class World:
             allocate_producer_id=lambda: None,
         )
         self.shell = PartitionShell(self.broker, self.files, FOLDERS, clock_ms=lambda: self.now_ms)
-        self.upkeep = Upkeep(self.broker, self.shell, clock_ms=lambda: self.now_ms)
+        self.upkeep = Upkeep(
+            self.broker, self.shell, clock_ms=lambda: self.now_ms, is_cleaning=lambda _place: False
+        )
 
     @property
     def image(self):

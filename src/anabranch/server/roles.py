@@ -27,6 +27,7 @@ from anabranch.core.controller.image import (
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
 from anabranch.core.replication.partitions import Partitions
+from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
@@ -79,7 +80,10 @@ class BrokerRole:
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
-        self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
+        self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
+        self.upkeep = Upkeep(
+            self.broker, self.partitions, clock_ms=wall_ms, is_cleaning=self.cleaner.is_cleaning
+        )
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._is_published = False
         self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
@@ -104,6 +108,7 @@ class BrokerRole:
         await self.registration.unfenced()
         await self.partitions.settled()
         self.upkeep.start()
+        self.cleaner.start()
         self.groups.start()
 
     async def leave(self) -> None:
@@ -122,6 +127,7 @@ class BrokerRole:
         if self.broker.broker_epoch < 0:  # never registered: the last clean stop still holds
             self.broker.broker_epoch = self._previous_epoch
         self.upkeep.stop()
+        await self.cleaner.stop()
         await self.partitions.stop()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:

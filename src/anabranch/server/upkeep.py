@@ -20,6 +20,7 @@ from anabranch.server.clocks import steady_ms
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicPartition
     from anabranch.server.partitions import PartitionShell
 
 TICK_S = 1.0
@@ -32,11 +33,17 @@ class Upkeep:
     """The timers of one broker's logs."""
 
     def __init__(
-        self, broker: Broker, shell: PartitionShell, *, clock_ms: Callable[[], int]
+        self,
+        broker: Broker,
+        shell: PartitionShell,
+        *,
+        clock_ms: Callable[[], int],
+        is_cleaning: Callable[[TopicPartition], bool],
     ) -> None:
         self._broker = broker
         self._shell = shell
         self._clock_ms = clock_ms
+        self._is_cleaning = is_cleaning
         self._ticking: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -90,7 +97,8 @@ class Upkeep:
             return
         try:
             log.roll_if_due(now_ms)
-            if log.config.deletes:
+            if not self._is_cleaning(replica.topic_partition):
+                # Also where cleanup.policy is compact alone: what lies before the log start goes.
                 log.apply_retention(now_ms, replica.high_watermark)
             log.expire_producers(now_ms)
         except StorageFault as fault:

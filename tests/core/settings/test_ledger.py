@@ -53,7 +53,7 @@ IN_LOG = {
         r"(\w+)=topic\.(?:internal_segment_bytes or topic\.)?(\w+)",
         textwrap.dedent(inspect.getsource(topic_module._log_config.__wrapped__)),
     )
-}
+} | {"segment_ms": "segment_ms"}  # through `_roll_by_ms`
 """TopicConfig's attribute -> LogConfig's."""
 DERIVED = {"cleanup_policy": {"compacted", "deletes"}}
 """LogConfig's properties that stand for an attribute."""

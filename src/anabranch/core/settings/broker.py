@@ -55,6 +55,12 @@ class BrokerConfig:
     listener_plaintext_beyond_loopback_allow: bool
     listener_security_protocol_map: str
     listeners: str
+    log_cleaner_backoff_ms: int
+    log_cleaner_dedupe_buffer_size: int
+    log_cleaner_enable: bool
+    log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_max_bytes_per_second: float
+    log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]
     log_dir: str
     log_dirs: str | None
