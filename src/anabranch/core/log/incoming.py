@@ -21,6 +21,7 @@ from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid,
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import (
     DEFAULT_LIMIT_BYTES,
+    FARTHEST_TIME,
     SMALLEST_RECORD_BYTES,
     Record,
     build_batch,
@@ -113,7 +114,7 @@ def check_client_batch(
         in_range = _in_range(header.base_timestamp, earliest, latest) and _in_range(
             header.max_timestamp, earliest, latest
         )
-        if decoded is None and not in_range:
+        if decoded is None and not in_range and abs(header.base_timestamp) <= FARTHEST_TIME:
             decoded = _decoded(records, position, header, config, partition)
         if decoded is not None:
             _check_times(decoded, earliest, latest)

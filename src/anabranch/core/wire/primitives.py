@@ -20,10 +20,11 @@ LONGEST_BYTES = 0x7FFFFFFF
 """Kafka's lengths are signed 32-bit; frames are bounded far below that by the connection."""
 MOST_ELEMENTS = 4_000_000
 """Elements of one array: above any cluster's partitions, below what a hostile frame could ask."""
-MOST_REQUEST_ELEMENTS = 1 << 18
+MOST_REQUEST_ELEMENTS = 1 << 17
 """Array elements and unknown tagged fields of one whole request. An element costs up to two
-microseconds, so this is how long one client may keep the node from all others: half a second. A
-hundred thousand topics or partitions in one request are more than any client asks for at once."""
+microseconds to read and a few to answer, so this is how long one client may keep the node from all
+others: half a second, not many. A hundred thousand topics or partitions, more than any client asks
+for at once, still fit."""
 MOST_TAGS = 1024
 """Tagged fields of one structure: Kafka has at most a handful."""
 LONGEST_VARINT_BYTES = 5

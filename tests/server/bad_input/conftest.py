@@ -1,0 +1,71 @@
+"""One node for all; after each test it must be as it was, and nobody else may have noticed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from bad_kit import Bystander, Raw, RunningNode, batch, code_of, eventually
+
+NOTICED_SECONDS = 2.0
+"""Over what another client waits for an answer on a loaded machine; what kept the node longer
+would have kept it for many seconds."""
+
+LEFT_BYTES = 64 << 20
+"""Resident memory that may be left: pools of buffers, and what the allocator keeps."""
+
+
+@pytest.fixture(scope="session")
+def shared_node(tmp_path_factory):
+    node = RunningNode(tmp_path_factory.mktemp("node"), **{"auto.create.topics.enable": "true"})
+    try:
+        yield node.start().ready().prepare()
+    finally:
+        node.close()
+
+
+@pytest.fixture(scope="session")
+def existing(shared_node):
+    return shared_node.exists()
+
+
+@pytest.fixture
+def node(shared_node, existing):
+    """The node; what holds after every bad input is asserted when the test is over."""
+    before = shared_node.resident_bytes
+    shared_node.lines.clear()
+    with Bystander(shared_node) as bystander:
+        yield shared_node
+        sent = bystander.sent
+        eventually(lambda: bystander.fault or bystander.sent > sent + 1, "the bystander's answer")
+    assert bystander.fault is None
+    assert bystander.worst_seconds < NOTICED_SECONDS
+    eventually(lambda: shared_node.exists() == existing, "nothing but what was there before")
+    eventually(
+        lambda: shared_node.resident_bytes < before + LEFT_BYTES, "as much free memory as before"
+    )
+    eventually(lambda: shared_node.connections == 0, "no connection left")
+    assert not [line for line in shared_node.lines if "Traceback" in line or " ERROR " in line]
+
+
+@pytest.fixture
+def client(node):
+    with Raw(node) as raw:
+        yield raw
+
+
+@pytest.fixture
+def refused(node, client):
+    """A batch is answered with a code, and leaves no record and no producer behind."""
+
+    def refuse(topic, records, code, **how):
+        before = node.state(topic)
+        assert code_of(client, topic, records, **how) == code
+        assert node.state(topic) == before
+        assert code_of(client, "bystander", batch()) == 0
+
+    return refuse
