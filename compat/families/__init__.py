@@ -9,6 +9,7 @@ FAMILIES = (
     "groups",
     "cluster",
     "dump",
+    "folder",
     "kcat",
     "kafkajs",
     "streams",

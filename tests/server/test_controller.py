@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from anabranch.core.api.handler import Propose
+from anabranch.core.controller.batches import encode_batch
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.replay import everything
 from anabranch.core.controller.result import Result
@@ -16,7 +17,7 @@ from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
-from anabranch.core.wire.metadata_records import TopicRecord
+from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRecord
 from anabranch.server.controller import ControllerShell
 from anabranch.server.files import RealFiles
 from anabranch.server.metadata_copy import MetadataCopy
@@ -150,6 +151,25 @@ async def test_a_store_that_was_lost_or_went_back_is_noticed_and_restored(
     with pytest.raises(StorageFault, match="nothing was changed"):
         await restore_store(RealFiles(), str(tmp_path / "copy"), url)
     await again.close()
+
+
+async def test_a_copy_with_records_that_nothing_here_follows_is_refused(
+    store: SqliteStore, tmp_path: Path
+) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await shell.submit(topic(1))
+    await shell.stop()
+    copy = await copy_of(store, tmp_path / "copy")
+    batch = encode_batch(
+        [AbortTransactionRecord()], base_offset=copy.end.end_offset, epoch=1, now_ms=1
+    )
+    copy.log.append_as_follower(bytearray(batch), now_ms=1)
+    copy.close()
+    (tmp_path / "copy" / "meta.properties").write_text("cluster.id=test-cluster\n")
+    with pytest.raises(StorageFault, match=r"cannot follow: .*AbortTransactionRecord; nothing was"):
+        await restore_store(RealFiles(), str(tmp_path / "copy"), f"sqlite://{tmp_path}/new.db")
+    assert not (tmp_path / "new.db").exists()
 
 
 def test_how_a_store_disagrees_with_a_copy() -> None:

@@ -1,7 +1,8 @@
 """Putting a lost or set-back metadata store right from a node's copy.
 
 What: `restore_store` reads a copy of the metadata log (snapshot and segments) and makes it the
-store's whole content. Rule kept: a store that is longer than the copy, or another cluster's, is not
+store's whole content. The copy may be one that Apache Kafka wrote: so a folder of Kafka's is taken
+over. Rule kept: a store that is longer than the copy, or another cluster's, is not
 touched. All nodes must be stopped; the command that calls this says so.
 """
 
@@ -11,7 +12,7 @@ import time
 from typing import NamedTuple
 
 from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
-from anabranch.core.errors import StorageFault
+from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Files
 from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
 from anabranch.server.metadata_store.opening import open_store
@@ -38,7 +39,12 @@ async def restore_store(files: Files, metadata_log_dir: str, store_url: str) -> 
     folder = f"{metadata_log_dir}/{PARTITION}"
     if not files.is_dir(folder):
         raise StorageFault(f"{folder} does not exist; name the log folder of a node")
-    copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
+    try:
+        copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
+    except Bug as fault:
+        raise StorageFault(
+            f"{folder} holds what this version cannot follow: {fault}; nothing was changed"
+        ) from None
     try:
         snapshot = _snapshot(files, folder)
         start = snapshot.end_offset if snapshot is not None else 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.controller.world import World
@@ -16,6 +17,8 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import MetadataImage, TopicImage
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.errors import Bug
+from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -27,6 +30,12 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
+)
+from anabranch.core.wire.metadata_records import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    EndTransactionRecord,
+    TopicRecord,
 )
 
 NAMES = st.sampled_from(["a", "b.c", "b_c", "d"])
@@ -171,3 +180,13 @@ def test_a_change_costs_what_it_touches_not_what_exists() -> None:
         kept = world.image.topic("t0")
         assert isinstance(kept, TopicImage)
     assert looks[0] == looks[1] < 30
+
+
+def test_records_between_the_marks_of_kafkas_controller_are_followed() -> None:
+    begin, end = BeginTransactionRecord(name="Bootstrap records"), EndTransactionRecord()
+    topic = TopicRecord(name="t", topic_id=TopicId(bytes(15) + b"\x01"))
+    image, delta = replay_batch(MetadataImage.empty(), [begin, topic, end], 2, 1)
+    assert list(image.topic_ids_by_name) == ["t"]
+    assert delta.created_topics == (topic.topic_id,)
+    with pytest.raises(Bug, match="no rule replays AbortTransactionRecord"):
+        replay_batch(image, [AbortTransactionRecord()], 3, 1)

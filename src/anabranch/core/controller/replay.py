@@ -349,4 +349,8 @@ APPLY: Mapping[type, Callable[[ImageBuilder, Any], None]] = {
     records.RegisterControllerRecord: _register_controller,
     records.ClearElrRecord: _clear_elr,
     records.NoOpRecord: _nothing,
+    # Of Kafka's controller, around the records it bootstraps with (KIP-868). What it began and did
+    # not abort is applied record by record; an abort has no rule here, so such a log is refused.
+    records.BeginTransactionRecord: _nothing,
+    records.EndTransactionRecord: _nothing,
 }
