@@ -14,5 +14,6 @@ FAMILIES = (
     "kafkajs",
     "streams",
     "connect",
+    "spark",
 )
 """Modules of this package; importing one registers its rows."""
