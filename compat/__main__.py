@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 
 from compat import report
+from compat.clients import versions
 from compat.families import FAMILIES
 from compat.families.topics import TOPICS
 from compat.java import ToolDriver, fetch_jars
@@ -162,6 +163,7 @@ def about() -> dict[str, Any]:
     version = re.search(r"<version>(4[\d.]+)</version>", (ROOT / "bench" / "pom.xml").read_text())
     return {
         "kafka": version.group(1) if version else "unknown",
+        "clients": versions(),
         "settings": SETTINGS,
         "processors": os.cpu_count(),
         "system": platform.platform(),

@@ -28,6 +28,8 @@ Apache Kafka {kafka} and Anabranch, started by the same script with the same set
 tools and clients that nobody here wrote saw of each. A row is a tool and a scenario; it passes when
 both servers gave the same, apart from addresses, ids and times. `make compat` wrote this page:
 {summary}. "owed" names the requirement that a later change owes.
+
+Versions: Kafka's tools {kafka}{clients}.
 """
 
 
@@ -112,7 +114,8 @@ def summary(lines: Sequence[Line]) -> str:
 
 def page(lines: Sequence[Line], about: Mapping[str, Any]) -> str:
     """The table as a page of the documentation, with the sentence of each row."""
-    head = INTRODUCTION.format(kafka=about["kafka"], summary=summary(lines))
+    clients = "".join(f", {name} {version}" for name, version in about.get("clients", {}).items())
+    head = INTRODUCTION.format(kafka=about["kafka"], clients=clients, summary=summary(lines))
     rows = ["| row | what | Anabranch | seconds, Kafka / Anabranch | note |", "|" + " --- |" * 5]
     for line in lines:
         name, _, verdict, seconds, note = (each.replace("|", "\\|") for each in cells(line))

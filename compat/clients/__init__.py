@@ -8,6 +8,7 @@ Nothing here talks to a broker.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -122,3 +123,33 @@ def fetch_spark() -> None:
 def _install_spark(folder: Path) -> None:
     run([sys.executable, "-m", "venv", folder / "venv"], folder)
     run([folder / "venv" / "bin" / "pip", "install", "--quiet", f"pyspark=={SPARK}"], folder)
+
+
+def versions() -> dict[str, str]:
+    """The clients and their versions, as they are fetched; kcat's is what it says of itself."""
+    return {
+        "kcat": kcat_version(),
+        "kafkajs": KAFKAJS,
+        "Kafka Streams": pom_version("streams", "kafka-streams"),
+        "Kafka Connect": pom_version("connect", "connect-runtime"),
+        "Spark's Kafka connector": pom_version("spark-kafka", "spark-sql-kafka-0-10_2.13"),
+    }
+
+
+def pom_version(name: str, artifact: str) -> str:
+    """The version of an artifact in `<name>.pom.xml`."""
+    pattern = rf"<artifactId>{re.escape(artifact)}</artifactId>\s*<version>([^<]+)</version>"
+    found = re.search(pattern, (HERE / f"{name}.pom.xml").read_text())
+    assert found is not None, f"{name}.pom.xml has no {artifact}"
+    return found.group(1)
+
+
+def kcat_version() -> str:
+    """kcat's version and its librdkafka's."""
+    command, environment = kcat_command()
+    try:
+        done = subprocess.run([*command, "-V"], env=environment, capture_output=True, text=True)
+    except OSError:
+        return "not here"
+    found = re.search(r"Version ([\d.]+) .*?librdkafka ([\d.]+)", done.stdout)
+    return f"{found.group(1)} (librdkafka {found.group(2)})" if found else "unknown"

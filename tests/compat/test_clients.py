@@ -67,3 +67,17 @@ def test_configurations_are_compared_in_one_order(line, ordered):
     from compat.families.streams import with_sorted_configs  # noqa: PLC0415
 
     assert with_sorted_configs(line) == ordered
+
+
+def test_versions_are_those_that_are_fetched(clients):
+    named = clients.versions()
+    assert named["kafkajs"] == clients.KAFKAJS
+    assert named["Spark's Kafka connector"] == clients.SPARK
+    assert named["Kafka Streams"] == named["Kafka Connect"]
+
+
+def test_a_kcat_that_is_not_there_is_said(clients, monkeypatch):
+    monkeypatch.setattr(clients.shutil, "which", lambda _name: None)
+    assert clients.kcat_version() == "not here"
+    with pytest.raises(SystemExit, match="kcat is not installed"):
+        clients.fetch_kcat()
