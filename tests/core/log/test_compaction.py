@@ -293,3 +293,45 @@ def check(log, written, aborted, now_ms):
             # only a tombstone that is over may be missing above an older record: never below it
             assert written[newest[key]][1] is None
             raise AssertionError(f"{key!r} shows {offset}, deleted at {newest[key]}")
+
+
+def test_a_tombstone_beyond_the_end_of_a_pass_is_left_as_it_is():
+    """The map has not seen it: with a horizon it might go before the record that it deletes."""
+    log = new_log(**{**COMPACTED, "segment_bytes": 1 << 20})
+    put_records(log, (b"k", b"1"))
+    for number in range(20):
+        put_records(log, (b"other%d" % number, b"x"))
+    put_records(log, (b"k", None))
+    close_segment(log)
+    upto = compact(log, NOW_MS, map_bytes=1_000)
+    assert 0 < upto < 21
+    assert not read_header(batches_of(log)[-1]).has_delete_horizon
+    compact(log, NOW_MS, upto)
+    assert records(log)[-1] == (21, b"k", None)
+    assert (0, b"k", b"1") not in records(log)
+
+
+def test_a_transaction_aborted_before_the_dirty_part_hides_no_key_of_it():
+    log = new_log(**COMPACTED)
+    mine = {"producer_id": 7, "producer_epoch": 0, "transactional": True}
+    put_records(log, (b"a", b"aborted"), base_sequence=0, **mine)
+    log.append_as_leader(marker(7, committed=False), leader_epoch=0, now_ms=NOW_MS, client=False)
+    put_records(log, (b"k", b"old"))
+    close_segment(log)
+    upto = compact(log, NOW_MS)
+    put_records(log, (b"k", b"new"), base_sequence=1, **mine)
+    log.append_as_leader(marker(7, committed=True), leader_epoch=0, now_ms=NOW_MS, client=False)
+    close_segment(log)
+    compact(log, NOW_MS, upto)
+    assert records(log) == [(3, b"k", b"new")]
+
+
+def test_what_has_rotted_gets_no_sound_checksum():
+    log = new_log(**COMPACTED)
+    put_records(log, (b"k", b"1"), (b"other", b"a value"))
+    put_records(log, (b"k", b"2"))
+    close_segment(log)
+    held = log.files.contents[f"{log.folder}/{0:020d}.log"]
+    held[held.index(b"a value")] ^= 1
+    with pytest.raises(CorruptLog, match="checksum"):
+        compact(log, NOW_MS)

@@ -18,23 +18,22 @@ Source: Kafka 4.1's LogCleaner (behaviour), KIP-58, KIP-354, KIP-534.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from anabranch.core.errors import CorruptLog, ProtocolError
+from anabranch.core.log.decided import Transactions
 from anabranch.core.log.files import File, Files
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
 from anabranch.core.log.key_map import KeyMap
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
-from anabranch.core.log.record_walk import Place, places, plain_records
+from anabranch.core.log.record_walk import Place, plain_records, survivors
 from anabranch.core.log.rewriting import rewritten
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
 from anabranch.core.types import Buffer
-from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, read_header
-from anabranch.core.wire.control import end_marker
+from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, read_header
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -192,7 +191,7 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
     outcome = Outcome()
     key_map = KeyMap(job.map_bytes)
     yield from _fill(files, job, key_map, outcome)
-    transactions = _Transactions(job.aborted)
+    transactions = Transactions(job.aborted)
     for group in _groups(files, job, outcome.upto):
         yield from _Cleaner(files, job, key_map, transactions, group, outcome).steps()
     yield outcome
@@ -200,29 +199,26 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
 
 def _fill(files: Files, job: Job, key_map: KeyMap, outcome: Outcome) -> Iterator[int]:
     """Read the newest offset of each key in the dirty part; `outcome.upto` is how far it went."""
-    transactions = _Transactions(job.aborted)
+    first_dirty = job.first_dirty_offset
+    transactions = Transactions([each for each in job.aborted if each[2] >= first_dirty])
     outcome.upto = job.upto
     for base_offset, size in job.segments:
         following = _following(job, base_offset)
-        if following <= job.first_dirty_offset:
+        if following <= first_dirty:
             continue
-        for header, batch in batches(files, job.folder, base_offset, size):
-            if header.last_offset < job.first_dirty_offset:
+        for header, chunk, at in batches(files, job.folder, base_offset, size):
+            if header.last_offset < first_dirty:
                 continue
             if key_map.is_full:
                 outcome.upto = header.base_offset
                 return
             if header.is_control:
-                transactions.marker(header, batch)
+                transactions.marker(header, chunk, at)
             elif not transactions.is_aborted(header) and header.record_count:
-                first = header.base_offset
-                key_map.note(
-                    [
-                        (place.key, first + place.offset_delta)
-                        for place in _places(job.folder, batch, header)[1]
-                        if place.key is not None
-                    ]
-                )
+                try:
+                    key_map.note(*plain_records(chunk, at, header), header)
+                except ProtocolError as fault:
+                    raise _rot(job.folder, header, str(fault)) from None
             outcome.read_bytes += header.size_bytes
             yield header.size_bytes
 
@@ -255,52 +251,6 @@ def _groups(files: Files, job: Job, upto: int) -> list[list[tuple[int, int]]]:
     return groups
 
 
-class _Transactions:
-    """Which batches belong to aborted transactions, and which markers have nothing left."""
-
-    def __init__(self, aborted: Sequence[tuple[int, int, int, int]]) -> None:
-        self._coming = deque(AbortedRange(*entry) for entry in aborted)
-        self._aborted: dict[int, AbortedRange] = {}
-        self._seen: set[int] = set()
-        self._committed: set[int] = set()
-        self.kept: list[AbortedRange] = []
-        """Ranges whose markers stay: for the new transaction index."""
-
-    def _advance(self, offset: int) -> None:
-        while self._coming and self._coming[0].first_offset <= offset:
-            entry = self._coming.popleft()
-            self._aborted[entry.producer_id] = entry
-
-    def is_aborted(self, header: BatchHeader) -> bool:
-        """Whether the records of a data batch do not count."""
-        self._advance(header.last_offset)
-        if not header.is_transactional:
-            return False
-        if header.producer_id in self._aborted:
-            self._seen.add(header.producer_id)
-            return True
-        self._committed.add(header.producer_id)
-        return False
-
-    def marker(self, header: BatchHeader, batch: Buffer) -> bool:
-        """A control batch: whether nothing of its transaction is left in the log."""
-        self._advance(header.last_offset)
-        end = end_marker(batch)
-        if end is None:
-            return False
-        producer_id = header.producer_id
-        if end.committed:
-            was_seen = producer_id in self._committed
-            self._committed.discard(producer_id)
-            return not was_seen
-        entry = self._aborted.pop(producer_id, None)
-        if entry is None or producer_id not in self._seen:
-            return True
-        self._seen.discard(producer_id)
-        self.kept.append(entry)
-        return False
-
-
 class _Cleaner:
     """Writes one group of segments anew."""
 
@@ -309,7 +259,7 @@ class _Cleaner:
         files: Files,
         job: Job,
         key_map: KeyMap,
-        transactions: _Transactions,
+        transactions: Transactions,
         group: list[tuple[int, int]],
         outcome: Outcome,
     ) -> None:
@@ -332,8 +282,8 @@ class _Cleaner:
         job, outcome = self._job, self._outcome
         self._file.write(0, [b""])
         for base_offset, size in self._group:
-            for header, batch in batches(self._files, job.folder, base_offset, size):
-                kept = self._kept(header, batch)
+            for header, chunk, at in batches(self._files, job.folder, base_offset, size):
+                kept = self._kept(header, chunk, at)
                 done = header.size_bytes
                 outcome.read_bytes += done
                 outcome.read_records += header.record_count
@@ -343,16 +293,21 @@ class _Cleaner:
                 yield done
         self._finish()
 
-    def _kept(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
+    def _kept(self, header: BatchHeader, chunk: bytes, at: int) -> Buffer | None:
         """What stays of a batch: itself, a smaller one, an empty one, or nothing."""
         if header.is_control:
-            return self._kept_marker(header, batch)
-        found: list[Place] = []
-        plain = b""
+            return self._kept_marker(header, chunk, at)
+        is_aborted = self._transactions.is_aborted(header)
+        whole = memoryview(chunk)[at : at + header.size_bytes]
+        if header.base_offset >= self._outcome.upto:
+            # The map knows nothing from here on: a tombstone must not go before what it deletes.
+            self._outcome.kept_records += header.record_count
+            return whole
+        plain: tuple[bytes, int] = (b"", 0)
         kept: list[Place] = []
-        if not self._transactions.is_aborted(header) and header.record_count:
-            plain, found = _places(self._job.folder, batch, header)
-            kept = self._kept_places(header, found)
+        if not is_aborted and header.record_count:
+            keep_deletes = not header.has_delete_horizon or self._job.now_ms < header.base_timestamp
+            plain, kept = self._survivors(header, chunk, at, self._newest, keep_deletes)
         self._outcome.kept_records += len(kept)
         if not kept:
             return rewritten(header, b"", [], None) if self._is_last_word(header) else None
@@ -360,29 +315,34 @@ class _Cleaner:
         if not header.has_delete_horizon and not all(place.has_value for place in kept):
             horizon_ms = self._job.now_ms + self._job.delete_retention_ms
         if len(kept) == header.record_count and horizon_ms is None:
-            return batch
-        return rewritten(header, plain, kept, horizon_ms)
+            return whole
+        return rewritten(header, plain[0], kept, horizon_ms)
 
-    def _kept_places(self, header: BatchHeader, found: list[Place]) -> list[Place]:
-        newest, first = self._newest, header.base_offset
-        keep_deletes = not header.has_delete_horizon or self._job.now_ms < header.base_timestamp
-        return [
-            place
-            for place in found
-            if place.key is not None
-            and newest.get(place.key, -1) <= first + place.offset_delta
-            and (place.has_value or keep_deletes)
-        ]
+    def _survivors(
+        self,
+        header: BatchHeader,
+        chunk: bytes,
+        at: int,
+        newest: Mapping[bytes, int],
+        keep_deletes: bool,
+    ) -> tuple[tuple[bytes, int], list[Place]]:
+        try:
+            plain = plain_records(chunk, at, header)
+            return plain, survivors(*plain, header, newest, keep_deletes=keep_deletes)
+        except ProtocolError as fault:
+            raise _rot(self._job.folder, header, str(fault)) from None
 
-    def _kept_marker(self, header: BatchHeader, batch: Buffer) -> Buffer | None:
-        is_over = self._transactions.marker(header, batch)
+    def _kept_marker(self, header: BatchHeader, chunk: bytes, at: int) -> Buffer | None:
+        is_over = self._transactions.marker(header, chunk, at)
+        whole = memoryview(chunk)[at : at + header.size_bytes]
         if not is_over:
-            return batch
+            return whole
         if not header.has_delete_horizon:
-            plain, found = _places(self._job.folder, batch, header)
-            return rewritten(header, plain, found, self._job.now_ms + self._job.delete_retention_ms)
+            plain, found = self._survivors(header, chunk, at, {}, keep_deletes=True)
+            horizon_ms = self._job.now_ms + self._job.delete_retention_ms
+            return rewritten(header, plain[0], found, horizon_ms)
         if self._job.now_ms < header.base_timestamp:
-            return batch
+            return whole
         return rewritten(header, b"", [], None) if self._is_last_word(header) else None
 
     def _is_last_word(self, header: BatchHeader) -> bool:
@@ -443,15 +403,11 @@ class _Cleaner:
         )
 
 
-def _places(folder: str, batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Place]]:
-    try:
-        plain = plain_records(batch, header)
-        return plain, places(plain, header)
-    except ProtocolError as fault:
-        raise _rot(folder, header.base_offset, header.last_offset, str(fault)) from None
+def _rot(folder: str, header: BatchHeader, why: str) -> CorruptLog:
+    return _unreadable(folder, header.base_offset, header.last_offset, why)
 
 
-def _rot(folder: str, first_offset: int, last_offset: int, why: str) -> CorruptLog:
+def _unreadable(folder: str, first_offset: int, last_offset: int, why: str) -> CorruptLog:
     return CorruptLog(
         f"{folder}: cannot be compacted, the batch at offset {first_offset} is damaged ({why}). "
         "Restore the file, or delete the records before it.",
@@ -464,35 +420,42 @@ def _rot(folder: str, first_offset: int, last_offset: int, why: str) -> CorruptL
 
 def batches(
     files: Files, folder: str, base_offset: int, size: int
-) -> Iterator[tuple[BatchHeader, Buffer]]:
-    """Every batch of a segment, header and bytes, read a chunk at a time. Raises CorruptLog."""
+) -> Iterator[tuple[BatchHeader, bytes, int]]:
+    """Every batch of a segment: header, and the chunk of the file that has it whole at a position.
+
+    Raises CorruptLog."""
     file: File = files.open(f"{folder}/{offset_name(base_offset, LOG)}", write=False)
     position, wanted = 0, READ_BYTES
     try:
         while position < size:
-            chunk = memoryview(file.read_blocking(position, min(wanted, size - position)))
+            chunk = bytes(file.read_blocking(position, min(wanted, size - position)))
             at, wanted = 0, READ_BYTES
             while len(chunk) - at >= BATCH_OVERHEAD:
                 header = _header(folder, chunk, at, base_offset)
                 if at + header.size_bytes > len(chunk):
                     wanted = max(READ_BYTES, header.size_bytes)
                     break
-                yield header, chunk[at : at + header.size_bytes]
+                if not crc_is_valid(chunk, at, header.size_bytes):
+                    # Rot must neither decide what stays nor get a new, sound checksum.
+                    raise _rot(folder, header, "its checksum does not match")
+                yield header, chunk, at
                 at += header.size_bytes
             if at == 0 and len(chunk) < min(wanted, size - position):
-                raise _rot(folder, base_offset, base_offset, f"{file.path} ends early")
+                raise _unreadable(folder, base_offset, base_offset, f"{file.path} ends early")
             if at == 0 and wanted > size - position:
-                raise _rot(folder, base_offset, base_offset, f"{file.path} ends within a batch")
+                raise _unreadable(
+                    folder, base_offset, base_offset, f"{file.path} ends within a batch"
+                )
             position += at
     finally:
         file.close()
 
 
-def _header(folder: str, chunk: memoryview, at: int, base_offset: int) -> BatchHeader:
+def _header(folder: str, chunk: bytes, at: int, base_offset: int) -> BatchHeader:
     try:
         header = read_header(chunk, at)
     except ProtocolError as fault:
-        raise _rot(folder, base_offset, base_offset, str(fault)) from None
+        raise _unreadable(folder, base_offset, base_offset, str(fault)) from None
     if header.magic != MAGIC:
-        raise _rot(folder, base_offset, base_offset, f"magic is {header.magic}")
+        raise _unreadable(folder, base_offset, base_offset, f"magic is {header.magic}")
     return header

@@ -2,11 +2,14 @@
 
 What: a dictionary that knows how much memory it takes. Why whole keys and not a hash of them as
 Kafka has: a collision would lose a record, and nothing has to be hashed twice. The rule it keeps:
-it never takes more than its budget; what does not fit is left for the next pass, from the offset
-`upto` on.
+it takes no more than its budget, but for the last batch; what does not fit is left for the next
+pass.
 """
 
 from __future__ import annotations
+
+from anabranch.core.log.record_walk import note_keys
+from anabranch.core.wire.batch import BatchHeader
 
 ENTRY_BYTES = 180
 """About what an entry costs besides its key: the key's object, the offset's, and the table's."""
@@ -27,12 +30,10 @@ class KeyMap:
         """Whether the budget is used up; then no more batches may be noted."""
         return self._used_bytes >= self._budget_bytes
 
-    def note(self, keys: list[tuple[bytes, int]]) -> None:
-        """Take (key, offset) pairs in the order of the log."""
-        offsets = self.offsets
-        before = len(offsets)
-        offsets.update(keys)
-        added = len(offsets) - before
+    def note(self, plain: bytes, position: int, header: BatchHeader) -> None:
+        """Take the records of a batch; batches come in the order of the log."""
+        before = len(self.offsets)
+        total = note_keys(plain, position, header, self.offsets)
+        added = len(self.offsets) - before
         if added:
-            length = sum(len(key) for key, _ in keys) // len(keys)
-            self._used_bytes += added * (ENTRY_BYTES + length)
+            self._used_bytes += added * (ENTRY_BYTES + total // header.record_count)

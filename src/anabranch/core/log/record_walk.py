@@ -1,17 +1,19 @@
-"""Where each record of a batch lies, and its key: all that compaction needs of records.
+"""Where the records of a batch lie, and which of them stay: all that compaction needs of them.
 
 A record is `length varint | attributes int8 | timestamp delta varint | offset delta varint | key
 length varint, key | value length varint, value | headers`. Value and headers are not looked into.
-Why not `decode_records`: it makes an object of every field, and compaction reads every record of a
-log twice. Rule kept: a shape that cannot be is `ProtocolError`, as everywhere. Source: KIP-98.
+Why not `decode_records`, and why the loops are written out: compaction reads every record of a log
+twice, and an object or a call for each would cost more than all the rest. Varints of one and two
+bytes, which nearly all are, are read in place. Rule kept: a shape that cannot be is
+`ProtocolError`, as everywhere. Source: KIP-98.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader
 from anabranch.core.wire.compression import Codec, decompress
 from anabranch.core.wire.records import DEFAULT_LIMIT_BYTES
@@ -23,85 +25,117 @@ class Place(NamedTuple):
     start: int
     end: int
     timestamp_delta: int
-    offset_delta: int
-    key: bytes | None
     has_value: bool
 
 
-def plain_records(batch: Buffer, header: BatchHeader) -> bytes:
-    """The bytes of a batch's records, decompressed."""
-    packed = memoryview(batch)[BATCH_OVERHEAD : header.size_bytes]
+def plain_records(chunk: bytes, at: int, header: BatchHeader) -> tuple[bytes, int]:
+    """(buffer, position) of the records of the batch at `at`; decompressed, if need be, into a
+    buffer of their own."""
     if header.codec == Codec.NONE:
-        return bytes(packed)
-    return bytes(decompress(Codec(header.codec), packed, limit_bytes=DEFAULT_LIMIT_BYTES))
+        return chunk, at + BATCH_OVERHEAD
+    packed = memoryview(chunk)[at + BATCH_OVERHEAD : at + header.size_bytes]
+    codec = Codec(header.codec)
+    return bytes(decompress(codec, packed, limit_bytes=DEFAULT_LIMIT_BYTES)), 0
 
 
-def places(plain: bytes, header: BatchHeader) -> list[Place]:
-    """Every record of a batch, in order; raises ProtocolError where the bytes are not records."""
-    found: list[Place] = []
+def note_keys(plain: bytes, position: int, header: BatchHeader, newest: dict[bytes, int]) -> int:
+    """Put the offset of each record under its key; bytes of all keys together."""
+    first, total = header.base_offset, 0
     try:
-        _walk(plain, header.record_count, found)
+        for _ in range(header.record_count):
+            if (byte := plain[position]) < 0x80:
+                end = position + 1 + (byte >> 1)
+                position += 2
+            elif (more := plain[position + 1]) < 0x80:
+                end = position + 2 + (more << 6 | (byte & 0x7F) >> 1)
+                position += 3
+            else:
+                size, position = _varint(plain, position)
+                end, position = position + size, position + 1
+            while plain[position] >= 0x80:
+                position += 1
+            position += 1
+            if (byte := plain[position]) < 0x80:
+                offset, position = first + (byte >> 1), position + 1
+            else:
+                delta, position = _varint(plain, position)
+                offset = first + delta
+            if (byte := plain[position]) < 0x80:
+                size, position = (byte >> 1) ^ -(byte & 1), position + 1
+            else:
+                size, position = _varint(plain, position)
+            if size >= 0:
+                newest[plain[position : position + size]] = offset
+                total += size
+                position += size
+            if position >= end:
+                raise IndexError
+            position = end
     except IndexError:
         raise _bad(header, "the records end early") from None
-    if found and found[-1].end > len(plain):
+    if position > len(plain):
+        raise _bad(header, "the last record does not fit")
+    return total
+
+
+def survivors(
+    plain: bytes,
+    position: int,
+    header: BatchHeader,
+    newest: Mapping[bytes, int],
+    *,
+    keep_deletes: bool = True,
+) -> list[Place]:
+    """The records with a key of which nothing newer is known; without `keep_deletes` no
+    tombstones."""
+    first, newest_of = header.base_offset, newest.get
+    found: list[Place] = []
+    try:
+        for _ in range(header.record_count):
+            start = position
+            if (byte := plain[position]) < 0x80:
+                end = position + 1 + (byte >> 1)
+                position += 2
+            elif (more := plain[position + 1]) < 0x80:
+                end = position + 2 + (more << 6 | (byte & 0x7F) >> 1)
+                position += 3
+            else:
+                size, position = _varint(plain, position)
+                end, position = position + size, position + 1
+            time_at = position
+            while plain[position] >= 0x80:
+                position += 1
+            delta, position = _varint(plain, position + 1)
+            size, position = _varint(plain, position)
+            if size >= 0:
+                key = plain[position : position + size]
+                position += size
+                has_value = not plain[position] & 1  # a length below zero is odd in zigzag
+                if newest_of(key, -1) <= first + delta and (has_value or keep_deletes):
+                    found.append(Place(start, end, _varint(plain, time_at)[0], has_value))
+            if position >= end:
+                raise IndexError
+            position = end
+    except IndexError:
+        raise _bad(header, "the records end early") from None
+    if position > len(plain):
         raise _bad(header, "the last record does not fit")
     return found
 
 
 def _bad(header: BatchHeader, why: str) -> ProtocolError:
-    return ProtocolError(
-        "RecordBatch", MAGIC, "records", BATCH_OVERHEAD, f"{header.base_offset}: {why}"
-    )
-
-
-def _walk(plain: bytes, count: int, found: list[Place]) -> None:
-    """The loop is written out for varints of one and two bytes, which nearly all are."""
-    append = found.append
-    position = 0
-    for _ in range(count):
-        start = position
-        size, position = _varint(plain, position)
-        end = position + size
-        position += 1
-        timestamp_delta, position = _varint(plain, position)
-        byte = plain[position]
-        if byte < 0x80:
-            offset_delta, position = (byte >> 1) ^ -(byte & 1), position + 1
-        else:
-            offset_delta, position = _varint(plain, position)
-        byte = plain[position]
-        if byte < 0x80:
-            size, position = (byte >> 1) ^ -(byte & 1), position + 1
-        else:
-            size, position = _varint(plain, position)
-        key = None
-        if size >= 0:
-            key = plain[position : position + size]
-            position += size
-        has_value = not plain[position] & 1  # a length below zero is odd in zigzag
-        append(Place(start, end, timestamp_delta, offset_delta, key, has_value))
-        if end <= position:
-            raise IndexError
-        position = end
+    where = f"in the batch at offset {header.base_offset} {why}"
+    return ProtocolError("RecordBatch", MAGIC, "records", BATCH_OVERHEAD, where)
 
 
 def _varint(plain: bytes, position: int) -> tuple[int, int]:
     byte = plain[position]
-    if byte < 0x80:
-        return (byte >> 1) ^ -(byte & 1), position + 1
-    value = byte & 0x7F
-    position += 1
-    byte = plain[position]
-    if byte < 0x80:
-        value |= byte << 7
-        return (value >> 1) ^ -(value & 1), position + 1
-    shift = 7
+    value, shift = byte & 0x7F, 7
     while byte >= 0x80:
-        value |= (byte & 0x7F) << shift
-        shift += 7
         position += 1
         byte = plain[position]
-        if shift > 63:
+        value |= (byte & 0x7F) << shift
+        shift += 7
+        if shift > 70:
             raise IndexError
-    value |= byte << shift
     return (value >> 1) ^ -(value & 1), position + 1

@@ -18,6 +18,7 @@ from anabranch.core.log.record_walk import Place
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import (
     BATCH_OVERHEAD,
+    CODEC_MASK,
     DELETE_HORIZON_BIT,
     HEADER,
     PREFIX,
@@ -46,7 +47,10 @@ def rewritten(
     if kept and not header.log_append_time:
         max_timestamp = base_timestamp + max(place.timestamp_delta for place in kept)
     codec = Codec(header.codec)
-    if kept and codec is not Codec.NONE:
+    if not kept:  # as Kafka has them: plain, and with no horizon
+        attributes &= ~(CODEC_MASK | DELETE_HORIZON_BIT)
+        base_timestamp = max_timestamp
+    elif codec is not Codec.NONE:
         body = compress(codec, body, LEVELS.get(codec))
     batch = bytearray(BATCH_OVERHEAD)
     HEADER.pack_into(

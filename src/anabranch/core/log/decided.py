@@ -1,0 +1,61 @@
+"""The transactions of a log while it is compacted: whose records count, which markers may go.
+
+What: walks along the batches of a pass in their order, with the aborted ranges of the segments.
+Why apart from `producers.py`: everything here is decided already, and nothing is checked. Rule
+kept: every batch of the segments is shown once, in order, dropped or not. Source: KIP-98.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.wire.batch import BatchHeader
+from anabranch.core.wire.control import end_marker
+
+
+class Transactions:
+    """Which batches belong to aborted transactions, and which markers have nothing left."""
+
+    def __init__(self, aborted: Sequence[tuple[int, int, int, int]]) -> None:
+        self._coming = deque(AbortedRange(*entry) for entry in aborted)
+        self._aborted: dict[int, AbortedRange] = {}
+        self._seen: set[int] = set()
+        self._committed: set[int] = set()
+        self.kept: list[AbortedRange] = []
+        """Ranges whose markers stay: for the new transaction index."""
+
+    def _advance(self, offset: int) -> None:
+        while self._coming and self._coming[0].first_offset <= offset:
+            entry = self._coming.popleft()
+            self._aborted[entry.producer_id] = entry
+
+    def is_aborted(self, header: BatchHeader) -> bool:
+        """Whether the records of a data batch do not count."""
+        self._advance(header.last_offset)
+        if not header.is_transactional:
+            return False
+        if header.producer_id in self._aborted:
+            self._seen.add(header.producer_id)
+            return True
+        self._committed.add(header.producer_id)
+        return False
+
+    def marker(self, header: BatchHeader, chunk: bytes, at: int) -> bool:
+        """A control batch: whether nothing of its transaction is left in the log."""
+        self._advance(header.last_offset)
+        end = end_marker(chunk, at)
+        if end is None:
+            return False
+        producer_id = header.producer_id
+        if end.committed:
+            was_seen = producer_id in self._committed
+            self._committed.discard(producer_id)
+            return not was_seen
+        entry = self._aborted.pop(producer_id, None)
+        if entry is None or producer_id not in self._seen:
+            return True
+        self._seen.discard(producer_id)
+        self.kept.append(entry)
+        return False
