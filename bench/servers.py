@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +48,16 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all processes that it has started."""
+    family = [pid]
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                family += family_of(int(child))
+    return family
 
 
 class Server:
@@ -134,13 +144,20 @@ class Server:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def cpu_seconds(self) -> float:
-        """User and system seconds of the process so far."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        """User and system seconds so far, those of its own child processes included."""
+        ticks = 0
+        for pid in family_of(self.pid):
+            with suppress(OSError):  # a child may end meanwhile: its parent then has its ticks
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                ticks += sum(map(int, fields[11:15]))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
     def resident_bytes(self) -> int:
-        """Resident memory now."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
+        """Resident memory now, that of its own child processes included."""
+        pages = 0
+        for pid in family_of(self.pid):
+            with suppress(OSError):
+                pages += int(Path(f"/proc/{pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     @contextmanager

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import os
 import socket
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -89,3 +92,13 @@ def test_no_more_connections_are_held_than_the_limit_of_files_leaves(module):
     assert held.connections_to_hold(20_000, 65_536) == 20_000
     assert held.connections_to_hold(20_000, 20_000) == 20_000 - held.OWN_FILES
     assert held.connections_to_hold(20_000, 256) == 1
+
+
+def test_a_server_is_measured_with_the_processes_that_it_starts(module):
+    family_of = module("servers").family_of
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        family = family_of(os.getpid())
+        assert family[0] == os.getpid()
+        assert child.pid in family
+        child.communicate(b"\n")
+    assert child.pid not in family_of(os.getpid())
