@@ -29,7 +29,7 @@ Walker = Callable[[Any, set[int]], None]
 def codes_of(message: Any) -> set[int]:
     """The error codes anywhere in a message."""
     found: set[int] = set()
-    _walker(type(message))(message, found)
+    _walker(type(message))(message, found)  # type: ignore[arg-type]
     return found
 
 
@@ -85,7 +85,7 @@ def _learn(name: str, value: Any) -> None:
 
 
 def _leaves(message: Any, depth: int) -> Iterator[tuple[str, Any]]:
-    for field in fields_of(type(message)):
+    for field in fields_of(type(message)):  # type: ignore[arg-type]
         value = getattr(message, field.name)
         if field.type.kind == "array" and field.type.element is not None:
             if field.type.element.struct is not None and depth < 4:

@@ -14,7 +14,8 @@ Change = Callable[[Random, bytes, bytes], bytes]
 
 def split(entry: bytes) -> list[bytes]:
     """The chunks of an input; one whose size is wrong is the rest of the input."""
-    chunks, position = [], 0
+    chunks: list[bytes] = []
+    position = 0
     while position + 4 <= len(entry) and len(chunks) < MOST_CHUNKS:
         (size,) = SIZE.unpack_from(entry, position)
         position += 4

@@ -81,6 +81,7 @@ class Fuzzer:
         self.coverage = coverage.Coverage()
         self.watch = Watch()
         self.corpus: dict[str, list[bytes]] = {}
+        self.costs: dict[bytes, float] = {}
         self.findings: Counter[str] = Counter()
         self.inputs: Counter[str] = Counter()
         self.requests: Counter[str] = Counter()
@@ -152,17 +153,26 @@ class Fuzzer:
         """Run what is known, and keep it as the beginning."""
         entries = []
         for entry in [*target.seeds(), *store.known(target.name, self.cache)]:
+            began = time.process_time()
             features = self.run(target, entry)
             if features is not None:
+                self.costs[entry] = time.process_time() - began
                 self.coverage.news(features)
                 entries.append(entry)
         self.corpus[target.name] = entries
 
     def choose(self, held: list[bytes]) -> bytes:
-        """An input of the corpus: the newest more often, of two the shorter."""
-        if len(held) > RECENT and self.rng.random() < 0.4:
-            return held[-1 - self.rng.randrange(RECENT)]
-        return min(self.rng.choice(held), self.rng.choice(held), key=len)
+        """An input of the corpus: the newest more often, and the cheaper one of two."""
+        if len(held) > RECENT and self.rng.random() < 0.3:
+            at = len(held) - RECENT
+            pair = held[at + self.rng.randrange(RECENT)], held[at + self.rng.randrange(RECENT)]
+        else:
+            pair = self.rng.choice(held), self.rng.choice(held)
+        return min(pair, key=self.cost)
+
+    def cost(self, entry: bytes) -> float:
+        """CPU seconds that an input of the corpus took when it was found."""
+        return self.costs.get(entry, 0.0)
 
     def round(self, target: Target) -> None:
         """Some inputs of one target."""
@@ -174,8 +184,10 @@ class Fuzzer:
             else:
                 entry = target.change(rng, self.choose(held), rng.choice(held))
             requests += target.steps(entry)
+            started = time.process_time()
             features = self.run(target, entry)
             if features is not None and self.coverage.news(features):
+                self.costs[entry] = time.process_time() - started
                 held.append(entry)
                 store.append(self.cache / f"{target.name}.b64", entry)
             if self.watch.ticks:

@@ -185,12 +185,12 @@ def fitting(value: Any, kind: str) -> Any:
         return max(low, min(high, value))
     wanted: dict[str, tuple[type, ...]] = {
         "string": (str, type(None)), "bytes": (bytes, type(None)), "uuid": (bytes,),
-        "bool": (bool,),
-        "float64": (float,),
+        "bool": (bool,), "float64": (float,),
     }  # fmt: skip
     if kind in SHORT:
         return 0
-    if isinstance(value, wanted.get(kind, ())) and (kind != "uuid" or len(value) == 16):
+    fits: bool = isinstance(value, wanted.get(kind, ()))
+    if fits and (kind != "uuid" or len(value) == 16):
         return value
     return {"string": "", "bytes": b"", "uuid": ZERO_TOPIC_ID, "bool": False}.get(kind, 0.0)
 
@@ -198,7 +198,7 @@ def fitting(value: Any, kind: str) -> Any:
 def change(rng: Random, message: Any, version: int) -> None:
     """Change one field somewhere in a message, in place."""
     cls = type(message)
-    known = fields(cls, version)
+    known = fields(cls, version)  # type: ignore[arg-type]
     if not known:
         return
     field = rng.choice(known)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from random import Random
 
+from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.server import properties
 from anabranch.server.config import load_config
 from anabranch.server.properties import ConfigError
@@ -43,7 +44,8 @@ class Held:
 def run(entry: bytes) -> Features:
     """Load the configuration that an input is the file of."""
     Held.content = entry
-    before, properties.Path = properties.Path, Held  # type: ignore[misc, assignment]
+    before = vars(properties)["Path"]
+    vars(properties)["Path"] = Held
     try:
         loaded = load_config(FILE)
     except ConfigError as refused:
@@ -52,7 +54,7 @@ def run(entry: bytes) -> Features:
         expect(text, "a refusal says something")
         return {("refused", text.partition(": ")[2][:24])}
     finally:
-        properties.Path = before  # type: ignore[misc]
+        vars(properties)["Path"] = before
     expect(loaded.log_dirs, "a node has a folder")
     return {("loaded", loaded.process_roles, len(loaded.warnings))}
 
@@ -64,7 +66,7 @@ def _line(rng: Random) -> bytes:
     return f"{rng.choice(NAMES)}={text}".encode()
 
 
-NAMES = tuple(properties.BROKER_SETTINGS)
+NAMES = tuple(BROKER_SETTINGS)
 
 
 def make(rng: Random) -> bytes:
