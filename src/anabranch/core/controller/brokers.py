@@ -29,12 +29,14 @@ from anabranch.core.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
     BrokerRegistrationResponse,
 )
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerResponse
 from anabranch.core.wire.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16) for number in range(100))
@@ -291,6 +293,27 @@ def _reasons(
     sentence = f"broker {broker.broker_id} goes from {current.value} to {following.value}"
     details: Mapping[str, int] = {"broker_id": broker.broker_id, "broker_epoch": broker.epoch}
     return (Reason("BROKER_STATE_CHANGED", sentence, details),)
+
+
+def unregister(
+    state: ClusterState, config: BrokerConfig, broker_id: int
+) -> Result[UnregisterBrokerResponse]:
+    """Forget a broker that will not come back; replica lists keep its id.
+
+    Raises ClientFault BROKER_ID_NOT_REGISTERED."""
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        raise ClientFault(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
+        )
+    records = list(Consequences(state, config).lost(broker_id))
+    records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    reason = Reason(
+        "BROKER_UNREGISTERED",
+        f"broker {broker_id} was unregistered",
+        {"broker_id": broker_id, "broker_epoch": broker.epoch},
+    )
+    return Result(tuple(records), UnregisterBrokerResponse(), (reason,))
 
 
 def fence_expired(

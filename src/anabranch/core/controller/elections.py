@@ -5,7 +5,8 @@ is acceptable (active) and in the target ISR, or, when that is empty, among the 
 replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
 known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
 replica. Rule kept: without ELR the ISR never becomes empty, so its last member may lead again.
-Not here: preferred elections, reassignment.
+`prefer_first` moves a leadership to the first replica of the list and nowhere else.
+Not here: reassignment.
 """
 
 from __future__ import annotations
@@ -73,6 +74,17 @@ def change_isr(
         record.last_known_elr = list(target.last_known)
         changed = True
     return record if changed else None
+
+
+def prefer_first(
+    topic_id: TopicId, index: int, partition: PartitionImage, rules: Rules
+) -> PartitionChangeRecord | None:
+    """The record that lets the first replica of the list lead; None while it may not."""
+    preferred = partition.replicas[0]
+    may_lead = preferred in partition.isr and rules.acceptable(preferred)
+    if not may_lead or preferred == partition.leader:
+        return None
+    return PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=preferred)
 
 
 def _eligible(

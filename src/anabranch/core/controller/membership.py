@@ -85,6 +85,11 @@ class Consequences:
                 if record is not None:
                     yield record
 
+    def rules(self, key: PartitionKey) -> Rules:
+        """What holds for a partition's election while no broker changes its state."""
+        image = self.state.image
+        return self._rules(key, lambda broker_id: is_active(image, broker_id))
+
     def _without(
         self, broker_id: int, keys: dict[PartitionKey, None], unclean: frozenset[int]
     ) -> Iterator[MetadataRecord]:

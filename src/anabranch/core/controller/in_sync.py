@@ -1,0 +1,137 @@
+"""AlterPartition: a partition's leader says which replicas are in sync now.
+
+What: the checks in Kafka's order, each with its code, and the record that follows. A leader may
+name only replicas that are registered, active and of the broker epoch that it fetched with, so that
+a broker that crashed meanwhile is not counted. Rule kept: each partition is judged by itself, and
+what is answered is the state after the record, not what was asked for.
+
+Source: Kafka's ReplicationControlManager.alterPartition, KIP-497, KIP-841, KIP-903. Not here: when
+a leader asks (`core/replication`), reassignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anabranch.core.controller.elections import change_isr
+from anabranch.core.controller.image import (
+    RECOVERED,
+    RECOVERING,
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+)
+from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.replay import changed_partition
+from anabranch.core.controller.result import Reason
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
+
+ANY_EPOCH = -1
+
+
+class Wanted(NamedTuple):
+    """What a leader asks for one partition. `isr` has (broker id, broker epoch or -1)."""
+
+    partition_index: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[tuple[int, int], ...]
+    recovery_state: int
+
+
+class Altered(NamedTuple):
+    """One partition after the change; without a record it was as asked for already."""
+
+    state: PartitionImage
+    isr: tuple[int, ...]
+    """In the order in which the leader named them."""
+    record: PartitionChangeRecord | None
+    reason: Reason | None
+
+
+def alter_partition(
+    consequences: Consequences, broker_id: int, topic_id: TopicId, wanted: Wanted
+) -> Altered:
+    """Change one partition's in-sync replicas; raises ClientFault with Kafka's code."""
+    image = consequences.state.image
+    topic = image.topic_by_id(topic_id)
+    if topic is None:
+        raise ClientFault(ErrorCode.UNKNOWN_TOPIC_ID)
+    partition = topic.partitions.get(wanted.partition_index)
+    if partition is None:
+        raise ClientFault(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    _check_epochs(partition, broker_id, wanted)
+    _check_isr(partition, wanted)
+    _check_recovery(partition, wanted)
+    _check_eligible(image, wanted)
+    return _altered(consequences, topic, partition, wanted)
+
+
+def _check_epochs(partition: PartitionImage, broker_id: int, wanted: Wanted) -> None:
+    """Who knows more than we do must wait for us; who knows less is not the leader any more."""
+    if wanted.leader_epoch > partition.leader_epoch:
+        raise ClientFault(ErrorCode.NOT_CONTROLLER)
+    if wanted.partition_epoch > partition.partition_epoch:
+        raise ClientFault(ErrorCode.NOT_CONTROLLER)
+    if wanted.leader_epoch < partition.leader_epoch:
+        raise ClientFault(ErrorCode.FENCED_LEADER_EPOCH)
+    if broker_id != partition.leader:
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
+    if wanted.partition_epoch < partition.partition_epoch:
+        raise ClientFault(ErrorCode.INVALID_UPDATE_VERSION)
+
+
+def _check_isr(partition: PartitionImage, wanted: Wanted) -> None:
+    members = [broker_id for broker_id, _ in wanted.isr]
+    is_valid = len(set(members)) == len(members) and set(members) <= set(partition.replicas)
+    if not is_valid or partition.leader not in members:
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
+
+
+def _check_recovery(partition: PartitionImage, wanted: Wanted) -> None:
+    if wanted.recovery_state not in (RECOVERED, RECOVERING):
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
+    if wanted.recovery_state == RECOVERING and len(wanted.isr) > 1:
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
+    if wanted.recovery_state == RECOVERING and partition.recovery_state == RECOVERED:
+        raise ClientFault(ErrorCode.INVALID_REQUEST)
+
+
+def _check_eligible(image: MetadataImage, wanted: Wanted) -> None:
+    for broker_id, epoch in wanted.isr:
+        broker = image.brokers.get(broker_id)
+        if broker is None or not broker.active or epoch not in (ANY_EPOCH, broker.epoch):
+            raise ClientFault(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _altered(
+    consequences: Consequences, topic: TopicImage, partition: PartitionImage, wanted: Wanted
+) -> Altered:
+    key = (topic.topic_id, wanted.partition_index)
+    isr = tuple(broker_id for broker_id, _ in wanted.isr)
+    ordered = isr if set(isr) != set(partition.isr) else partition.isr
+    record = change_isr(*key, partition, ordered, consequences.rules(key))
+    if wanted.recovery_state != partition.recovery_state:
+        record = record or PartitionChangeRecord(
+            partition_id=wanted.partition_index, topic_id=key[0]
+        )
+        record.leader_recovery_state = wanted.recovery_state
+    if record is None:
+        return Altered(partition, isr, None, None)
+    state = changed_partition(partition, record)
+    return Altered(
+        state, isr, record, _reason(topic.name, wanted.partition_index, partition.isr, isr)
+    )
+
+
+def _reason(topic: str, index: int, before: Sequence[int], after: Sequence[int]) -> Reason:
+    joined, left = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+    said = [f"broker {each} joined" for each in joined] + [f"broker {each} left" for each in left]
+    return Reason(
+        "ISR_CHANGED",
+        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {topic}-{index}",
+        {"topic": topic, "partition": index, "joined": joined, "left": left},
+    )
