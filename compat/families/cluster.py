@@ -83,7 +83,7 @@ def lists_endpoints(peer: Peer) -> object:
     return brokers, fenced, peer.tool(CLUSTER, "list-endpoints", *at).lines
 
 
-@row("cluster-unregister-refused", owed="R18")
+@row("cluster-unregister-refused")
 def unregisters_no_unknown_broker(peer: Peer) -> object:
     """A broker that is not registered cannot be unregistered."""
     output = peer.tool(CLUSTER, "unregister", *peer.at, "--id", 77, fails=True)
@@ -162,7 +162,7 @@ def verifies_replicas(peer: Peer) -> object:
         return "max lag is 0" in running.printed
 
 
-@row("leader-election", owed="R7")
+@row("leader-election")
 def elects_leaders(peer: Peer) -> object:
     """The preferred leader is asked for where it leads already."""
     create(peer, "elected")
