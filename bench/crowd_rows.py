@@ -21,12 +21,12 @@ CROWD_ROWS = [
     ),
     Row(
         "group-100",
-        f"a group of {rebalance.MEMBERS} members, heartbeats every 100 ms, "
+        f"a group of {rebalance.MEMBERS} members, heartbeats every 50 ms, "
         f"{rebalance.SETTINGS['group.initial.rebalance.delay.ms']} ms initial delay",
         rebalance.group_of_many,
         {"first assignment s": less(1), "after a crash s": less(1)},
         settings=rebalance.SETTINGS,
-        note="members hear of a rebalance at their next heartbeat: 100 ms of it is theirs",
+        note="members hear of a rebalance at their next heartbeat: up to 50 ms of it is theirs",
     ),
     Row(
         "offset-commits",

@@ -64,21 +64,31 @@ def held_connections(server: Server) -> Sample:
         memory = server.resident_bytes() - before
         beside = [_rate(server), _rate(server)]
     without.append(_rate(server))
+    rate_without, cpu_without = _mean(without)
+    rate_beside, cpu_beside = _mean(beside)
     held = count // HOLDERS * HOLDERS
     return Sample(
         {
             "connections": float(held),
             "KB a connection": memory / held / 1000,
-            "MB/s without": sum(without) / 2,
-            "MB/s beside": sum(beside) / 2,
-            "rate kept": sum(beside) / sum(without),
+            "MB/s without": rate_without,
+            "MB/s beside": rate_beside,
+            "rate kept": rate_beside / rate_without,
+            "CPU s/GB without": cpu_without,
+            "CPU s/GB beside": cpu_beside,
             "connected/s": held / seconds,
         }
     )
 
 
-def _rate(server: Server) -> float:
+def _mean(rates: list[tuple[float, float]]) -> tuple[float, float]:
+    return sum(rate for rate, _ in rates) / len(rates), sum(cpu for _, cpu in rates) / len(rates)
+
+
+def _rate(server: Server) -> tuple[float, float]:
+    """MB/s and CPU s/GB of the busy client."""
     size = scaled(BUSY_BYTES)
+    before = server.cpu_seconds()
     seconds = workloads.send(
         server,
         "busy",
@@ -86,7 +96,7 @@ def _rate(server: Server) -> float:
         total_bytes=size,
         batch_bytes=BUSY_BATCH_BYTES,
     )
-    return size / seconds / 1e6
+    return size / seconds / 1e6, (server.cpu_seconds() - before) / (size / 1e9)
 
 
 def _hold(server: Server, count: int, number: int) -> subprocess.Popen[str]:

@@ -3,10 +3,10 @@
 Members are coroutines over the project's own small client, so that the server is what takes time.
 Each does what a classic consumer does: JoinGroup for a member id, JoinGroup with it, SyncGroup (the
 leader hands out one partition each), then Heartbeat, and from the start when a heartbeat says that
-the group is rebalancing. Heartbeats are ten times more frequent than by default: the time until
+the group is rebalancing. Heartbeats are sixty times more frequent than by default: the time until
 members hear of a rebalance is theirs, not the server's.
 
-Both servers have the same `group.initial.rebalance.delay.ms` (a twentieth of the default: it would
+Both servers have the same `group.initial.rebalance.delay.ms` (a thirtieth of the default: it would
 be nearly all of the time) and `group.min.session.timeout.ms`; a dead member is one whose connection
 is aborted, and its session expires `SESSION_MS` after its last heartbeat was answered.
 """
@@ -31,10 +31,10 @@ from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupR
 MEMBERS = 100
 SESSION_MS = 3_000
 REBALANCE_MS = 60_000
-HEARTBEAT_SECONDS = 0.1
+HEARTBEAT_SECONDS = 0.05
 WAIT_SECONDS = 60.0
 SETTINGS = {
-    "group.initial.rebalance.delay.ms": "150",
+    "group.initial.rebalance.delay.ms": "100",
     "group.min.session.timeout.ms": str(SESSION_MS),
 }
 SUBSCRIPTION = bytes(100)
