@@ -84,7 +84,7 @@ def differing(kafka: Any, ours: Any) -> str:
     changed = [
         line
         for line in difflib.unified_diff(*pair, n=0, lineterm="")
-        if line[:2] not in ("--", "++", "@@")
+        if line[:2] not in ("--", "++", "@@") and line[1:].strip("[]{}, ")
     ]
     return "  ".join(changed)
 

@@ -30,6 +30,18 @@ def dynamic(peer: Peer, *entity: str) -> list[str]:
     return configs(peer, *entity, "--describe").lines
 
 
+def shows(peer: Peer, *entity: str, text: str = "", no_more: str = "") -> list[str]:
+    """What is set, once the broker has heard of it: with `text`, and without `no_more`."""
+
+    def heard() -> list[str]:
+        lines = dynamic(peer, *entity)
+        there = any(text in line for line in lines)
+        gone = not no_more or not any(no_more in line for line in lines)
+        return lines if there and gone else []
+
+    return peer.wait(heard, f"settings that show {text!r} and not {no_more!r}")
+
+
 def refused(peer: Peer, *words: object) -> str:
     """The exception's name when kafka-configs.sh refuses; the sentence is noted."""
     output = configs(peer, *words, fails=True)
@@ -44,15 +56,17 @@ def alters_a_topic(peer: Peer) -> object:
     """A topic's configuration is added, described, changed and deleted."""
     create(peer, "configured")
     entity = of("topics", "configured")
+    add = "retention.ms=86400000,max.message.bytes=2000000"
+    change = "retention.ms=1000000,cleanup.policy=[compact,delete]"
     steps = [
-        ("--add-config", "retention.ms=86400000,max.message.bytes=2000000"),
-        ("--add-config", "retention.ms=1000000,cleanup.policy=[compact,delete]"),
-        ("--delete-config", "max.message.bytes,retention.ms"),
+        (("--add-config", add), "retention.ms=86400000", ""),
+        (("--add-config", change), "retention.ms=1000000", ""),
+        (("--delete-config", "max.message.bytes,retention.ms"), "cleanup", "retention.ms"),
     ]
     seen = []
-    for step in steps:
+    for step, text, no_more in steps:
         seen.append(configs(peer, *entity, "--alter", *step).lines)
-        seen.append(dynamic(peer, *entity))
+        seen.append(shows(peer, *entity, text=text, no_more=no_more))
     return seen
 
 
@@ -63,7 +77,7 @@ def alters_a_topic_from_a_file(peer: Peer) -> object:
     file = peer.file("topic.properties", "flush.messages=10\nsegment.bytes=2000000\n")
     entity = of("topics", "from-file")
     configs(peer, *entity, "--alter", "--add-config-file", file)
-    return dynamic(peer, *entity)
+    return shows(peer, *entity, text="segment.bytes=2000000")
 
 
 @row("configs-topic-all")
@@ -92,9 +106,9 @@ def alters_a_broker(peer: Peer) -> object:
     """A broker's dynamic settings are added, described and deleted."""
     entity = of("brokers", "1")
     configs(peer, *entity, "--alter", "--add-config", "log.cleaner.threads=2,message.max.bytes=900")
-    during = dynamic(peer, *entity)
+    during = shows(peer, *entity, text="log.cleaner.threads=2")
     configs(peer, *entity, "--alter", "--delete-config", "log.cleaner.threads,message.max.bytes")
-    return during, dynamic(peer, *entity)
+    return during, shows(peer, *entity, no_more="message.max.bytes")
 
 
 @row("configs-broker-default")
@@ -102,10 +116,11 @@ def alters_all_brokers(peer: Peer) -> object:
     """The cluster's default of a dynamic setting is added, seen by the broker, and deleted."""
     entity = of("brokers")
     configs(peer, *entity, "--alter", "--add-config", "message.max.bytes=1500000")
-    during = dynamic(peer, *entity)
+    during = shows(peer, *entity, text="message.max.bytes=1500000")
     seen = configs(peer, *of("brokers", "1"), "--describe", "--all").lines
     configs(peer, *entity, "--alter", "--delete-config", "message.max.bytes")
-    return during, [line for line in seen if "message.max.bytes" in line], dynamic(peer, *entity)
+    after = shows(peer, *entity, no_more="message.max.bytes")
+    return during, [line for line in seen if "message.max.bytes" in line], after
 
 
 @row("configs-broker-all")
@@ -157,13 +172,15 @@ def alters_client_metrics(peer: Peer) -> object:
     entity = of("client-metrics", "watch")
     wish = "metrics=[org.apache.kafka.producer.],interval.ms=60000"
     configs(peer, *entity, "--alter", "--add-config", wish)
+    shows(peer, *entity, text="interval.ms=60000")
     during = configs(peer, *entity, "--describe", "--all").lines
     configs(peer, *entity, "--alter", "--delete-config", "metrics")
+    shows(peer, *entity, no_more="kafka.producer")
     less = configs(peer, *entity, "--describe", "--all").lines
     bad = ("no.such=1", "interval.ms=5", "interval.ms=soon", "match=[name=x]")
     why = {each: refused(peer, *entity, "--alter", "--add-config", each) for each in bad}
     configs(peer, *entity, "--alter", "--delete-config", "interval.ms")
-    return sorted(during), sorted(less), why, dynamic(peer, *entity)
+    return sorted(during), sorted(less), why, shows(peer, *entity, no_more="interval.ms")
 
 
 @row("configs-groups")
@@ -171,12 +188,14 @@ def alters_a_group(peer: Peer) -> object:
     """A consumer group's configuration is added, described and deleted."""
     entity = of("groups", "configured-group")
     configs(peer, *entity, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
-    during = configs(peer, *entity, "--describe", "--all").lines
     name = "consumer.session.timeout.ms"
+    shows(peer, *entity, text=name)
+    during = configs(peer, *entity, "--describe", "--all").lines
     bad = ("no.such=1", f"{name}=5", f"{name}=99999999", f"{name}=soon", "share.isolation.level=x")
     why = {each: refused(peer, *entity, "--alter", "--add-config", each) for each in bad}
     configs(peer, *entity, "--alter", "--delete-config", name)
-    return sorted(during), why, [line for line in dynamic(peer, *entity) if name in line]
+    shows(peer, *entity, no_more=name)
+    return sorted(during), why
 
 
 @row("configs-quotas", owed="R16")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from compat.families.console import KEYED
 from compat.families.console import produce as produce_lines
 from compat.families.offsets import offsets
 from compat.families.topics import create
@@ -18,6 +19,8 @@ VERIFIABLE_PRODUCER = "org.apache.kafka.tools.VerifiableProducer"
 VERIFIABLE_CONSUMER = "org.apache.kafka.tools.VerifiableConsumer"
 RECORDS = 20_000
 RECORD_BYTES = 200
+NUMBERS = "".join(f"{number}:{number}\n" for number in range(500))
+"""What the verifiable consumer reads: numbers, in both partitions of a topic by their keys."""
 
 
 def produce(peer: Peer, topic: str, *props: str, words: tuple[object, ...] = ()) -> Output:
@@ -93,7 +96,7 @@ def produces_verifiably(peer: Peer) -> object:
 def consumes_verifiably(peer: Peer) -> object:
     """The verifiable consumer joins, reads each record once and commits."""
     create(peer, "verified-group", 2)
-    produce_lines(peer, "verified-group", "".join(f"{n}\n" for n in range(500)))
+    produce_lines(peer, "verified-group", NUMBERS, *KEYED)
     return consumed(peer, "verified-group", "verified")
 
 
@@ -101,7 +104,7 @@ def consumes_verifiably(peer: Peer) -> object:
 def consumes_verifiably_with_cooperation(peer: Peer) -> object:
     """The verifiable consumer as a static member with the cooperative assignor."""
     create(peer, "verified-sticky", 2)
-    produce_lines(peer, "verified-sticky", "".join(f"{n}\n" for n in range(500)))
+    produce_lines(peer, "verified-sticky", NUMBERS, *KEYED)
     assignor = "org.apache.kafka.clients.consumer.CooperativeStickyAssignor"
     static = ("--assignment-strategy", assignor, "--group-instance-id", "one")
     return consumed(peer, "verified-sticky", "verified-sticky", *static)
