@@ -22,7 +22,7 @@ from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAs
 from kafka.errors import CommitFailedError, KafkaConnectionError
 from kafka.errors import KafkaError as PythonError
 from tests.clients.adapters import SECONDS, Refused
-from tests.clients.members import COMMIT_FAILED, POLL_SECONDS, Member, until
+from tests.clients.members import COMMIT_FAILED, NO_CONNECTION, POLL_SECONDS, Member, until
 
 AUTO_COMMIT_NEVER_MS = 5000
 
@@ -38,6 +38,8 @@ def refusals(errors, failed=()):
         yield
     except failed as fault:
         raise Refused(COMMIT_FAILED, str(fault)) from fault
+    except KafkaConnectionError as fault:
+        raise Refused(NO_CONNECTION, str(fault)) from fault
     except errors as fault:
         raise Refused(getattr(fault, "errno", None) or -1, str(fault)) from fault
 
@@ -288,6 +290,13 @@ class AioMember(Member, aiokafka.ConsumerRebalanceListener):
     def rest(self):
         """The library's own tasks go on while the application does not poll."""
         self.runner.run(asyncio.sleep(POLL_SECONDS))
+
+    def crash(self):
+        """The library would try for ever: its tasks end with the member."""
+        super().crash()
+        loop = self.runner.get_loop()
+        with contextlib.suppress(RuntimeError):  # it is closed already
+            loop.call_soon_threadsafe(lambda: [each.cancel() for each in asyncio.all_tasks(loop)])
 
     def close(self, crashed):
         with contextlib.suppress(AioError):

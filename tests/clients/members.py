@@ -11,6 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from asyncio import CancelledError
 from concurrent.futures import Future
 from typing import NamedTuple
 
@@ -19,6 +20,8 @@ from tests.clients.adapters import SECONDS, Refused
 POLL_SECONDS = 0.02
 COMMIT_FAILED = -1000
 """A client that says only that its commit failed, because the group has gone on without it."""
+NO_CONNECTION = -1001
+"""A client that says that the node is not there, rather than trying again by itself."""
 LEFT_BEHIND = {22, 25, 27, 82, COMMIT_FAILED}
 """ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID."""
 
@@ -178,7 +181,7 @@ class Member:
                 self.poll()
                 if self.options["commit_each"]:
                     self._commit_read()
-        except Exception as fault:
+        except (Exception, CancelledError) as fault:
             if self._ending != "crash":
                 self.faults.append(fault)
         finally:
@@ -237,5 +240,5 @@ class Member:
             self.do_commit(offsets, True)
             self._saved = offsets
         except Refused as refused:
-            if refused.code not in LEFT_BEHIND:
+            if refused.code not in LEFT_BEHIND | {NO_CONNECTION}:
                 raise

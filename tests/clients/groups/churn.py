@@ -158,7 +158,7 @@ class Book:
         return [
             (number, offset)
             for number, written in flow.written.items()
-            for offset, value in written.items()
+            for offset, value in list(written.items())
             if self.values.get((flow.topic, number), {}).get(offset) != value
         ]
 

@@ -30,6 +30,7 @@ NO_COORDINATOR = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._DESTROY,  # the client threw the connection away that it bootstrapped with
 }
 
 

@@ -96,7 +96,7 @@ def test_nobody_commits_between_join_and_sync(world):
 
 def test_a_generation_needs_a_group(world):
     assert world.commit_codes({0: 7}, generation_id=3, member_id="m") == [
-        ErrorCode.ILLEGAL_GENERATION
+        ErrorCode.GROUP_ID_NOT_FOUND
     ]
     assert world.groups.groups == {}
 

@@ -33,6 +33,7 @@ from anabranch.core.wire.messages.offset_commit import (
 Commits = list[tuple[Place, CommittedOffset]]
 
 NONE = ErrorCode.NONE
+NOT_FOUND_SINCE = 9
 LATEST_MS = 2**63 - 1
 """The last time that a record can name: an offset that is kept longer is kept for good."""
 
@@ -57,7 +58,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         )
         offsets.commit(broker.groups, group, commits, done, now_ms)
     except ApiError as error:
-        return _failed(response, error.code)
+        return _failed(response, _in_version(error.code, request.version))
     if done.message is not None:
         return response
     return _wait(broker, group, response, done, now_ms)
@@ -128,6 +129,13 @@ def _wait(
 
     wait.poll = poll
     return wait
+
+
+def _in_version(code: ErrorCode, version: int) -> ErrorCode:
+    """Older clients know GROUP_ID_NOT_FOUND only from administration."""
+    if code is ErrorCode.GROUP_ID_NOT_FOUND and version < NOT_FOUND_SINCE:
+        return ErrorCode.ILLEGAL_GENERATION
+    return code
 
 
 def _failed(response: OffsetCommitResponse, code: ErrorCode) -> OffsetCommitResponse:

@@ -95,9 +95,10 @@ def _response(request: Request, coordinators: list[Coordinator]) -> FindCoordina
     if request.version >= MANY_KEYS_SINCE:
         return FindCoordinatorResponse(coordinators=coordinators)
     only = coordinators[0]
+    found = only.error_code == ErrorCode.NONE
     return FindCoordinatorResponse(
         error_code=only.error_code,
-        error_message=only.error_message,
+        error_message="NONE" if found else only.error_message,  # as Kafka spells no error
         node_id=only.node_id,
         host=only.host,
         port=only.port,

@@ -32,9 +32,11 @@ NOT_FOUND_SINCE = 6
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> DescribeGroupsResponse:
-    """The answer, always at once."""
+    """The answer, always at once; a group that is named twice is described once."""
     body: DescribeGroupsRequest = request.body
-    groups = [_described(broker, request, group_id, now_ms) for group_id in body.groups]
+    groups = [
+        _described(broker, request, group_id, now_ms) for group_id in dict.fromkeys(body.groups)
+    ]
     for group in groups:
         group.authorized_operations = NOT_ASKED
         if body.include_authorized_operations and group.error_code == ErrorCode.NONE:
@@ -74,7 +76,7 @@ def _member(group: Group, member: Member) -> DescribedGroupMember:
         client_id=member.client_id,
         client_host=member.client_host,
         member_metadata=member.metadata(group.protocol) if is_stable else b"",
-        member_assignment=member.assignment if is_stable else b"",
+        member_assignment=member.assignment,
     )
 
 

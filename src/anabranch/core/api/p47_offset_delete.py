@@ -32,6 +32,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> OffsetDeleteResponse:
     if not group_allowed(broker, request, Operation.DELETE, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     try:
+        if not body.group_id:
+            return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
         group = broker.groups.find(body.group_id, now_ms)
         if group is None:
             return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)

@@ -46,7 +46,7 @@ def committing_group(
     group = coordinator.find(group_id, now_ms)
     if group is None:
         if generation_id >= 0:
-            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+            raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND)
         return coordinator.find_or_create(group_id, now_ms)
     if generation_id == NO_GENERATION and group.state is EMPTY:
         return group

@@ -221,7 +221,6 @@ def complete(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
 
 def _begin_generation(coordinator: GroupCoordinator, group: Group, member: Member) -> None:
     answer = member.awaiting_join
-    member.assignment = b""
     group.await_join(member, None)
     if answer is not None:
         is_leader = member.member_id == group.leader_id
