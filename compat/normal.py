@@ -23,9 +23,12 @@ PATTERNS = (
 
 
 def plain(text: str, names: Mapping[str, str]) -> str:
-    """The text with `names` (what to find -> what to write) and every pattern replaced."""
+    """The text with `names` (what to find -> what to write) and every pattern replaced.
+
+    A name is not found inside a longer number: a port is no part of a time.
+    """
     for find in sorted(names, key=len, reverse=True):
-        text = text.replace(find, names[find])
+        text = re.sub(rf"(?<!\d){re.escape(find)}(?!\d)", names[find], text)
     for pattern, word in PATTERNS:
         text = pattern.sub(word, text)
     return text
