@@ -306,12 +306,19 @@ ERRORS: Mapping[ErrorCode, ErrorInfo] = MappingProxyType(
 )
 
 
+LONGEST_SENTENCE = 2000
+"""Characters of an error's sentence: it may quote a client's name of 32 KB, and then no string of
+the protocol would have room for it."""
+
+
 class ApiError(Exception):
     """An answer that is an error: a code and the sentence that goes with it on the wire."""
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         self.code = code
         self.message = message or ERRORS[code].sentence
+        if len(self.message) > LONGEST_SENTENCE:
+            self.message = self.message[:LONGEST_SENTENCE] + "…"
         super().__init__(self.message)
 
 

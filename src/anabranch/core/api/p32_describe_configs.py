@@ -48,10 +48,11 @@ class DescribingNode(Protocol):
 
 
 def describe_configs(node: DescribingNode, request: Request, now_ms: int) -> Any:
-    """Answer each resource by itself; the refused ones come last."""
+    """Answer each resource by itself, and once; the refused ones come last."""
     body: DescribeConfigsRequest = request.body
     allowed, refused = [], []
-    for resource in body.resources:
+    resources = {(each.resource_type, each.resource_name): each for each in body.resources}
+    for resource in resources.values():
         if may_describe(node, request, resource):
             allowed.append(_answer(node, body, resource))
         else:

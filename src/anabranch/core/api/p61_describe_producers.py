@@ -30,7 +30,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
     for topic in body.topics:
         refusal = _refusal(broker, request, topic.name)
         partitions = []
-        for index in topic.partition_indexes:
+        for index in dict.fromkeys(topic.partition_indexes):
             answer = PartitionResponse(partition_index=index, active_producers=[])
             partitions.append(answer)
             try:

@@ -38,6 +38,13 @@ if TYPE_CHECKING:
 
 UNKNOWN_MEMBER = ""
 
+MOST_PROTOCOLS = 100
+"""Ways to assign that one member may offer; clients have four."""
+
+MOST_IDS_GIVEN = 10_000
+"""Member ids of one group that were given out and not joined with, each until its session's time is
+over: over ten times the largest group that anybody runs."""
+
 
 class Join(NamedTuple):
     """What a JoinGroup request says, whatever its version."""
@@ -70,6 +77,8 @@ def join(coordinator: GroupCoordinator, asked: Join, now_ms: int) -> JoinGroupRe
     lower, upper = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
     if not lower <= asked.session_timeout_ms <= upper:
         return join_refused(ErrorCode.INVALID_SESSION_TIMEOUT, asked.member_id)
+    if not _is_storable(coordinator, asked):
+        return join_refused(ErrorCode.INVALID_REQUEST, asked.member_id)
     if asked.member_id == UNKNOWN_MEMBER:
         group: Group | None = coordinator.find_or_create(asked.group_id, now_ms)
     else:
@@ -88,6 +97,15 @@ def join(coordinator: GroupCoordinator, asked: Join, now_ms: int) -> JoinGroupRe
         outcome = _join_known(coordinator, group, asked, now_ms)
     forget_if_unused(coordinator, group, now_ms)
     return outcome
+
+
+def _is_storable(coordinator: GroupCoordinator, asked: Join) -> bool:
+    """Whether what the member says could ever be part of its group's record.
+
+    Kafka keeps it in memory and fails when the group is to be written.
+    """
+    said = sum(len(name) + len(metadata) for name, metadata in asked.protocols)
+    return len(asked.protocols) <= MOST_PROTOCOLS and said <= coordinator.config.message_max_bytes
 
 
 def _has_room(coordinator: GroupCoordinator, group: Group, member_id: str) -> bool:
@@ -130,6 +148,8 @@ def _join_new(
             replaced = group.members[replaced_id]
             return _replace_static(coordinator, group, asked, replaced, now_ms)
     elif asked.needs_known_id:
+        if len(group.pending_members) >= MOST_IDS_GIVEN:
+            return join_refused(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)
         new_id = asked.new_member_id
         group.pending_members[new_id] = coordinator.after(
             asked.session_timeout_ms, partial(_never_joined, coordinator, group, new_id)

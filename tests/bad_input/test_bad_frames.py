@@ -126,7 +126,7 @@ def test_millions_of_tiny_elements(node, client):
 
 
 def test_as_many_elements_as_are_read(node, client):
-    request = DescribeGroupsRequest(groups=[""] * MOST_REQUEST_ELEMENTS)
+    request = DescribeGroupsRequest(groups=[str(each) for each in range(MOST_REQUEST_ELEMENTS)])
     client.socket.settimeout(60)
     assert len(client.ask(request, 5).groups) == MOST_REQUEST_ELEMENTS
 

@@ -49,6 +49,8 @@ TOPICS = {
     "compacted": {"cleanup.policy": "compact"},
     "gzipped": {"compression.type": "gzip"},
     "repacked": {"compression.type": "zstd", "message.timestamp.type": "LogAppendTime"},
+    "dotted.name": {},
+    "scored_name": {},
     "ranged": {"message.timestamp.before.max.ms": "3600000"},
     "short": {"segment.bytes": str(1 << 20), "max.message.bytes": str(4 << 20)},
     "wide": {"max.message.bytes": str(90 << 20)},

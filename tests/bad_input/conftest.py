@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parent))
+sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "server")]
 
-from bad_kit import Bystander, Raw, RunningNode, batch, code_of, eventually
+from bad_kit import Bystander, Raw, RunningNode, batch, code_of, eventually  # noqa: E402
 
 NOTICED_SECONDS = 2.0
 """Over what another client waits for an answer on a loaded machine; what kept the node longer
@@ -19,9 +19,16 @@ LEFT_BYTES = 64 << 20
 """Resident memory that may be left: pools of buffers, and what the allocator keeps."""
 
 
+SETTINGS = {
+    "auto.create.topics.enable": "true",
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
 @pytest.fixture(scope="session")
 def shared_node(tmp_path_factory):
-    node = RunningNode(tmp_path_factory.mktemp("node"), **{"auto.create.topics.enable": "true"})
+    node = RunningNode(tmp_path_factory.mktemp("node"), **SETTINGS)
     try:
         yield node.start().ready().prepare()
     finally:
