@@ -1,9 +1,9 @@
-"""A folder that Kafka wrote: another Kafka goes on with it, and a node takes it over.
+"""Folders that one of the two wrote: Kafka and a node open both, and clients find the same in each.
 
 The node is started as users would do it: `anabranch metadata restore` with Kafka's own
 `server.properties` fills the metadata store from the metadata log in the folder, then `anabranch
-serve` with the same file. Clients must find the same records, groups and topics, and be able to go
-on.
+serve` with the same file. Kafka opens a node's folder with nothing done to it. Clients must find
+the same records, groups and topics, and be able to go on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,16 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
-from compat.kafka_folder import FIRST_MS, GROUP, TOPICS, SmallKafka, settings_of_readers, written
+from compat.families.dump import dump
+from compat.folders import (
+    FIRST_MS,
+    GROUP,
+    TOPICS,
+    SmallKafka,
+    by_kafka,
+    by_node,
+    settings_of_readers,
+)
 from compat.peer import Peer
 from compat.row import Failed, row
 
@@ -37,6 +46,7 @@ SECONDS = 30.0
 LEVELS = ("read_committed", "read_uncommitted")
 MOMENTS = (0, FIRST_MS, FIRST_MS + 55_500, FIRST_MS + 333_333, FIRST_MS + 10**9)
 NEW_RECORDS = 5
+STORE = "metadata-store.db"
 
 Place = tuple[str, int]
 
@@ -63,7 +73,7 @@ def opened(peer: Peer, source: Path) -> Iterator[Server]:
     shutil.rmtree(data)
     shutil.copytree(source, data)
     try:
-        if kind is TakenOver:
+        if kind is TakenOver and not (data / STORE).exists():
             restore(server)
         server.start()
         yield server
@@ -82,13 +92,48 @@ def restore(server: Server) -> None:
 @row("folder-stopped")
 def reads_a_stopped_folder(peer: Peer) -> object:
     """A folder of Kafka's, stopped in order: records, offsets and groups are the same."""
-    return observe(peer, written(peer.scratch.parent / "folder").stopped)
+    return observe(peer, by_kafka(peer.scratch.parent).stopped)
 
 
 @row("folder-killed")
 def reads_a_killed_folder(peer: Peer) -> object:
     """A folder of a Kafka that was killed: the same, after recovery."""
-    return observe(peer, written(peer.scratch.parent / "folder").killed)
+    return observe(peer, by_kafka(peer.scratch.parent).killed)
+
+
+@row("folder-ours-stopped")
+def reads_our_stopped_folder(peer: Peer) -> object:
+    """A folder of a node, stopped in order: Kafka opens it and finds what the node finds."""
+    return observe(peer, by_node(peer.scratch.parent).stopped)
+
+
+@row("folder-ours-killed")
+def reads_our_killed_folder(peer: Peer) -> object:
+    """A folder of a node that was killed: the same, after Kafka's recovery."""
+    return observe(peer, by_node(peer.scratch.parent).killed)
+
+
+@row("folder-dump")
+def dumps_every_file(peer: Peer) -> object:
+    """Kafka's reader finds every segment and index of such a folder sound, groups' ones too."""
+    source = by_kafka if peer.name == "kafka" else by_node
+    folder = source(peer.scratch.parent).stopped
+    counts = {}
+    for topic in ("plain", "rolled", "compacted", "__consumer_offsets"):
+        files = sorted(folder.glob(f"{topic}-*/*.log"))
+        words = ["--offsets-decoder"] if topic.startswith("__") else ["--print-data-log"]
+        output = dump(
+            peer, [each for each in files if each.stat().st_size], "--deep-iteration", *words
+        )
+        counts[topic] = output.out.count("| offset: ")
+        indexes = [each for each in sorted(folder.glob(f"{topic}-*/*index")) if each.stat().st_size]
+        for kind in (".index", ".timeindex"):
+            chosen = [each for each in indexes if each.suffix == kind]
+            if chosen:
+                dump(peer, chosen, "--index-sanity-check")
+    if not all(counts.values()):
+        raise Failed(f"a topic without a record: {counts}")
+    return {topic: counts[topic] for topic in ("plain", "rolled")}
 
 
 def observe(peer: Peer, source: Path) -> object:

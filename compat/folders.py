@@ -1,9 +1,9 @@
-"""A folder that Apache Kafka writes for the rows of `families/folder.py`, in all the ways it can.
+"""Folders that both servers write for the rows of `families/folder.py`, in all the ways they can.
 
 Every codec, idempotent and transactional producers with commits, aborts and a transaction that
 stays open, null keys and values, headers, several segments, several leader epochs, a compacted
-topic that Kafka has cleaned, records deleted from the front, committed offsets of a group. Written
-twice: as an orderly stop leaves it, and as SIGKILL does.
+topic that was cleaned, records deleted from the front, committed offsets of a group. Written twice:
+as an orderly stop leaves it, and as SIGKILL does. A node writes no transactions yet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bench.servers import Kafka
+from bench.servers import Anabranch, Kafka, Server
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (
     AdminClient,
@@ -73,19 +73,19 @@ class SmallKafka(Kafka):
 class Written:
     """The two folders: `stopped` and `killed`, each the `log.dirs` of a node with id 1."""
 
-    def __init__(self, work: Path) -> None:
+    def __init__(self, work: Path, kind: type[Server]) -> None:
         self.stopped = work / "stopped"
         self.killed = work / "killed"
         shutil.rmtree(work, ignore_errors=True)
-        server = SmallKafka(SETTINGS, work)
+        server = kind(SETTINGS, work)
         try:
             self._write(server)
         finally:
             server.stop()
 
-    def _write(self, server: Kafka) -> None:
+    def _write(self, server: Server) -> None:
         server.start()
-        writer = Writer(server.bootstrap)
+        writer = Writer(server.bootstrap, transactional=isinstance(server, Kafka))
         writer.create()
         for number in range(EPOCHS):
             if number:
@@ -93,10 +93,10 @@ class Written:
                 server.start()
             writer.fill(number)
         data = server.folder / "data"
-        until(lambda: cleaned(data), "Kafka's cleaner to reach the last round")
+        until(lambda: cleaned(data), "the cleaner to reach the last round")
         # While deleted records are still on the disk, Kafka finds no offset for their times.
         first = data / "rolled-0" / f"{0:020d}.log"
-        until(lambda: not first.exists(), "Kafka to remove the segments of deleted records")
+        until(lambda: not first.exists(), "the segments of deleted records to go")
         writer.stop_cleaning()
         end(server)
         shutil.copytree(server.folder / "data", self.stopped)
@@ -109,7 +109,8 @@ class Written:
 class Writer:
     """The clients that write."""
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, *, transactional: bool) -> None:
+        self.transactional = transactional
         self.at = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.admin = AdminClient(self.at)
 
@@ -124,7 +125,8 @@ class Writer:
         for topic in ("plain", "rolled", "compacted"):
             for place, codec in enumerate(CODECS):
                 self.produce(topic, codec, (number * len(CODECS) + place) * 40, place % 2 == 0)
-        self.transactions(number)
+        if self.transactional:
+            self.transactions(number)
         self.commit(number)
         if number == 0:
             cut = self.admin.delete_records([TopicPartition("rolled", 0, 55)])
@@ -145,7 +147,7 @@ class Writer:
                 partition=number % TOPICS[topic][0],
             )
         if producer.flush(WAIT_SECONDS):
-            raise Failed(f"Kafka did not take the records of {topic} in {codec}")
+            raise Failed(f"the records of {topic} in {codec} were not acknowledged")
 
     def transactions(self, number: int) -> None:
         """One that commits, one that aborts, one that commits; in the last round one stays open."""
@@ -201,7 +203,7 @@ class Writer:
             done.result(WAIT_SECONDS)
 
 
-def end(server: Kafka) -> None:
+def end(server: Server) -> None:
     """Stop a server in order and keep its folder."""
     assert server.process is not None
     server.process.terminate()
@@ -209,14 +211,14 @@ def end(server: Kafka) -> None:
 
 
 def cleaned(folder: Path) -> bool:
-    """Whether Kafka has cleaned the compacted topic as far as it may: up to its active segment."""
+    """Whether the compacted topic is cleaned as far as it may be: up to its active segment."""
     active = max(int(each.stem) for each in (folder / "compacted-0").glob("*.log"))
     points = dict(offsets_in(folder / "cleaner-offset-checkpoint"))
     return points.get("compacted-0", 0) >= active > 0
 
 
 def offsets_in(checkpoint: Path) -> Iterator[tuple[str, int]]:
-    """Partitions and offsets of one of Kafka's checkpoint files."""
+    """Partitions and offsets of a checkpoint file."""
     for line in checkpoint.read_text().splitlines()[2:] if checkpoint.exists() else ():
         topic, partition, offset = line.split()
         yield f"{topic}-{partition}", int(offset)
@@ -234,17 +236,27 @@ def until(ask: Any, what: str) -> None:
 _WRITTEN: dict[Path, Written | str] = {}
 
 
-def written(work: Path) -> Written:
-    """The folders in `work`, written when they are first asked for."""
+def written(work: Path, kind: type[Server]) -> Written:
+    """The folders in `work` of a kind of server, written when they are first asked for."""
     if work not in _WRITTEN:
         try:
-            _WRITTEN[work] = Written(work)
+            _WRITTEN[work] = Written(work, kind)
         except (Exception, SystemExit) as failure:
             _WRITTEN[work] = str(failure)
     found = _WRITTEN[work]
     if isinstance(found, str):
         raise Failed(f"the folder was not written: {found}")
     return found
+
+
+def by_kafka(work: Path) -> Written:
+    """What Kafka wrote."""
+    return written(work / "written-by-kafka", SmallKafka)
+
+
+def by_node(work: Path) -> Written:
+    """What a node wrote."""
+    return written(work / "written-by-node", Anabranch)
 
 
 def settings_of_readers() -> Mapping[str, object]:
