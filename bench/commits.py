@@ -26,7 +26,7 @@ from anabranch.core.wire.messages.offset_commit import (
 
 TOPIC = "committed"
 GROUPS = 100
-IN_FLIGHT = 4
+IN_FLIGHT = 8
 SECONDS = 6.0
 VERSION = 9
 FIND_VERSION = 6
