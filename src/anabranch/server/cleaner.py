@@ -248,14 +248,23 @@ class Cleaner:
     async def _swap(
         self, replica: Replica, before: list[Segment], new: compaction.NewSegment
     ) -> None:
-        log = replica.log
-        await self._in_thread(swapping.prepare, self._files, log.folder, new)
-        self._check(replica, before)
-        swapping.swap(log, new, self._clock_ms())
+        """Put one new segment in place; given up after the swap, the next opening finishes it."""
+        log, files = replica.log, self._files
+        await self._in_thread(swapping.prepare, files, log.folder, new)
+        try:
+            self._check(replica, before)
+        except swapping.Stale:
+            await self._in_thread(swapping.forget, files, log.folder, new)
+            raise
+        replaced = swapping.swap(log, new, self._clock_ms())
         swapped = log.segments[log.segment_index(new.base_offset)]
         first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
         before[first : first + len(new.replaces)] = [swapped]
-        await self._in_thread(swapping.finish, self._files, log.folder, new)
+        await self._in_thread(files.sync_dir, log.folder)
+        if not self._shell.is_hosted(replica):
+            raise swapping.Stale("the partition is not here any more")
+        swapping.set_aside(log, replaced, self._clock_ms())
+        await self._in_thread(swapping.finish, files, log.folder, new)
 
     def _in_thread(self, call: Callable[..., _T], *arguments: object) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *arguments))

@@ -25,7 +25,9 @@ def put(log: Log, outcome: Outcome, now_ms: int) -> None:
     """Put a pass's segments in place."""
     for new in outcome.segments:
         swapping.prepare(log.files, log.folder, new)
-        swapping.swap(log, new, now_ms)
+        replaced = swapping.swap(log, new, now_ms)
+        log.files.sync_dir(log.folder)
+        swapping.set_aside(log, replaced, now_ms)
         swapping.finish(log.files, log.folder, new)
 
 

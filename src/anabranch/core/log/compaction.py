@@ -392,7 +392,8 @@ class _Cleaner:
             (TIMES, segment.time_index.encode()),
             (TRANSACTIONS, encode_aborted(self._transactions.kept)),
         ):
-            files.write_atomic(segment.stem + suffix + CLEANED, encoded, sync=True)
+            files.write_atomic(segment.stem + suffix + CLEANED, encoded, sync=False)
+            files.sync_path(segment.stem + suffix + CLEANED)
         self._outcome.segments.append(
             NewSegment(
                 replaces=tuple(base_offset for base_offset, _ in self._group),

@@ -1,14 +1,16 @@
 """Putting compacted segments in the place of the ones they were made from, safely.
 
-    1  `<base>.swapping` names the segments that go             written and synced
-    2  the new `.log.cleaned` takes the first one's name         folder synced
-    3  its indexes take theirs; the other segments go
-    4  folder synced, then `<base>.swapping` goes
+    prepare     `<base>.swapping` names the segments that go        written and synced
+    swap        the new files take the first one's names; readers find the new segment
+    sync_dir    the new names are safe
+    set_aside   the other segments go
+    finish      that is safe too; then `<base>.swapping` goes
 
-The bytes of the new segment were synced before. A crash leaves either the old segments (before 2)
-or the new one and perhaps others that it replaced: `complete`, called when a log is opened, finds
-the mark and removes what the new segment covers, and the index of an older file of its name. Names
-may survive a power cut each for itself, so nothing is removed before what replaces it is safe.
+What waits for a disk may be done in a thread; `swap` and `set_aside` only rename, on the log's own.
+The bytes of the new segment were synced before. A crash leaves the old segments, or the new one and
+perhaps others that it replaced: `complete`, called when a log is opened, finds the mark and removes
+what the new segment covers, and the indexes, of which nobody knows whose they are. Names may
+survive a power cut each for itself, so nothing is removed before what replaces it is safe.
 
 Kafka has marks of its own, `.swap` files: a folder that a Kafka broker left in the middle of its
 swap is completed too, as Kafka would do it. Rule kept: at no point is a record that counts in no
@@ -49,37 +51,31 @@ class Stale(Exception):
 
 
 def prepare(files: Files, folder: str, new: NewSegment) -> None:
-    """Step 1: leave the mark. It may wait for the disk; no state of the log is touched."""
+    """Leave the mark. It may wait for the disk; no state of the log is touched."""
     mark = f"{folder}/{offset_name(new.base_offset, SWAPPING)}"
     files.write_atomic(mark, json.dumps(new.replaces).encode(), sync=True)
-    files.sync_dir(folder)
 
 
-def swap(log: Log, new: NewSegment, now_ms: int) -> None:
-    """Steps 2 and 3, in one go on the log's thread. Raises Stale or StorageFault.
+def swap(log: Log, new: NewSegment, now_ms: int) -> list[Segment]:
+    """Have the log read the new segment; the segments to set aside. Raises Stale, StorageFault.
 
-    `finish` belongs after it."""
+    The log's folder is to be synced before they are."""
     if log.fault is not None:
         raise log.fault
     old = _replaced(log, new)
     segment = Segment(log.files, log.folder, new.base_offset, now_ms)
+    for one in old:
+        log.index_cache.forget(one)
+        one.is_dropped = True
+        one.file.close()
     try:
-        for one in old:
-            log.index_cache.forget(one)
-            one.is_dropped = True
-            one.file.close()
-        for suffix in INDEXES:
-            log.files.remove(segment.stem + suffix)
-        log.files.rename(segment.stem + LOG + CLEANED, segment.stem + LOG)
-        log.files.sync_dir(log.folder)
-        for suffix in INDEXES:
+        for suffix in (LOG, *INDEXES):
             log.files.rename(segment.stem + suffix + CLEANED, segment.stem + suffix)
-        for one in old[1:]:
-            _set_aside(log, one, now_ms)
     except StorageFault as fault:
         log.fault = fault
         raise
     _take(log, old, segment, new)
+    return old[1:]
 
 
 def _replaced(log: Log, new: NewSegment) -> list[Segment]:
@@ -87,17 +83,6 @@ def _replaced(log: Log, new: NewSegment) -> list[Segment]:
     if tuple(each.base_offset for each in old) != new.replaces:
         raise Stale(f"{log.folder}: segments {new.replaces} are not all there any more")
     return old
-
-
-def _set_aside(log: Log, segment: Segment, now_ms: int) -> None:
-    """A segment whose records are in another now; removed after the usual delay."""
-    due_ms = now_ms + log.config.file_delete_delay_ms
-    for suffix in (LOG, *INDEXES):
-        path = segment.stem + suffix
-        if log.files.exists(path):
-            log.files.rename(path, path + DELETED)
-            log.deleted.append((due_ms, path + DELETED))
-    log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
 
 
 def _take(log: Log, old: list[Segment], segment: Segment, new: NewSegment) -> None:
@@ -117,9 +102,30 @@ def _take(log: Log, old: list[Segment], segment: Segment, new: NewSegment) -> No
     log.names_unsynced = True
 
 
+def set_aside(log: Log, replaced: list[Segment], now_ms: int) -> None:
+    """Rename segments whose records are in another now; removed after the usual delay."""
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    try:
+        for segment in replaced:
+            for suffix in (LOG, *INDEXES):
+                path = segment.stem + suffix
+                if log.files.exists(path):
+                    log.files.rename(path, path + DELETED)
+                    log.deleted.append((due_ms, path + DELETED))
+            log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+
+
 def finish(files: Files, folder: str, new: NewSegment) -> None:
-    """Step 4: make the new names safe and take the mark away. It may wait for the disk."""
+    """Make it safe that the others went, and take the mark away. It may wait for the disk."""
     files.sync_dir(folder)
+    forget(files, folder, new)
+
+
+def forget(files: Files, folder: str, new: NewSegment) -> None:
+    """Take the mark away."""
     files.remove(f"{folder}/{offset_name(new.base_offset, SWAPPING)}")
 
 
