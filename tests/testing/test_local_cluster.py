@@ -9,8 +9,10 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
 
@@ -95,6 +97,26 @@ def test_nothing_is_left():
     if files:
         assert len(os.listdir("/proc/self/fd")) <= files
     assert "stopped" in cluster.log
+
+
+def test_the_process_that_compacts_ends_with_the_cluster():
+    own = psutil.Process()
+    with LocalCluster() as cluster:
+        config = {"cleanup.policy": "compact", "segment.ms": 100, "min.cleanable.dirty.ratio": 0}
+        cluster.create_topic("t", config=config)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+        for number in range(3):
+            producer.produce("t", b"x", b"key", timestamp=1_700_000_000_000 + 1000 * number)
+            assert producer.flush(10) == 0
+        folder = Path(cluster.brokers[0].folder)
+        until = time.monotonic() + 30
+        while not (folder / "cleaner-offset-checkpoint").exists():
+            assert time.monotonic() < until, cluster.log
+            time.sleep(0.01)
+        working = own.children()
+        assert working
+        del producer
+    assert [each for each in working if each.is_running()] == []
 
 
 def test_what_nodes_log_stays_out_of_the_process_log(caplog):
