@@ -141,6 +141,41 @@ METRICS: tuple[Exported, ...] = (
         ("topic", "partition"),
     ),
     Exported(
+        "kafka_log_logcleanermanager_max_dirty_percent",
+        GAUGE,
+        "Dirty share of the log that needs compaction most.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        GAUGE,
+        "Time since it was last looked for logs to compact.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        GAUGE,
+        "Partitions that are not compacted any more because a pass over them failed.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        GAUGE,
+        "Bytes of the partitions that are not compacted any more.",
+    ),
+    Exported(
+        "kafka_log_logcleaner_cleaner_recopy_percent",
+        GAUGE,
+        "Bytes written by the last pass of compaction, in percent of those read.",
+    ),
+    Exported(
+        "kafka_log_logcleaner_max_clean_time_secs",
+        GAUGE,
+        "How long the last pass of compaction took.",
+    ),
+    Exported(
+        "anabranch_cleaner_passes_total", COUNTER, "Passes of compaction since the node started."
+    ),
+    Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
+    Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
+    Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         GAUGE,
         "Groups that this node coordinates.",
@@ -263,6 +298,7 @@ class NodeCollector(Collector):
             yield "anabranch_flush_rounds_total", (), node.broker.flusher.rounds_total
             yield from self._samples_of_partitions()
             yield from samples_of_groups(node.broker.broker.groups.statistics())
+            yield from samples_of_cleaner(node.broker.cleaner.statistics())
             yield from samples_of_image(node.broker.broker.image)
 
     def _replicas(self) -> list[Any]:
@@ -348,6 +384,20 @@ def samples_of_groups(counts: dict[str, int]) -> Iterator[Sample]:
     yield totals + "rebalancecount_total", (), counts["rebalances_total"]
     yield "anabranch_group_members", (), counts["members"]
     yield "anabranch_group_partitions_loading", (), counts["loading"]
+
+
+def samples_of_cleaner(counts: dict[str, float]) -> Iterator[Sample]:
+    """What compaction does, and what it cannot."""
+    prefix = "kafka_log_logcleanermanager_"
+    yield prefix + "max_dirty_percent", (), counts["max_dirty_percent"]
+    yield prefix + "time_since_last_run_ms", (), counts["since_last_look_ms"]
+    yield prefix + "uncleanable_partitions_count", (), counts["uncleanable"]
+    yield prefix + "uncleanable_bytes", (), counts["uncleanable_bytes"]
+    yield "kafka_log_logcleaner_cleaner_recopy_percent", (), counts["recopy_percent"]
+    yield "kafka_log_logcleaner_max_clean_time_secs", (), counts["pass_seconds"]
+    yield "anabranch_cleaner_passes_total", (), counts["passes_total"]
+    yield "anabranch_cleaner_readbytes_total", (), counts["read_bytes_total"]
+    yield "anabranch_cleaner_writtenbytes_total", (), counts["written_bytes_total"]
 
 
 def samples_of_image(image: Any) -> Iterator[Sample]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from anabranch.core.errors import ProtocolError
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.wire.batch import BatchHeader
 from anabranch.core.wire.control import end_marker
@@ -45,7 +46,10 @@ class Transactions:
     def marker(self, header: BatchHeader, chunk: bytes, at: int) -> bool:
         """A control batch: whether nothing of its transaction is left in the log."""
         self._advance(header.last_offset)
-        end = end_marker(chunk, at)
+        try:
+            end = end_marker(chunk, at)
+        except ProtocolError:  # a kind of control record that nobody here knows: it stays
+            return False
         if end is None:
             return False
         producer_id = header.producer_id
