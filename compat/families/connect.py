@@ -82,6 +82,7 @@ def worker(peer: Peer, name: str, *connectors: Path, converter: str = STRING) ->
         "offset.storage.file.filename": peer.scratch / f"{name}.offsets",
         "offset.flush.interval.ms": 500,
         "consumer.auto.offset.reset": "earliest",
+        "consumer.allow.auto.create.topics": "false",
     }
     file = properties(peer, f"{name}-worker", settings)
     jars = fetch_maven_jars("connect")
