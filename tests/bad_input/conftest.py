@@ -11,9 +11,9 @@ sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "ser
 
 from bad_kit import Bystander, Raw, RunningNode, batch, code_of, eventually  # noqa: E402
 
-NOTICED_SECONDS = 2.0
-"""Over what another client waits for an answer on a loaded machine; what kept the node longer
-would have kept it for many seconds."""
+NOTICED_SECONDS = 5.0
+"""Over what another client waits for an answer on a machine that is busy with other tests: on a
+quiet one a second at most, while the largest request is read. Without bounds it was many more."""
 
 LEFT_BYTES = 64 << 20
 """Resident memory that may be left: pools of buffers, and what the allocator keeps."""
