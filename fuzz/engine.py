@@ -33,6 +33,8 @@ FRESH_CHANCE = 0.04
 RECENT = 64
 """So many of the newest inputs are chosen half of the time."""
 SMALLER_RUNS = 300
+MOST_BYTES = 1 << 16
+"""Larger inputs cost more than they show."""
 
 
 class Watch:
@@ -153,6 +155,8 @@ class Fuzzer:
         """Run what is known, and keep it as the beginning."""
         entries = []
         for entry in [*target.seeds(), *store.known(target.name, self.cache)]:
+            if len(entry) > MOST_BYTES:
+                continue
             began = time.process_time()
             features = self.run(target, entry)
             if features is not None:
@@ -182,7 +186,7 @@ class Fuzzer:
             if len(held) < 8 or rng.random() < FRESH_CHANCE:
                 entry = target.make(rng)
             else:
-                entry = target.change(rng, self.choose(held), rng.choice(held))
+                entry = target.change(rng, self.choose(held), rng.choice(held))[:MOST_BYTES]
             requests += target.steps(entry)
             started = time.process_time()
             features = self.run(target, entry)

@@ -15,6 +15,8 @@ from fuzz.target import AFTER, REFUSED, Target
 
 MOST_BYTES = 450_000
 """Of the whole corpus in base64, as it lies in the repository."""
+LARGEST_BYTES = 4096
+"""An input that is larger is not worth its place."""
 GUIDES = (AFTER, REFUSED)
 
 
@@ -30,7 +32,8 @@ def chosen(target: Target, entries: list[bytes]) -> list[bytes]:
     """Those that are needed, smallest first."""
     seen: set[Any] = set()
     kept: list[tuple[bytes, frozenset[Any]]] = []
-    for entry in sorted(set(entries), key=lambda each: (len(each), each)):
+    small = (each for each in set(entries) if len(each) <= LARGEST_BYTES)
+    for entry in sorted(small, key=lambda each: (len(each), each)):
         found = reach(target, entry)
         if not found <= seen:
             seen |= found

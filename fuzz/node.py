@@ -74,7 +74,8 @@ SETTINGS = {
 }
 TOPICS: dict[str, tuple[int, dict[str, str]]] = {
     "t": (2, {}),
-    "u": (1, {"cleanup.policy": "compact", "compression.type": "lz4"}),
+    "u": (1, {"cleanup.policy": "compact", "compression.type": "lz4",
+              "internal.segment.bytes": "300"}),
     "v": (1, {"internal.segment.bytes": "400", "index.interval.bytes": "100",
               "retention.bytes": "900", "flush.messages": "1"}),
     "__consumer_offsets": (2, {"cleanup.policy": "compact", "internal.segment.bytes": "2000"}),
@@ -151,6 +152,7 @@ class Node:
     ) -> None:
         self.now_ms = START_MS
         self.files = MemoryFiles()
+        self.clean_points: dict[TopicPartition, int] = {}
         self.folder = LogFolder(self.files, FOLDER)
         self.batches = list(batches)
         self.controller = Controller(1, CLUSTER, config, Random(1))
@@ -197,6 +199,7 @@ class Node:
             if replica.log.end_offset or replica.log.start_offset or replica.follower_ends:
                 self._begin_anew(replica)
         self.folder.doomed.clear()
+        self.clean_points.clear()
         broker.fetch_sessions = FetchSessions(SESSION_SLOTS, Random(1))
         if broker.groups.groups or broker.groups.timers.next_due_ms() is not None:
             broker.groups = GroupCoordinator(broker)

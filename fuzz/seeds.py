@@ -190,7 +190,22 @@ def grouped(instance: str | None) -> Talk:
     return talk
 
 
+def compacted() -> Talk:
+    """The same keys again and again, a tombstone, and the cleaner."""
+    talk = Talk()
+    for _ in range(6):
+        talk.say(produced("u", batch(3)), 12)
+    gone = build_batch([Record(0, START_MS, b"k1", None, ())])
+    talk.say(produced("u", gone), 12)
+    talk.say(produced("u", batch(1)), 12)
+    talk.event("compact")
+    talk.event("time", 80_000_000)
+    talk.event("compact")
+    talk.event("crash")
+    return talk
+
+
 def stream() -> Iterator[bytes]:
     """Every conversation."""
-    for talk in (reading(), rolling(), grouped(None), grouped("i")):
+    for talk in (reading(), rolling(), compacted(), grouped(None), grouped("i")):
         yield talk.entry()

@@ -20,7 +20,7 @@ from anabranch.core.wire.messages import API_KEYS
 from fuzz import havoc, messages
 
 CONTROLLER_BIT = 1 << 14
-EVENTS = ("time", "sync", "crash", "stop", "metadata")
+EVENTS = ("time", "sync", "crash", "stop", "metadata", "compact")
 HEAD = Struct(">hhi")
 MOST_FRAMES = 16
 CLIENTS = ("fuzz", "fuzz", None, "", "c" * 40)
@@ -154,6 +154,7 @@ def change_message(rng: Random, frame: bytes) -> bytes:
     if rng.random() < 0.15:
         version = rng.choice(handler.versions)
     try:
-        return framed(rng, message, version, bit)
+        changed = framed(rng, message, version, bit)
     except (Bug, UnicodeEncodeError):
         return frame
+    return changed if len(changed) <= havoc.MOST_BYTES else frame

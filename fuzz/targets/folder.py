@@ -10,6 +10,8 @@ make a log that was opened contradict itself.
 
 from __future__ import annotations
 
+import json
+import re
 from functools import cache
 from random import Random
 
@@ -32,6 +34,12 @@ KEY = TopicPartition("t", 0)
 TOPIC_ID = TopicId(bytes(range(16)))
 NOW_MS = batches.START_MS
 CONFIG = LogConfig(segment_bytes=500, index_interval_bytes=100)
+STRANGERS = ("00000000000000000030.log", "x.tmp", "a.deleted", "00000000000000000099.snapshot",
+             "00000000000000000099.index")  # fmt: skip
+SWAPS = (".swapping", ".log.cleaned", ".log.swap", ".index.swap", ".timeindex.swap", ".log.deleted")
+"""What compaction leaves when it is killed, ours and Kafka's."""
+OF_THE_INPUT = re.compile(r"'.*'|\d+", re.DOTALL)
+"""What a fault quotes of the input says nothing new."""
 CLEAN, KEEP = 1, 2
 """Bits of the first byte: the marker of a clean shutdown is there; more than one way to read."""
 
@@ -64,9 +72,10 @@ def sound() -> tuple[tuple[str, bytes], ...]:
 def names() -> tuple[str, ...]:
     """The files that an input may write, by number."""
     known = tuple(name for name, _ in sound() if not name.endswith("cleanshutdown"))
-    more = ("00000000000000000000.log.swap", "00000000000000000030.log", "x.tmp", "a.deleted",
-            "00000000000000000099.snapshot", "00000000000000000099.index")  # fmt: skip
-    return (*known, f"{FOLDER}/.kafka_cleanshutdown", *(f"{FOLDER}/t-0/{name}" for name in more))
+    stems = [name[:-4] for name in known if name.endswith(".log")][:2]
+    swaps = [f"{stem}{end}" for stem in stems for end in SWAPS]
+    more = [f"{FOLDER}/t-0/{name}" for name in STRANGERS]
+    return (*known, f"{FOLDER}/.kafka_cleanshutdown", *swaps, *more)
 
 
 def opened(files: MemoryFiles, features: Features) -> Log | None:
@@ -79,7 +88,8 @@ def opened(files: MemoryFiles, features: Features) -> Log | None:
         return folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
     except StorageFault as fault:
         expect(FOLDER in str(fault), "a storage fault names the place")
-        features.add((REFUSED, type(fault).__name__, str(fault).rpartition("/")[2][20:60]))
+        why = OF_THE_INPUT.sub("", str(fault)).rpartition("/")[2]
+        features.add((REFUSED, type(fault).__name__, why[:50]))
         return None
 
 
@@ -154,6 +164,11 @@ def make_chunk(rng: Random) -> bytes:
     held = dict(sound()).get(names()[number], b"")
     if not held and rng.random() < 0.8:
         held = rng.choice(sound())[1]
+    if names()[number].endswith(".swapping"):
+        bases = [int(name[-24:-4]) for name, _ in sound() if name.endswith(".log")]
+        held = json.dumps(rng.sample(bases, rng.choice((1, 2, 2)))).encode()
+        if rng.random() < 0.7:
+            return bytes([number]) + held
     if names()[number].endswith("cleanshutdown"):
         held = format_clean_shutdown(rng.choice((-1, 0, 2**63)))
     return bytes([number]) + changed(rng, names()[number], held)

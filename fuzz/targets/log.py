@@ -18,6 +18,7 @@ from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, read_header, walk
 from fuzz import batches, chunks, havoc
+from fuzz.compacting import pass_over
 from fuzz.target import Features, Target
 from fuzz.verdict import expect
 
@@ -29,13 +30,19 @@ CONFIGS = (
     LogConfig(),
     LogConfig(segment_bytes=400, index_interval_bytes=100, retention_bytes=900),
     LogConfig(message_timestamp_type="LogAppendTime", segment_ms=1000, retention_ms=5000),
-    LogConfig(cleanup_policy=("compact",), compression_type="zstd", max_message_bytes=600),
+    LogConfig(
+        cleanup_policy=("compact",),
+        compression_type="zstd",
+        max_message_bytes=600,
+        segment_bytes=300,
+    ),
     LogConfig(compression_type="uncompressed", segment_bytes=1000, segment_index_bytes=24),
     LogConfig(compression_type="lz4", message_timestamp_before_max_ms=1000),
     LogConfig(segment_bytes=200, producer_id_expiration_ms=1000, flush_interval_messages=1),
 )
 STEPS = ("lead", "lead", "lead", "control", "follow", "follow", "time", "sync", "crash", "stop",
-         "truncate", "begin_at", "raise_start", "retention", "roll", "look")  # fmt: skip
+         "truncate", "begin_at", "raise_start", "retention", "roll", "look",
+         "compact", "compact")  # fmt: skip
 WITH_BATCH = frozenset(("lead", "control", "follow"))
 NUMBERS = (0, 1, 2, 3, 5, 10, 20, 400, 1000, 2**31, START_MS % 2**32)
 
@@ -47,7 +54,7 @@ class Run:
         self.now_ms = START_MS
         config = CONFIGS[number % len(CONFIGS)]
         self.log = Log.create(MemoryFiles(), FOLDER, KEY, TOPIC_ID, config, now_ms=self.now_ms)
-        self.epoch = 0
+        self.epoch = self.clean_point = 0
         self.features: Features = set()
 
     def step(self, chunk: bytes) -> None:
@@ -189,6 +196,19 @@ class Run:
         """The active segment is closed, unless it is empty."""
         if self.log.active is not None and self.log.active.size:
             self.log.roll(self.now_ms)
+
+    def compact(self, milliseconds: int, _: int) -> None:
+        """A pass of the cleaner, some time later."""
+        log = self.log
+        self.now_ms += milliseconds % 200_000_000
+        if not log.config.compacted:
+            return
+        upto = pass_over(
+            log, now_ms=self.now_ms, high_watermark=log.end_offset, clean_point=self.clean_point
+        )
+        if upto is not None:
+            self.clean_point = upto
+            self.features.add("compacted")
 
     def look(self, number: int, timestamp: int) -> None:
         """Whatever a reader may ask. Records that are none were a client's to write."""

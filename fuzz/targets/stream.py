@@ -35,6 +35,7 @@ from anabranch.core.wire.messages import API_KEYS
 from fuzz import sequences
 from fuzz.answers import codes_of, harvest
 from fuzz.chunks import join, parts, split
+from fuzz.compacting import pass_over
 from fuzz.node import LISTENER, Node
 from fuzz.target import AFTER, REFUSED, Features, Target
 from fuzz.verdict import Broken, expect
@@ -274,6 +275,20 @@ class Session:
         after = self.read_back()
         for place, held in before.items():  # a log start that was not checkpointed goes back
             expect(after.get(place, b"").endswith(held), "a restart keeps every byte")
+
+    def do_compact(self, *_: int) -> None:
+        """The cleaner passes over every log that is compacted."""
+        node = self.node
+        for replica in node.broker.partitions:
+            if replica.log.config.compacted:
+                point = node.clean_points.get(replica.topic_partition, 0)
+                upto = pass_over(
+                    replica.log, now_ms=node.now_ms, high_watermark=replica.high_watermark,
+                    clean_point=point,
+                )  # fmt: skip
+                if upto is not None:
+                    node.clean_points[replica.topic_partition] = upto
+                    self.features.add("compacted")
 
     def do_metadata(self, which: int, leader: int, isr: int) -> None:
         """The controller moves a partition's leadership or ISR."""
