@@ -125,11 +125,27 @@ def _install_spark(folder: Path) -> None:
     run([folder / "venv" / "bin" / "pip", "install", "--quiet", f"pyspark=={SPARK}"], folder)
 
 
+def fetch_franz() -> None:
+    """Build the program of franz-go with Go's own module client."""
+    needs("go")
+    source = HERE / "franz"
+    version = "".join((source / name).read_text() for name in ("go.mod", "main.go"))
+    once("franz", version, lambda folder: run(["go", "build", "-o", folder / "franz", "."], source))
+
+
+def franz_version() -> str:
+    """franz-go's version in go.mod."""
+    found = re.search(r"twmb/franz-go v(\S+)", (HERE / "franz" / "go.mod").read_text())
+    assert found is not None, "go.mod has no franz-go"
+    return found.group(1)
+
+
 def versions() -> dict[str, str]:
     """The clients and their versions, as they are fetched; kcat's is what it says of itself."""
     return {
         "kcat": kcat_version(),
         "kafkajs": KAFKAJS,
+        "franz-go": franz_version(),
         "Kafka Streams": pom_version("streams", "kafka-streams"),
         "Kafka Connect": pom_version("connect", "connect-runtime"),
         "Spark's Kafka connector": pom_version("spark-kafka", "spark-sql-kafka-0-10_2.13"),

@@ -12,6 +12,7 @@ FAMILIES = (
     "folder",
     "kcat",
     "kafkajs",
+    "franz",
     "streams",
     "connect",
     "spark",
