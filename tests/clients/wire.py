@@ -21,6 +21,7 @@ from anabranch.core.wire.messages.heartbeat import HeartbeatRequest, HeartbeatRe
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 SECONDS = 20
+DIAL_AGAIN_SECONDS = 0.02
 WATCHED = {
     JoinGroupRequest.api_key: JoinGroupResponse,
     HeartbeatRequest.api_key: HeartbeatResponse,
@@ -109,9 +110,7 @@ class Wire:
         try:
             first = await read_frame(reader)
             client_id = read_request_header(memoryview(first)).client_id
-            if client_id in self._gone:
-                raise ConnectionAbortedError
-            node_reader, node_writer = await asyncio.open_connection("127.0.0.1", self.target)
+            node_reader, node_writer = await self._dial(client_id)
         except (OSError, asyncio.IncompleteReadError):
             writer.transport.abort()
             return
@@ -123,6 +122,19 @@ class Wire:
             self._answers(line, node_reader, writer, asked),
         )
         self._lines.remove(line)
+
+    async def _dial(self, client_id):
+        """Connect to the node; while it is down, the client waits as if the network were slow.
+
+        A connection that is closed before ApiVersions is answered tells librdkafka of a very old
+        broker, with which it then speaks an old protocol for a while.
+        """
+        while client_id not in self._gone:
+            try:
+                return await asyncio.open_connection("127.0.0.1", self.target)
+            except OSError:
+                await asyncio.sleep(DIAL_AGAIN_SECONDS)
+        raise ConnectionAbortedError
 
     async def _requests(self, line, frame, reader, writer, asked):
         """Pass requests on until an end closes; note those whose answer is looked at."""

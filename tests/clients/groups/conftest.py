@@ -162,8 +162,9 @@ def join(node, group):
     """Add a member to the test's group; whoever has not left at the end leaves then."""
     members = []
 
-    def add(kind, *topics, at=node, **options):
-        member = kind(at.wire.bootstrap, group, *topics, wire=at.wire, **options).start()
+    def add(kind, *topics, at=node, wired=True, **options):
+        bootstrap, wire = (at.wire.bootstrap, at.wire) if wired else (at.bootstrap, None)
+        member = kind(bootstrap, group, *topics, wire=wire, **options).start()
         members.append(member)
         return member
 
