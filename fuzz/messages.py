@@ -63,7 +63,7 @@ BY_NAME: dict[str, tuple[Any, ...]] = {
     "member_id": ("", "", "fuzz-1"), "group_instance_id": (None, None, "i", "j"),
     "host": ("h", "127.0.0.1", ""), "compression_types": (0, 1, 2, 3, 4),
     "states_filter": ("Stable", "Empty", "stable", "Dead"), "types_filter": ("classic", "consumer"),
-    "validate_only": (False, False, True), "broker_epoch": (-1, 0, 7, 11),
+    "validate_only": (False, False, True),
     "metadata": (b"\0\1\0\0\0\1\0\1t\xff\xff\xff\xff\0\0\0\0", b"", b"x"),
     "assignment": (b"\0\1\0\0\0\1\0\1t\0\0\0\1\0\0\0\0\xff\xff\xff\xff", b"", b"x"),
 }  # fmt: skip
@@ -80,6 +80,14 @@ def topic_ids() -> tuple[bytes, ...]:
     _, image, _ = prototype()
     known = [image.topic_ids_by_name[name] for name in TOPICS]
     return (*known, *known, ZERO_TOPIC_ID, METADATA_TOPIC_ID, bytes(15) + b"\2")
+
+
+@cache
+def broker_epochs() -> tuple[int, ...]:
+    """The epochs in which the brokers are registered, and some that are none."""
+    _, image, _ = prototype()
+    known = tuple(each.epoch for each in image.brokers.values())
+    return (*known, *known, -1, 0)
 
 
 @cache
@@ -134,6 +142,8 @@ def make_leaf(rng: Random, cls: type[Struct], name: str, kind: str) -> Any:
         return batches.make(rng)
     if kind == "uuid" and "directory" not in name:
         return rng.choice(topic_ids())
+    if name.endswith("broker_epoch"):
+        return rng.choice(broker_epochs())
     if name in BY_NAME:
         return fitting(rng.choice(BY_NAME[name]), kind)
     if kind == "string":
