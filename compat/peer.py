@@ -24,7 +24,8 @@ from compat import normal
 from compat.java import ToolDriver, java
 from compat.row import Failed
 
-TOOL_SECONDS = 60.0
+TOOL_SECONDS = 100.0
+"""Longer than the minute after which a client gives up by itself and says why."""
 WAIT_SECONDS = 30.0
 STOP_SECONDS = 20.0
 
