@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log import compaction, swapping
 from anabranch.core.log.files import ColdRead, DiskFull, Files
+from anabranch.core.log.logs import Draft
 from anabranch.core.log.segment import Segment
 from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
@@ -80,6 +81,7 @@ class Cleaner:
         self._resting: dict[TopicPartition, int] = {}
         self._idle: list[tuple[int, Worker]] = []
         self._workers: list[Worker] = []
+        self._drafting = asyncio.Lock()
         self._threads = ThreadPoolExecutor(thread_name_prefix="cleaner")
 
     def start(self) -> None:
@@ -199,6 +201,7 @@ class Cleaner:
 
     async def _compact(self, replica: Replica, found: compaction.Dirt, worker: Worker) -> None:
         log, folder = replica.log, self._shell.folders[replica.folder]
+        place = replica.topic_partition
         config = self._broker.config
         share = max(1, config.log_cleaner_threads)
         map_bytes = config.log_cleaner_dedupe_buffer_size // share
@@ -213,13 +216,13 @@ class Cleaner:
         rate = config.log_cleaner_io_max_bytes_per_second / share
         try:
             outcome = await self._outcome(replica, before, worker, Order(job, rate))
-            if folder.promised(replica.topic_partition) < outcome.upto:
-                folder.checkpoint()
+            if folder.promised(place) < outcome.upto:
+                await self._checkpoint(replica, lambda: folder.draft_synced(place))
             for new in outcome.segments:
                 await self._swap(replica, before, new)
         finally:
             await asyncio.shield(self._in_thread(_discard, self._files, log.folder))
-        folder.checkpoint_clean(replica.topic_partition, outcome.upto)
+        await self._checkpoint(replica, lambda: folder.draft_clean(place, outcome.upto))
         self._count(replica, outcome, (steady_ms() - begun_ms) / 1000)
 
     async def _outcome(
@@ -265,6 +268,19 @@ class Cleaner:
             raise swapping.Stale("the partition is not here any more")
         swapping.set_aside(log, replaced, self._clock_ms())
         await self._in_thread(swapping.finish, files, log.folder, new)
+
+    async def _checkpoint(self, replica: Replica, draft: Callable[[], Draft]) -> None:
+        """Write a checkpoint without holding the loop while the disk syncs."""
+        folder = self._shell.folders[replica.folder]
+        async with self._drafting:
+            while True:
+                if replica.log.fault is not None or not self._shell.is_hosted(replica):
+                    raise swapping.Stale("the partition is not here any more")
+                made = draft()
+                await self._in_thread(folder.write_draft, made)
+                if self._shell.is_hosted(replica) and folder.adopt(made):
+                    break
+            await self._in_thread(self._files.sync_dir, folder.path)
 
     def _in_thread(self, call: Callable[..., _T], *arguments: object) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *arguments))

@@ -175,3 +175,31 @@ def test_folders_and_files_of_others_are_left_alone() -> None:
     log.roll(NOW_MS)
     log.truncate_to(1)
     assert log.end_offset == 0
+
+
+def test_a_draft_of_a_checkpoint_takes_its_place_when_nothing_changed_meanwhile() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    sync(log)
+    for draft in (folder.draft_synced(KEY), folder.draft_clean(KEY, 6)):
+        folder.write_draft(draft)
+        assert folder.adopt(draft)
+    assert (folder.promised(KEY), folder.clean_points) == (9, {KEY: 6})
+    again, _ = opened(files)
+    assert (again.promised(KEY), again.clean_points) == (9, {KEY: 6})
+
+
+def test_a_draft_that_was_overtaken_promises_nothing() -> None:
+    """The log was cut while the draft was written: it would promise what is gone."""
+    files = MemoryFiles()
+    folder, log = begun(files)
+    sync(log)
+    folder.checkpoint()
+    folder.checkpoint_clean(KEY, 9)
+    drafts = [folder.draft_synced(KEY), folder.draft_clean(KEY, 9)]
+    for draft in drafts:
+        folder.write_draft(draft)
+    log.truncate_to(3)
+    assert [folder.adopt(draft) for draft in drafts] == [False, False]
+    again, _ = opened(files)
+    assert (again.promised(KEY), again.clean_points) == (3, {KEY: 3})

@@ -39,6 +39,7 @@ from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"
 FUTURE_FOLDER = "-future"
+DRAFT = ".draft"
 
 
 class FoundPartition(NamedTuple):
@@ -46,6 +47,14 @@ class FoundPartition(NamedTuple):
 
     topic_partition: TopicPartition
     topic_id: TopicId | None
+
+
+class Draft(NamedTuple):
+    """A checkpoint's next content, and what it said when this was made."""
+
+    name: str
+    before: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, int]
 
 
 class LogFolder:
@@ -224,12 +233,40 @@ class LogFolder:
 
     def checkpoint_clean(self, key: TopicPartition, offset: int) -> None:
         """Note that a partition is compacted up to an offset."""
-        points = {
-            each: point for each, point in self.clean_points.items() if each not in self._deleted
-        }
-        points[key] = offset
-        self._write(CLEAN_POINTS, points)
-        self.clean_points = points
+        draft = self.draft_clean(key, offset)
+        self._write(CLEAN_POINTS, draft.offsets)
+        self.clean_points = dict(draft.offsets)
+
+    # Checkpoints that somebody waits for without holding the loop: the draft is written and synced
+    # in a thread, then takes the checkpoint's name if nothing has changed meanwhile.
+
+    def draft_clean(self, key: TopicPartition, offset: int) -> Draft:
+        """The checkpoint of compaction with a partition compacted up to an offset."""
+        before = dict(self.clean_points)
+        kept = {each: point for each, point in before.items() if each not in self._deleted}
+        return Draft(CLEAN_POINTS, before, {**kept, key: offset})
+
+    def draft_synced(self, key: TopicPartition) -> Draft:
+        """The checkpoint of recovery points with what is synced of one partition."""
+        before = dict(self._recovery_points)
+        return Draft(RECOVERY_POINTS, before, {**before, key: self.logs[key].flushed_offset})
+
+    def write_draft(self, draft: Draft) -> None:
+        """Write and sync a draft beside its checkpoint; in any thread, one at a time."""
+        path = f"{self.path}/{draft.name}{DRAFT}"
+        self.files.write_atomic(path, format_offsets(draft.offsets), sync=True)
+
+    def adopt(self, draft: Draft) -> bool:
+        """Have a written draft be the checkpoint, as soon as the folder is synced; False when the
+        checkpoint is not any more what the draft was made from."""
+        points = self.clean_points if draft.name == CLEAN_POINTS else self._recovery_points
+        if points != draft.before:
+            return False
+        path = f"{self.path}/{draft.name}"
+        self.files.rename(path + DRAFT, path)
+        points.clear()
+        points.update(draft.offsets)
+        return True
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.files.write_atomic(f"{self.path}/{name}", format_offsets(offsets), sync=True)
