@@ -134,7 +134,7 @@ def leaderless(node, image):
     node.broker.image = type(node.broker.image)(
         topics_by_id=node.broker.image.topics_by_id,
         topic_ids_by_name=node.broker.image.topic_ids_by_name,
-        brokers=node.broker.image.brokers.set(2, image),
+        brokers=node.broker.image.brokers.set(image.broker_id, image),
     )
 
 
@@ -170,6 +170,13 @@ def test_fenced_brokers_are_not_named_and_their_replicas_are_offline(node):
     assert response.topics[0].partitions[0].offline_replicas == [2]
     [old] = ask(node, "t", version=0).topics[0].partitions
     assert (old.error_code, old.replica_nodes) == (ErrorCode.REPLICA_NOT_AVAILABLE, [1])
+
+
+def test_the_last_broker_names_itself_while_it_stops(node):
+    """librdkafka forgets brokers that are not named, and with the last one its way back."""
+    node.topic()
+    leaderless(node, broker_image(1, fenced=True))
+    assert [(each.node_id, each.port) for each in ask(node, "t").brokers] == [(1, 9093)]
 
 
 def test_a_topic_s_partitions_are_made_once_an_image(node):

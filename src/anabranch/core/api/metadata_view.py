@@ -102,13 +102,21 @@ def offline_replicas(image: MetadataImage, state: PartitionImage, listener: str)
     return [broker for broker in state.replicas if not _alive(image, broker, listener)]
 
 
-def alive_brokers(image: MetadataImage, listener: str) -> list[BrokerImage]:
-    """Brokers that are not fenced and have the listener, by id."""
-    return [
+def listed_brokers(image: MetadataImage, listener: str, own_id: int) -> list[BrokerImage]:
+    """Brokers that are not fenced and have the listener, by id.
+
+    When there is none (one node that is about to stop) the broker that answers is named: librdkafka
+    forgets each broker that is missing from an answer, and with the last one its way back.
+    """
+    alive = [
         broker
         for broker_id, broker in sorted(image.brokers.items())
         if _alive(image, broker_id, listener)
     ]
+    own = image.brokers.get(own_id)
+    if alive or own is None or own.endpoint(listener) is None:
+        return alive
+    return [own]
 
 
 def some_alive_broker(image: MetadataImage, preferred: int) -> int:

@@ -26,7 +26,7 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.context import Broker, Wish
 from anabranch.core.api.groups import wish_offsets_topic
 from anabranch.core.api.handler import Handler, Request
-from anabranch.core.api.metadata_view import View, alive_brokers, some_alive_broker
+from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.controller.image import TopicImage
 from anabranch.core.errors import ErrorCode
@@ -57,7 +57,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
                 port=each.endpoints[listener].port,
                 rack=each.rack,
             )
-            for each in alive_brokers(image, listener)
+            for each in listed_brokers(image, listener, broker.broker_id)
         ],
         cluster_id=broker.cluster_id,
         controller_id=some_alive_broker(image, broker.broker_id),
