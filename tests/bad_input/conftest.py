@@ -35,15 +35,10 @@ def shared_node(tmp_path_factory):
         node.close()
 
 
-@pytest.fixture(scope="session")
-def existing(shared_node):
-    return shared_node.exists()
-
-
 @pytest.fixture
-def node(shared_node, existing):
+def node(shared_node):
     """The node; what holds after every bad input is asserted when the test is over."""
-    before = shared_node.resident_bytes
+    existing, before = shared_node.exists(), shared_node.resident_bytes
     shared_node.lines.clear()
     with Bystander(shared_node) as bystander:
         yield shared_node
