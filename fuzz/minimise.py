@@ -15,7 +15,7 @@ from fuzz.target import AFTER, REFUSED, Target
 
 MOST_BYTES = 450_000
 """Of the whole corpus in base64, as it lies in the repository."""
-LARGEST_BYTES = 4096
+LARGEST_BYTES = 2048
 """An input that is larger is not worth its place."""
 GUIDES = (AFTER, REFUSED)
 
