@@ -13,8 +13,10 @@ Not here: retention (`upkeep.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -22,7 +24,8 @@ from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log import compaction, swapping
 from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.logs import Draft
-from anabranch.core.log.segment import Segment
+from anabranch.core.log.segment import LOG as LOG_SUFFIX
+from anabranch.core.log.segment import Segment, offset_name
 from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
 from anabranch.server.cleaner_worker import CORRUPT, FULL, STORAGE, Order
@@ -254,20 +257,41 @@ class Cleaner:
         """Put one new segment in place; given up after the swap, the next opening finishes it."""
         log, files = replica.log, self._files
         await self._in_thread(swapping.prepare, files, log.folder, new)
-        try:
-            self._check(replica, before)
-        except swapping.Stale:
-            await self._in_thread(swapping.forget, files, log.folder, new)
-            raise
-        replaced = swapping.swap(log, new, self._clock_ms())
-        swapped = log.segments[log.segment_index(new.base_offset)]
-        first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
-        before[first : first + len(new.replaces)] = [swapped]
+        with self._held_open(f"{log.folder}/{offset_name(new.base_offset, LOG_SUFFIX)}"):
+            replaced = await self._swapped(replica, before, new)
         await self._in_thread(files.sync_dir, log.folder)
         if not self._shell.is_hosted(replica):
             raise swapping.Stale("the partition is not here any more")
         swapping.set_aside(log, replaced, self._clock_ms())
         await self._in_thread(swapping.finish, files, log.folder, new)
+
+    async def _swapped(
+        self, replica: Replica, before: list[Segment], new: compaction.NewSegment
+    ) -> list[Segment]:
+        log = replica.log
+        try:
+            self._check(replica, before)
+        except swapping.Stale:
+            await self._in_thread(swapping.forget, self._files, log.folder, new)
+            raise
+        replaced = swapping.swap(log, new, self._clock_ms())
+        swapped = log.segments[log.segment_index(new.base_offset)]
+        first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
+        before[first : first + len(new.replaces)] = [swapped]
+        return replaced
+
+    @contextmanager
+    def _held_open(self, path: str) -> Iterator[None]:
+        """Let a thread give back the space of a file that is replaced: a large one takes long."""
+        try:
+            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            yield  # it is gone already; whoever needs it says so
+            return
+        try:
+            yield
+        finally:
+            self._threads.submit(os.close, handle)
 
     async def _checkpoint(self, replica: Replica, draft: Callable[[], Draft]) -> None:
         """Write a checkpoint without holding the loop while the disk syncs."""
