@@ -20,7 +20,7 @@ def test_members_go_on_after_a_restart(kind, start, join, group, how):
     node = start()
     produce = Confluent(node.bootstrap).produce
     node.admin.create_topics([NewTopic("t", 4, 1)])["t"].result(SECONDS)
-    members = [join(kind, "t", at=node, wired=False) for _ in range(2)]
+    members = [join(kind, "t", at=node, wired=False, session_ms=30_000) for _ in range(2)]
     share(members, of("t", 4))
     for number in range(4):
         produce("t", [Sent(None, b"%d" % each) for each in range(10)], partition=number)
