@@ -32,6 +32,7 @@ from anabranch.core.api.handler import (
     Request,
     Wait,
 )
+from anabranch.core.api.purgatory import Parked, Purgatory
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
@@ -40,7 +41,6 @@ from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import Connection
 from anabranch.server.logs import logger
-from anabranch.server.purgatory import Parked, Purgatory
 
 LOG = logger("dispatch")
 

@@ -59,13 +59,17 @@ class Flusher:
         """Whether nothing waits for the disk."""
         return not self._running
 
+    async def finished(self) -> None:
+        """Wait until no round runs."""
+        while self._running:
+            await asyncio.wait(tuple(self._running.values()))
+
     async def stop(self) -> None:
         """Wait for every round and what came of it; called when nothing is appended any more.
 
         A round that failed must be known before its log is closed: a second sync could succeed.
         """
-        while self._running:
-            await asyncio.wait(tuple(self._running.values()))
+        await self.finished()
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 

@@ -107,6 +107,7 @@ class BrokerRole:
         self.broker.broker_epoch = await self.registration.register()
         await self.registration.unfenced()
         await self.partitions.settled()
+        await self.flusher.finished()  # what recovery found counts, and is shown, once it is safe
         self.upkeep.start()
         self.cleaner.start()
         self.groups.start()

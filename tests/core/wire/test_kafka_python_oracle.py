@@ -15,12 +15,14 @@ from anabranch.core.wire.messages.api_versions import ApiVersionsResponse
 
 NOT_KNOWN_TO_KAFKA_PYTHON = {
     "AllocateProducerIds",
+    "AlterPartition",
     "BrokerHeartbeat",
     "BrokerRegistration",
     "Envelope",
     "FetchSnapshot",
     "GetTelemetrySubscriptions",
     "PushTelemetry",
+    "UnregisterBroker",
 }
 
 

@@ -6,8 +6,8 @@ import random
 import weakref
 
 from anabranch.core.api.handler import Wait
+from anabranch.core.api.purgatory import DEAD_ENTRIES_KEPT, Purgatory
 from anabranch.core.errors import Bug
-from anabranch.server.purgatory import DEAD_ENTRIES_KEPT, Purgatory
 
 
 class Frame:
