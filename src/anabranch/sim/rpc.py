@@ -1,0 +1,211 @@
+"""Requests and answers in the made-up world.
+
+What: a call brings a message over the network to a node, has the handler of `core.api` look at it
+as the real dispatcher does, and brings the answer back. For speed the message objects themselves
+are passed, with the bytes of records copied as a socket would; in a world with `wire` set they are
+encoded and decoded for real. A call ends once: with an answer, or with None when its time is over,
+nobody listens, or the process that it was with has died.
+
+Rule kept: whoever asks knows nothing of the other side but what arrives. Each call is its own:
+unlike on a real connection, an answer does not wait for the answers before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from anabranch.core.api.registry import handlers
+from anabranch.core.wire.codec import decode, encode_bytes
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.messages.fetch import FetchResponse
+from anabranch.core.wire.messages.produce import ProduceRequest
+from anabranch.sim.network import Network
+from anabranch.sim.processes import Process, State
+from anabranch.sim.world import Timer, World
+
+BROKER, CONTROLLER = "broker", "controller"
+"""The listener that a call goes to."""
+
+OnAnswer: TypeAlias = Callable[[Any], None]
+
+
+class Server(Process):
+    """A process that can be called."""
+
+    def receive(self, call: Call) -> None:
+        """A request has arrived; `call.answer` must be called once, or never."""
+        raise NotImplementedError
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.open_calls: dict[Call, None] = {}
+
+
+class Call:
+    """One request on its way, being answered, or over."""
+
+    __slots__ = (
+        "_calls",
+        "_on_answer",
+        "_timer",
+        "api_key",
+        "body",
+        "client_id",
+        "is_over",
+        "life",
+        "listener",
+        "message",
+        "source",
+        "target",
+        "version",
+    )
+
+    def __init__(
+        self,
+        calls: Calls,
+        source: Process,
+        target: Server,
+        listener: str,
+        message: Any,
+        version: int,
+        client_id: str,
+        on_answer: OnAnswer,
+    ) -> None:
+        self._calls = calls
+        self._on_answer = on_answer
+        self._timer: Timer | None = None
+        self.source = source
+        self.target = target
+        self.listener = listener
+        self.message = message
+        self.body: Any = None
+        self.api_key: int = type(message).api_key
+        self.version = version
+        self.client_id = client_id
+        self.life = source.life
+        self.is_over = False
+
+    def arrive(self) -> None:
+        """The message is there: an event of the target."""
+        state = self.target.state
+        if state is State.CRASHED:
+            self.lose()
+        elif state is not State.DARK:
+            self.body = received(self.message, self.version, wire=self._calls.world.wire)
+            self.target.open_calls[self] = None
+            self.target.receive(self)
+
+    def answer(self, response: Any) -> None:
+        """Send the answer back; None closes the connection."""
+        if self.target.open_calls.pop(self, self) is self:
+            return  # a doubled request: the first answer counts
+        self._back(response)
+
+    def lose(self) -> None:
+        """The connection breaks: whoever asked hears that, if anything."""
+        self.target.open_calls.pop(self, None)
+        self._back(None)
+
+    def _back(self, response: Any) -> None:
+        calls = self._calls
+        if response is not None:
+            response = answered(response, self.version, wire=calls.world.wire)
+        target, source = self.target, self.source
+        calls.network.send(target.name, source.name, source, self.end, response)
+
+    def end(self, response: Any) -> None:
+        """The answer is there, or nothing will come: an event of whoever asked."""
+        if self.is_over or self.source.life != self.life:
+            return
+        self.is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_answer(response)
+
+    def start(self, timeout_us: int) -> None:
+        """Send the request and begin to wait."""
+        calls, target = self._calls, self.target
+        self._timer = calls.world.after_in(self.source, timeout_us, self.end, None)
+        calls.network.send(self.source.name, target.name, target, self.arrive)
+
+
+class Calls:
+    """Makes calls over a network."""
+
+    def __init__(self, world: World, network: Network) -> None:
+        self.world = world
+        self.network = network
+        self.newest = {key: handler.versions[-1] for key, handler in handlers().items()}
+
+    def call(
+        self,
+        source: Process,
+        target: Server,
+        listener: str,
+        message: Any,
+        on_answer: OnAnswer,
+        *,
+        timeout_us: int,
+        version: int | None = None,
+        client_id: str = "",
+    ) -> Call:
+        """Ask; `on_answer` is called with the answer, or with None when there is none."""
+        if version is None:
+            version = self.newest[type(message).api_key]
+        call = Call(
+            self, source, target, listener, message, version, client_id or source.name, on_answer
+        )
+        call.start(timeout_us)
+        return call
+
+
+def received(message: Any, version: int, *, wire: bool) -> Any:
+    """A request as its receiver sees it: records are its own to change."""
+    if wire:
+        frame = bytearray(encode_bytes(message, version))
+        return decode(type(message), frame, version)
+    if type(message) is ProduceRequest:
+        topics = []
+        for topic in message.topic_data:
+            own = [
+                type(data)(
+                    index=data.index,
+                    records=None if data.records is None else bytearray(data.records),
+                )
+                for data in topic.partition_data
+            ]
+            topics.append(type(topic)(name=topic.name, topic_id=topic.topic_id, partition_data=own))
+        return ProduceRequest(
+            transactional_id=message.transactional_id,
+            acks=message.acks,
+            timeout_ms=message.timeout_ms,
+            topic_data=topics,
+        )
+    return message
+
+
+def answered(response: Any, version: int, *, wire: bool) -> Any:
+    """An answer as whoever asked sees it."""
+    cls = type(response)
+    if wire:
+        return decode(cls, bytearray(encode_bytes(response, version)), version)
+    if cls is FetchResponse:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                records = partition.records
+                if records:
+                    partition.records = (
+                        bytearray().join(records)
+                        if isinstance(records, list)
+                        else bytearray(records)
+                    )
+    return response
+
+
+def refused(api_key: int, code: int) -> Any:
+    """An answer that says only the error; None where the message has no room for one."""
+    response = API_KEYS[api_key].response
+    if "error_code" not in response.__struct_fields__:
+        return None
+    return response(error_code=code)
