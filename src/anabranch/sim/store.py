@@ -1,0 +1,252 @@
+"""The made-up metadata store: one log of committed batches and one lease, with their faults.
+
+What: the contract of a node's metadata store, with answers that come later. An append is committed
+only for the holder of the newest lease and only at the log's end; it answers `Committed`, `Deposed`
+or `Unknown`. What is committed is told to whoever watches, at the moment at which it is.
+
+Faults: the store is away (nothing is answered but `Unknown` or None); it is slow; the next appends
+end in `Unknown`, done or not done; somebody takes the lease; readers are served from a copy that
+is some batches behind; the store is put back to an earlier state, as by a backup.
+
+Rule kept: an append under an old epoch changes nothing, whatever else is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+from anabranch.core.types import Buffer
+from anabranch.sim.processes import Process
+from anabranch.sim.world import World
+
+NOBODY = -1
+"""Who holds a lease that was given back."""
+WAY_US = (100, 300)
+"""From a node to the store, and back."""
+COMMIT_US = (300, 1_500)
+"""What making a batch durable takes."""
+GIVE_UP_US = 3_000_000
+"""After so long without an answer a caller of a store that is away hears that."""
+
+
+class StoredBatch(NamedTuple):
+    """One committed record batch, whole."""
+
+    first_offset: int
+    end_offset: int  # exclusive
+    epoch: int
+    payload: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who may append. `beat` grows with every renewal."""
+
+    epoch: int
+    holder: int
+    incarnation: str
+    beat: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The batches are durable; the log now ends at `end_offset`."""
+
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deposed:
+    """Nothing was written: another epoch holds the lease, or the log ends elsewhere."""
+
+    epoch: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Nobody can say whether the batches are durable."""
+
+    cause: str
+
+
+Appended: TypeAlias = Committed | Deposed | Unknown
+OnCommitted: TypeAlias = Callable[[StoredBatch], None]
+
+
+@dataclass(slots=True)
+class StoreFaults:
+    """What is wrong with the store."""
+
+    away: bool = False
+    slow_us: int = 0
+    """At most so much more until an answer, drawn a call."""
+    unknown: int = 0
+    """So many of the next appends end in Unknown."""
+    stale: int = 0
+    """Readers do not see so many of the last batches."""
+
+
+class SimStore:
+    """The store. Calls are made by a process; `answer` is called in it, if it is still there."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.faults = StoreFaults()
+        self.batches: list[StoredBatch] = []
+        self.held: Lease | None = None
+        self.on_committed: list[OnCommitted] = []
+        self.appends = 0
+        self._random = world.random("store")
+
+    @property
+    def end_offset(self) -> int:
+        """Where the committed log ends."""
+        return self.batches[-1].end_offset if self.batches else 0
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last batch."""
+        return self.batches[-1].epoch if self.batches else 0
+
+    # What a node may ask.
+
+    def append(
+        self,
+        process: Process,
+        epoch: int,
+        expected_end: int,
+        batches: list[StoredBatch],
+        answer: Callable[[Appended], None],
+    ) -> None:
+        """Commit all batches or none, if the epoch holds the lease and the log ends as expected."""
+        away = Unknown("the store did not answer")
+        self._ask(process, self._append, (epoch, expected_end, batches), answer, away, COMMIT_US)
+
+    def lease(self, process: Process, answer: Callable[[Lease | None], None]) -> None:
+        """The lease as it stands; `None` also when the store is away (see `is_away`)."""
+        self._ask(process, self._lease, (), answer, AWAY)
+
+    def take_lease(
+        self,
+        process: Process,
+        seen: Lease | None,
+        holder: int,
+        incarnation: str,
+        answer: Callable[[Any], None],
+    ) -> None:
+        """Take over with the next epoch if the lease still is as `seen`; else None."""
+        self._ask(process, self._take, (seen, holder, incarnation), answer, AWAY, COMMIT_US)
+
+    def renew_lease(self, process: Process, lease: Lease, answer: Callable[[Any], None]) -> None:
+        """One beat more; None when another epoch holds it."""
+        self._ask(process, self._renew, (lease,), answer, AWAY, COMMIT_US)
+
+    def release_lease(self, process: Process, lease: Lease) -> None:
+        """Give it back, so that the next taker need not wait."""
+        self._ask(process, self._release, (lease,), _nothing, None)
+
+    def read(self, process: Process, answer: Callable[[Any], None]) -> None:
+        """All committed batches, as the copy that answers knows them."""
+        self._ask(process, self._read, (), answer, AWAY)
+
+    # Faults that act once.
+
+    def steal_lease(self) -> None:
+        """Somebody who is no part of this cluster's world takes the lease, and goes away."""
+        epoch = max(self.held.epoch if self.held else 0, self.last_epoch) + 1
+        self.held = Lease(epoch, NOBODY, "stolen")
+
+    def go_back(self, count: int) -> None:
+        """The last batches are gone, as when a backup was put in place."""
+        del self.batches[max(0, len(self.batches) - count) :]
+
+    # How calls are made.
+
+    def _ask(
+        self,
+        process: Process,
+        act: Callable[..., Any],
+        args: tuple[Any, ...],
+        answer: Callable[[Any], None],
+        away: Any,
+        work_us: tuple[int, int] = (0, 0),
+    ) -> None:
+        low, high = WAY_US[0] + work_us[0], WAY_US[1] + work_us[1]
+        delay_us = self._random.randint(low, high)
+        if self.faults.slow_us:
+            delay_us += self._random.randrange(self.faults.slow_us)
+        self.world.after(delay_us, self._arrive, process, process.life, act, args, answer, away)
+
+    def _arrive(
+        self,
+        process: Process,
+        life: int,
+        act: Callable[..., Any],
+        args: tuple[Any, ...],
+        answer: Callable[[Any], None],
+        away: Any,
+    ) -> None:
+        if self.faults.away:
+            outcome, delay_us = away, GIVE_UP_US
+        else:
+            outcome, delay_us = act(*args), self._random.randint(*WAY_US)
+        if process.life == life:
+            self.world.after_in(process, delay_us, answer, outcome)
+
+    def _append(self, epoch: int, expected_end: int, batches: list[StoredBatch]) -> Appended:
+        holds = self.held is not None and self.held.epoch == epoch
+        fits = self.end_offset == expected_end
+        unknown = self.faults.unknown > 0
+        if unknown:
+            self.faults.unknown -= 1
+            if self._random.random() < 0.5:
+                return Unknown("the connection broke before the append was done")
+        if not holds or not fits or self.held is None:
+            return Deposed(self.held.epoch if self.held else 0, self.end_offset)
+        self.appends += 1
+        for batch in batches:
+            self.batches.append(batch)
+            for told in self.on_committed:
+                told(batch)
+        if unknown:
+            return Unknown("the connection broke after the append was done")
+        return Committed(self.end_offset)
+
+    def _lease(self) -> Lease | None:
+        return self.held
+
+    def _take(self, seen: Lease | None, holder: int, incarnation: str) -> Lease | None:
+        if self.held != seen:
+            return None
+        epoch = max(seen.epoch if seen else 0, self.last_epoch) + 1
+        self.held = Lease(epoch, holder, incarnation)
+        return self.held
+
+    def _renew(self, lease: Lease) -> Lease | None:
+        held = self.held
+        if held is None or (held.epoch, held.incarnation) != (lease.epoch, lease.incarnation):
+            return None
+        self.held = replace(held, beat=held.beat + 1)
+        return self.held
+
+    def _release(self, lease: Lease) -> None:
+        held = self.held
+        if held is not None and (held.epoch, held.incarnation) == (lease.epoch, lease.incarnation):
+            self.held = replace(held, holder=NOBODY, beat=held.beat + 1)
+
+    def _read(self) -> list[StoredBatch]:
+        return self.batches[: max(0, len(self.batches) - self.faults.stale)]
+
+
+class Away:
+    """The answer of a store that cannot be reached."""
+
+
+AWAY = Away()
+
+
+def _nothing(_outcome: Any) -> None:
+    return None
