@@ -15,11 +15,13 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord
+from anabranch.core.wire.own_records import OWN_RECORD_IDS, RECORDS_FEATURE
 
 METADATA_VERSION = "metadata.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
+    RECORDS_FEATURE: (0, 1),
     ELR_VERSION: (0, 1),
     "group.version": (0, 1),
     "kraft.version": (0, 1),
@@ -29,12 +31,13 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 """Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
 
 BOOTSTRAP_LEVELS: Mapping[str, int] = {
+    RECORDS_FEATURE: 1,
     ELR_VERSION: 1,
     "group.version": 1,
     METADATA_VERSION: 27,
     "transaction.version": 2,
 }
-"""Levels of a new cluster: Kafka 4.1's defaults. Level 0 is not written."""
+"""Levels of a new cluster: Kafka 4.1's defaults, and our own. Level 0 is not written."""
 
 
 def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
@@ -59,6 +62,17 @@ def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
 def elr_enabled(image: MetadataImage) -> bool:
     """Whether eligible leader replicas are kept (KIP-966)."""
     return image.features.get(ELR_VERSION, 0) > 0
+
+
+def check_own_record(image: MetadataImage, record: type[MetadataRecord]) -> None:
+    """Raise UNSUPPORTED_VERSION unless the cluster's level lets this record of ours be written."""
+    since = OWN_RECORD_IDS[record.type_id].since
+    level = image.features.get(RECORDS_FEATURE, 0)
+    if since is None or level < since:
+        raise ClientFault(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"{record.__name__} needs level {since} of {RECORDS_FEATURE}, which is at {level}.",
+        )
 
 
 def check_broker_features(image: MetadataImage, offered: Mapping[str, tuple[int, int]]) -> None:

@@ -34,7 +34,8 @@ NO_CONFIG: Mapping[str, str] = Map()
 class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """One partition. `replicas` is ordered: its first entry is the preferred leader.
 
-    `leader` is -1 when nobody leads. `directories` runs beside `replicas`.
+    `leader` is -1 when nobody leads. `directories` runs beside `replicas`. `observers` copy and
+    are counted nowhere; none of them is in `replicas`.
     """
 
     replicas: tuple[int, ...]
@@ -48,6 +49,7 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     recovery_state: int = RECOVERED
+    observers: tuple[int, ...] = ()
 
 
 class TopicImage(msgspec.Struct, frozen=True):

@@ -4,7 +4,7 @@ What: `replay_batch` turns an image and the records of one batch into the next i
 Why: controller, brokers, simulator and dump tools run the same few functions, so they cannot come
 to differ. Rule kept: the cost is that of the records, never that of what exists; a record that does
 not fit the image raises `Bug`, because committed records are facts and must fit. Sources: KIP-500,
-KIP-631, KIP-966 (eligible leader replicas).
+KIP-631, KIP-966 (eligible leader replicas); own records: core/wire/own_records.py.
 """
 
 from __future__ import annotations
@@ -202,7 +202,21 @@ def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord
         changes["leader_epoch"] = old.leader_epoch + 1
     if record.leader_recovery_state != NO_STATE_CHANGE:
         changes["recovery_state"] = record.leader_recovery_state
+    if record.replicas is not None and old.observers:
+        changes["observers"] = tuple(
+            broker_id for broker_id in old.observers if broker_id not in record.replicas
+        )
     return replace(old, **changes)
+
+
+def _replica_roles(builder: ImageBuilder, record: records.ReplicaRolesRecord) -> None:
+    topic_id = TopicId(record.topic_id)
+    partitions = builder.partitions(topic_id)
+    old = partitions.get(record.partition_id)
+    if old is None or not set(record.observers).isdisjoint(old.replicas):
+        raise Bug(f"roles that do not fit partition {record.partition_id}")
+    partitions[record.partition_id] = replace(old, observers=tuple(record.observers))
+    builder.touched[topic_id][record.partition_id] = None
 
 
 def _config(builder: ImageBuilder, record: records.ConfigRecord) -> None:
@@ -349,6 +363,7 @@ APPLY: Mapping[type, Callable[[ImageBuilder, Any], None]] = {
     records.RegisterControllerRecord: _register_controller,
     records.ClearElrRecord: _clear_elr,
     records.NoOpRecord: _nothing,
+    records.ReplicaRolesRecord: _replica_roles,
     # Of Kafka's controller, around the records it bootstraps with (KIP-868). What it began and did
     # not abort is applied record by record; an abort has no rule here, so such a log is refused.
     records.BeginTransactionRecord: _nothing,

@@ -69,7 +69,12 @@ def topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
     """A topic's record and those of its partitions."""
     yield records.TopicRecord(name=topic.name, topic_id=topic.topic_id)
     for index in sorted(topic.partitions):
-        yield partition_record(topic.topic_id, index, topic.partitions[index])
+        partition = topic.partitions[index]
+        yield partition_record(topic.topic_id, index, partition)
+        if partition.observers:
+            yield records.ReplicaRolesRecord(
+                partition_id=index, topic_id=topic.topic_id, observers=list(partition.observers)
+            )
 
 
 def partition_record(

@@ -9,7 +9,8 @@ A record's value on the log (KIP-631):
 
 Types that no decision here acts on (ACLs, quotas, SCRAM, delegation tokens) are described all the
 same, so that every log that Kafka 4.1 writes can be read. Control records of the same log are in
-control_records.py and can be imported from here too.
+control_records.py and can be imported from here too. Records of our own are in own_records.py; they
+are encoded and decoded here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from anabranch.core.wire.control_records import LeaderChangeMessage as LeaderCha
 from anabranch.core.wire.control_records import SnapshotFooterRecord as SnapshotFooterRecord
 from anabranch.core.wire.control_records import SnapshotHeaderRecord as SnapshotHeaderRecord
 from anabranch.core.wire.control_records import VotersRecord as VotersRecord
+from anabranch.core.wire.own_records import OWN_RECORDS
+from anabranch.core.wire.own_records import ReplicaRolesRecord as ReplicaRolesRecord
 from anabranch.core.wire.primitives import Refusal, read_uvarint, uvarint_bytes
 from anabranch.core.wire.schema import (
     ZERO_UUID,
@@ -252,7 +255,7 @@ class ClearElrRecord(Message, type_id=28, versions="0", flexible="0+"):
 
 
 MetadataRecord: TypeAlias = Message
-"""Any record of the table below."""
+"""Any record of the tables below."""
 
 _CLASSES: tuple[type[Message], ...] = (
     RegisterBrokerRecord,
@@ -284,7 +287,9 @@ _CLASSES: tuple[type[Message], ...] = (
 )
 
 METADATA_RECORDS = MappingProxyType({cls.type_id: cls for cls in _CLASSES})
-"""Every record by its type id."""
+"""Every record of Kafka's by its type id."""
+ALL_RECORDS = MappingProxyType({**METADATA_RECORDS, **OWN_RECORDS})
+"""Kafka's and ours."""
 
 FRAME_VERSION = 1
 
@@ -300,7 +305,7 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
 def decode_record(value: Buffer) -> MetadataRecord:
     """The record that a value holds; raises ProtocolError, also for what follows its end."""
     type_id, version, position = read_record_head(value)
-    cls = METADATA_RECORDS.get(type_id)
+    cls = ALL_RECORDS.get(type_id)
     if cls is None:
         detail = f"no metadata record has type id {type_id}"
         raise ProtocolError("MetadataRecord", version, "type id", 1, detail)

@@ -1,0 +1,61 @@
+"""Metadata records that Kafka does not have: their ids, and from which feature level on they exist.
+
+What: Anabranch's own records lie in the same log as Kafka's, in the same frame (see
+metadata_records.py), with type ids from 10,000 up, which Kafka does not give. Upgrade rule: a
+record may be written while the cluster's level of `anabranch.records.version` is at least the
+record's `since`, and only every registered broker's support lets that level be raised; so no node
+meets a record that it cannot read. A version of a record that adds to it gets a level of its own
+in the same way. Every id that was ever meant for something stands in `OWN_RECORD_IDS`; none is
+given twice.
+
+Not here: what the records do to the image (`core/controller/replay.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import NamedTuple
+
+from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.wire.schema import Int32, Message, TopicUuid
+
+FIRST_OWN_ID = 10_000
+RECORDS_FEATURE = "anabranch.records.version"
+"""The feature whose level says which of these records may be written."""
+NOT_YET = None
+"""The level of an id that is kept for a record to come."""
+
+
+class ReplicaRolesRecord(Message, type_id=10_000, versions="0", flexible="0+"):
+    """Which brokers copy a partition without counting for it: the whole list, replacing any before.
+
+    Observers are not in the partition's `replicas`; no epoch changes.
+    """
+
+    partition_id: Int32 = -1
+    topic_id: TopicUuid = ZERO_TOPIC_ID
+    observers: list[Int32] = []
+
+
+class OwnRecord(NamedTuple):
+    """One id: what it is for, and the lowest feature level that allows it (None: none does)."""
+
+    meaning: str
+    since: int | None
+
+
+OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
+    {
+        10_000: OwnRecord("roles of a partition's replicas: who only observes", 1),
+        10_001: OwnRecord("replicas that a partition should have and no broker can hold", NOT_YET),
+        10_002: OwnRecord("where placement goes on: cursors over brokers and racks", NOT_YET),
+        10_003: OwnRecord("a reviewed plan of moves, and how far it is done", NOT_YET),
+    }
+)
+"""Every id that is taken."""
+
+OWN_RECORDS: Mapping[int, type[Message]] = MappingProxyType(
+    {ReplicaRolesRecord.type_id: ReplicaRolesRecord}
+)
+"""The records that exist, by type id."""
