@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.groups.coordinator import GroupCoordinator
+from anabranch.core.replication.replication import Replication
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
@@ -87,8 +88,13 @@ class Broker:
     """The process's log levels, which this broker describes and alters."""
     steady_ms: int = 0
     """The clock that never goes back, at the begin of this step: for sessions and their ends."""
+    wall_ms: int = 0
+    """The time of day at the begin of this step: for what replication writes into logs."""
     groups: GroupCoordinator = field(init=False)
     """The consumer groups that this broker coordinates."""
+    replication: Replication = field(init=False)
+    """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 
     def __post_init__(self) -> None:
         self.groups = GroupCoordinator(self)
+        self.replication = Replication(self)

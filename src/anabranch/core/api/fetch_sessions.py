@@ -38,6 +38,7 @@ class Wanted:
         "index",
         "last_fetched_epoch",
         "leader_epoch",
+        "log_start_offset",
         "max_bytes",
         "told_high_watermark",
         "told_log_start",
@@ -58,6 +59,7 @@ class Wanted:
         self.fetch_offset = request.fetch_offset
         self.max_bytes = request.partition_max_bytes
         self.leader_epoch = request.current_leader_epoch
+        self.log_start_offset = request.log_start_offset
         self.last_fetched_epoch = request.last_fetched_epoch
 
     def must_tell(self, answer: PartitionData) -> bool:

@@ -74,8 +74,9 @@ class _Malformed(ApiError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
-Pending = tuple[PartitionProduceResponse, Replica, int]
-"""An appended batch whose acknowledgement must wait: its answer, replica, offset to be reached."""
+Pending = tuple[PartitionProduceResponse, Replica, int, int]
+"""An appended batch whose acknowledgement must wait: its answer, replica, offset to be reached,
+and the epoch from which that replica led without a break when it appended."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -169,13 +170,13 @@ def _append(
     if replica.flushed_counts:
         broker.unsynced.add(place)
         if acks == 1 and replica.log.flushed_offset < end_offset:
-            pending.append((answer, replica, end_offset))
+            pending.append((answer, replica, end_offset, replica.led_from_epoch))
     elif replica.log.sync_due(now_ms):
         broker.unsynced.add(place)
     if acks == ACKS_ALL:
-        state = replica.acknowledged(end_offset)
+        state = replica.acknowledged(end_offset, replica.led_from_epoch)
         if state is None:
-            pending.append((answer, replica, end_offset))
+            pending.append((answer, replica, end_offset, replica.led_from_epoch))
         else:
             answer.error_code = state
 
@@ -238,17 +239,17 @@ def _wait(
         pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]
         if pending and not expired:
             return None
-        for answer, _, _ in pending:
+        for answer, *_ in pending:
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         return _finish(broker, request, response, failed=True)
 
-    keys = tuple(replica.topic_partition for _, replica, _ in pending)
+    keys = tuple(replica.topic_partition for _, replica, *_ in pending)
     return Wait(keys, now_ms + max(0, request.body.timeout_ms), poll)
 
 
 def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
     """Whether one batch's fate is known; writes it into the answer."""
-    answer, replica, end_offset = entry
+    answer, replica, end_offset, led_from_epoch = entry
     topic, index = replica.topic_partition
     if broker.partitions.get(topic, index) is not replica:
         try:
@@ -258,10 +259,11 @@ def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
             answer.error_code = error.code
         return True
     if acks == 1:
-        if not replica.is_leader:
+        has_moved = replica.led_from_epoch != led_from_epoch
+        if has_moved:
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return not replica.is_leader or replica.log.flushed_offset >= end_offset
-    state = replica.acknowledged(end_offset)
+        return has_moved or replica.log.flushed_offset >= end_offset
+    state = replica.acknowledged(end_offset, led_from_epoch)
     if state is None:
         return False
     answer.error_code = state

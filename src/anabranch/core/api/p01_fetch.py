@@ -59,6 +59,8 @@ class Reading(NamedTuple):
 
     request: Request
     replica_id: int
+    broker_epoch: int
+    """Of the follower that asks, -1 when it did not say."""
     isolation_level: int
     max_bytes: int
     min_bytes: int
@@ -113,15 +115,16 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
 def _reading(broker: Broker, request: Request) -> Reading:
     body: FetchRequest = request.body
     version = request.version
-    replica_id = body.replica_id
+    replica_id, broker_epoch = body.replica_id, -1
     if version >= _REPLICA_STATE_SINCE:
-        replica_id = body.replica_state.replica_id
+        replica_id, broker_epoch = body.replica_state.replica_id, body.replica_state.replica_epoch
     max_bytes = min(body.max_bytes, broker.config.fetch_max_bytes)
     if replica_id >= 0:
         max_bytes = body.max_bytes
     return Reading(
         request=request,
         replica_id=replica_id,
+        broker_epoch=broker_epoch,
         isolation_level=body.isolation_level,
         max_bytes=max_bytes,
         min_bytes=min(body.min_bytes, max_bytes),
@@ -146,7 +149,16 @@ def _name_topics(
 class _Fetch:
     """One fetch request from its first reading to its answer."""
 
-    __slots__ = ("broker", "deadline_ms", "parked", "partitions", "reading", "session", "size")
+    __slots__ = (
+        "broker",
+        "deadline_ms",
+        "is_noted",
+        "parked",
+        "partitions",
+        "reading",
+        "session",
+        "size",
+    )
 
     def __init__(
         self,
@@ -161,6 +173,7 @@ class _Fetch:
         self.session = session
         self.partitions = partitions
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
+        self.is_noted = False
         self.parked: list[tuple[Replica, int, int, int]] = []
         self.size = 0
 
@@ -170,6 +183,7 @@ class _Fetch:
             found = self.read()
         except ColdRead as cold:
             return Cold(cold, self.start)
+        self.is_noted = True  # a later pass says nothing new about a follower
         if self.is_enough(found) or not found.readable or now_ms >= self.deadline_ms:
             return self.answer(found, now_ms)
         self.park(found)
@@ -289,29 +303,31 @@ class _Fetch:
             replica.check_epoch(wanted.leader_epoch)
             if self.reading.leader_only and not replica.is_leader:
                 replica.check_leader()
-            if self.reading.is_follower and replica.is_leader:
-                self.note_follower(replica, wanted.fetch_offset)
             return self.read_log(replica, wanted, max_bytes, at_least_one)
         except ApiError as error:
-            return refused(wanted.index, error.code, self.reading.request.version)
+            answer = refused(wanted.index, error.code, self.reading.request.version)
+            if replica is not None and self.reading.is_follower:
+                answer.log_start_offset = replica.log.start_offset
+            return answer
         except StorageFault as fault:
             if replica is not None:
                 broker.faults.append((replica, fault))
             code = ErrorCode.KAFKA_STORAGE_ERROR
             return refused(wanted.index, code, self.reading.request.version)
 
-    def note_follower(self, replica: Replica, fetch_offset: int) -> None:
-        """A follower's fetch offset tells what it has."""
-        if self.reading.replica_id not in replica.replicas:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if replica.follower_fetched(self.reading.replica_id, fetch_offset):
-            self.broker.changed.add(replica.topic_partition)
-
     def read_log(
         self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool
     ) -> PartitionData:
         """What the log has for this reader from the wanted offset on."""
         log, offset = replica.log, wanted.fetch_offset
+        diverging = None
+        if wanted.last_fetched_epoch >= 0:
+            diverging = _divergence(replica, wanted)
+        if diverging is None:
+            if not log.start_offset <= offset <= log.end_offset:
+                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+            if self.reading.is_follower and not self.is_noted:
+                self.note_follower(replica, wanted)
         answer = PartitionData(
             partition_index=wanted.index,
             high_watermark=replica.high_watermark,
@@ -320,13 +336,9 @@ class _Fetch:
             aborted_transactions=None,
             records=b"",
         )
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _divergence(replica, wanted)
-            if diverging is not None:
-                answer.diverging_epoch = diverging
-                return answer
-        if not log.start_offset <= offset <= log.end_offset:
-            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if diverging is not None:
+            answer.diverging_epoch = diverging
+            return answer
         committed_only = (
             self.reading.isolation_level == READ_COMMITTED and not self.reading.is_follower
         )
@@ -339,6 +351,16 @@ class _Fetch:
             if committed_only and records:
                 answer.aborted_transactions = _aborted(replica, records, offset, limit)
         return answer
+
+    def note_follower(self, replica: Replica, wanted: Wanted) -> None:
+        """A follower's fetch offset tells what it has, since its history is ours."""
+        self.broker.replication.follower_fetched(
+            replica,
+            self.reading.replica_id,
+            wanted.fetch_offset,
+            broker_epoch=self.reading.broker_epoch,
+            start_offset=wanted.log_start_offset,
+        )
 
     def answer(self, found: Round, now_ms: int) -> FetchResponse:
         """The response; an incremental one names only partitions that have news."""

@@ -108,7 +108,7 @@ class Partitions:
         topic, index = replica.topic_partition
         _remove(self.by_name, topic, index, replica)
         _remove(self.by_id, replica.topic_id, index, replica)
-        replica.is_leader = False
+        replica.retire()
 
     def take_offline(self, replica: Replica) -> None:
         """Hide a replica whose log or folder failed; requests get KAFKA_STORAGE_ERROR."""
@@ -131,13 +131,16 @@ class Partitions:
             for index in indexes:
                 state = topic.partitions.get(index)
                 replica = hosted.get(index)
-                if state is None or self.broker_id not in state.replicas:
+                if state is None or not self._is_placed_here(state):
                     drop += () if replica is None else (replica,)
                 elif replica is not None:
                     update.append((replica, state))
                 elif self.offline.get(place := TopicPartition(topic.name, index)) != topic_id:
                     create.append(Assignment(place, topic_id, state))
         return Plan(tuple(drop), tuple(update), tuple(create))
+
+    def _is_placed_here(self, state: PartitionImage) -> bool:
+        return self.broker_id in state.replicas or self.broker_id in state.observers
 
     def _touched(self, delta: MetadataDelta) -> dict[TopicId, Iterable[int]]:
         touched: dict[TopicId, Iterable[int]] = dict(delta.changed_partitions)

@@ -1,23 +1,31 @@
 """One hosted replica of one partition: its log, who leads it, and what of it is committed.
 
-What: the leader's half of a partition's life: the checks before an append, the high watermark, the
-limit of a read, the min.insync.replicas rule. Rule kept: a record counts (is acknowledged under
-acks=all, is shown to consumers) when every in-sync replica has it and at least
-min.insync.replicas are in sync; with flush.messages=1, when it is also flushed here.
-Source: KIP-101 and KIP-320 (leader epochs), KIP-966 (the high watermark waits for the minimum ISR).
-Not here: following another leader, changing the ISR.
+What: the state that requests meet: the checks before an append, the high watermark, the limit of a
+read, the min.insync.replicas rule, and how far followers are. Rules kept: a record counts (is
+acknowledged under acks=all, is shown to consumers) when every in-sync replica has it, also one that
+is only proposed to be in sync, and at least min.insync.replicas are in sync; with flush.messages=1,
+when it is also flushed here. The high watermark goes back only when the log is truncated.
+Source: KIP-101 and KIP-320 (leader epochs), KIP-497 (proposed ISR), KIP-966 (the high watermark
+waits for the minimum ISR). Not here: who should be in sync (`in_sync`), copying (`following`).
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.replication.progress import (
+    UNKNOWN_BROKER_EPOCH,
+    UNKNOWN_OFFSET,
+    Progress,
+)
 
 if TYPE_CHECKING:
     from anabranch.core.controller.image import PartitionImage
     from anabranch.core.log.appending import AppendResult
     from anabranch.core.log.log import Log
+    from anabranch.core.replication.in_sync import Proposal
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition
 
@@ -25,13 +33,26 @@ ACKS_ALL = -1
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 READ_COMMITTED = 1
+RECOVERED = 0
+
+
+class Role(Enum):
+    """What this broker is to the partition."""
+
+    LEADER = "leader"
+    FOLLOWER = "follower"
+    OBSERVER = "observer"
+    OFFLINE = "offline"
 
 
 class Replica:
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
     `appended_bytes` only grows: a cheap measure of what arrived since a fetch was parked.
-    `epoch_start_offset` is where this broker's current leadership began, -1 before any.
+    `epoch_start_offset` is where this broker's current leadership began, -1 before any;
+    `led_from_epoch` the epoch in which it began to lead without a break, -1 when it does not lead.
+    `holders` are the followers whose log ends bound the high watermark. `proposal` is the change of
+    the ISR that is under way.
     """
 
     __slots__ = (
@@ -41,15 +62,20 @@ class Replica:
         "epoch_start_offset",
         "flushed_counts",
         "folder",
-        "follower_ends",
+        "followers",
         "high_watermark",
+        "holders",
         "in_sync_replicas",
         "is_leader",
         "leader_epoch",
         "leader_id",
+        "led_from_epoch",
         "log",
         "min_insync_replicas",
+        "observers",
         "partition_epoch",
+        "proposal",
+        "recovery_state",
         "replicas",
         "topic_id",
         "topic_partition",
@@ -75,11 +101,15 @@ class Replica:
         self.leader_epoch = UNKNOWN_EPOCH
         self.partition_epoch = UNKNOWN_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.observers: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
+        self.recovery_state = RECOVERED
         self.is_leader = False
         self.appended_bytes = 0
-        self.epoch_start_offset = -1
-        self.follower_ends: dict[int, int] = {}
+        self.epoch_start_offset = self.led_from_epoch = -1
+        self.followers: dict[int, Progress] = {}
+        self.holders: tuple[Progress, ...] = ()
+        self.proposal: Proposal | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
         self.take_config(config)
 
@@ -97,19 +127,59 @@ class Replica:
         if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
             return False
         new_epoch = state.leader_epoch != self.leader_epoch
+        is_news = new_epoch or state.partition_epoch > self.partition_epoch
         self.leader_id = state.leader
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
-        self.in_sync_replicas = tuple(state.isr)
-        self.is_leader = state.leader == self.broker_id
+        self.observers = tuple(state.observers)
+        self.recovery_state = state.recovery_state
+        led, self.is_leader = self.is_leader, state.leader == self.broker_id
         if new_epoch:
-            self.follower_ends = {}
+            self.followers = {}
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
                 self.log.assign_leader_epoch(state.leader_epoch)
+        if not self.is_leader:
+            self.led_from_epoch = -1
+        elif not led:
+            self.led_from_epoch = state.leader_epoch
+        self.take_in_sync(tuple(state.isr), self.proposal if not is_news else None)
         self.advance()
         return new_epoch
+
+    def take_in_sync(self, isr: tuple[int, ...], proposal: Proposal | None = None) -> None:
+        """Use a committed ISR; a proposed one that is larger bounds the high watermark already."""
+        self.in_sync_replicas = isr
+        self.proposal = proposal
+        if not self.is_leader:
+            self.holders = ()
+            return
+        members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))
+        members.pop(self.broker_id, None)
+        self.holders = tuple(self.progress_of(each) for each in members)
+
+    def retire(self) -> None:
+        """Lead no more: the replica is not hosted any longer."""
+        self.is_leader = False
+        self.led_from_epoch = -1
+        self.take_in_sync((), None)
+
+    def progress_of(self, broker_id: int) -> Progress:
+        """How far a follower is under this leadership."""
+        known = self.followers.get(broker_id)
+        if known is None:
+            known = self.followers[broker_id] = Progress(broker_id)
+        return known
+
+    @property
+    def role(self) -> Role:
+        """What this broker is to the partition now."""
+        if self.log.fault is not None:
+            return Role.OFFLINE
+        if self.is_leader:
+            return Role.LEADER
+        return Role.OBSERVER if self.broker_id in self.observers else Role.FOLLOWER
 
     @property
     def required_in_sync(self) -> int:
@@ -183,9 +253,9 @@ class Replica:
             return False
         log = self.log
         end = log.flushed_offset if self.flushed_counts else log.end_offset
-        if in_sync > 1:
-            ends = self.follower_ends
-            end = min(end, *(ends.get(i, 0) for i in self.in_sync_replicas if i != self.broker_id))
+        for follower in self.holders:
+            if follower.end_offset < end:
+                end = follower.end_offset
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
@@ -196,18 +266,51 @@ class Replica:
         self.log.synced(end_offset)
         return self.advance() or self.flushed_counts
 
-    def follower_fetched(self, replica_id: int, fetch_offset: int) -> bool:
-        """A follower asks from `fetch_offset`: it has everything before. True when that commits."""
-        self.follower_ends[replica_id] = fetch_offset
+    def follower_fetched(
+        self,
+        replica_id: int,
+        fetch_offset: int,
+        *,
+        now_ms: int = 0,
+        broker_epoch: int = UNKNOWN_BROKER_EPOCH,
+        start_offset: int = UNKNOWN_OFFSET,
+    ) -> bool:
+        """A follower asks from `fetch_offset`: it has everything before. True when that commits.
+
+        Only for a fetch of the current leader epoch whose history is ours (no divergence).
+        """
+        follower = self.followers.get(replica_id) or self.progress_of(replica_id)
+        follower.fetched(fetch_offset, self.log.end_offset, now_ms, broker_epoch, start_offset)
         return self.advance()
 
-    def acknowledged(self, required_offset: int) -> ErrorCode | None:
+    def copied(self, leader_high_watermark: int, leader_start_offset: int) -> bool:
+        """After a fetch from the leader: follow its marks. True when readers may see more.
+
+        The log start follows the leader's. What was known to be committed stays so: a new leader
+        may know a smaller high watermark for a while.
+        """
+        log = self.log
+        if log.start_offset < leader_start_offset <= log.end_offset:
+            log.delete_records_before(leader_start_offset)
+        end = max(min(leader_high_watermark, log.end_offset), log.start_offset)
+        if end <= self.high_watermark:
+            return False
+        self.high_watermark = end
+        return True
+
+    def truncated(self) -> None:
+        """The log was cut: nothing beyond its end is known to be committed any more."""
+        log = self.log
+        self.high_watermark = max(min(self.high_watermark, log.end_offset), log.start_offset)
+
+    def acknowledged(self, required_offset: int, led_from_epoch: int) -> ErrorCode | None:
         """Whether acks=all holds up to `required_offset` (exclusive): None means not yet.
 
-        The ISR may have shrunk since the append: then the records are there and committed, but on
-        fewer replicas than was promised.
+        `led_from_epoch` is what it was at the append: after a break in the leadership other records
+        may have these offsets. The ISR may have shrunk since the append: then the records are there
+        and committed, but on fewer replicas than was promised.
         """
-        if not self.is_leader:
+        if self.led_from_epoch != led_from_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.high_watermark >= required_offset:
             enough = self.enough_in_sync

@@ -99,6 +99,7 @@ class BrokerConfig:
     min_insync_replicas: int
     node_id: int | None
     num_partitions: int
+    num_replica_fetchers: int
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_load_buffer_size: int
@@ -110,7 +111,13 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
+    replica_fetch_backoff_ms: int
+    replica_fetch_max_bytes: int
+    replica_fetch_min_bytes: int
+    replica_fetch_response_max_bytes: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
+    replica_lag_time_max_ms: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int

@@ -1,0 +1,39 @@
+"""What a broker's replication wants done: frozen messages to the shell, which only performs them.
+
+`SendFetch` goes to another broker, at most one at a time a leader and fetcher; `SendAlterPartition`
+to the active controller, one at a time. The answer, or that there was none, comes back with the
+very effect: an answer to an effect that is not under way any more is left alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.in_sync import Proposal
+    from anabranch.core.replication.replica import Replica
+    from anabranch.core.wire.messages.alter_partition import AlterPartitionRequest
+    from anabranch.core.wire.messages.fetch import FetchRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SendFetch:
+    """Ask a leader for records. `fetcher` is which of `num.replica.fetchers` asks."""
+
+    version: ClassVar[int] = 17
+    leader_id: int
+    fetcher: int
+    request: FetchRequest
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SendAlterPartition:
+    """Ask the controller for other in-sync replicas."""
+
+    version: ClassVar[int] = 3
+    request: AlterPartitionRequest
+    proposals: tuple[tuple[Replica, Proposal], ...]
+
+
+Effect: TypeAlias = SendFetch | SendAlterPartition

@@ -1,0 +1,118 @@
+"""One partition that is copied from its leader: what is asked, and what an answer does to the log.
+
+The rule it keeps: only an answer to what is still the question (same leader epoch, same log end)
+touches the log. A log is cut where its history leaves the leader's, as the leader says by epochs,
+and nowhere else; never to the high watermark. When the leader's log begins after this one ends (or
+this one is empty), the copy begins anew at the leader's start.
+Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
+sending (`fetcher`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.fetch import FetchPartition
+
+if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
+    from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicId
+    from anabranch.core.wire.messages.fetch import PartitionData
+
+NOTHING_SENT = -1
+
+
+class Next(Enum):
+    """How a partition goes on after an answer."""
+
+    UNCHANGED = "unchanged"
+    """Nothing new to say to the leader."""
+    FETCH = "fetch"
+    """The log moved: ask from its new end."""
+    LATER = "later"
+    """An error that time heals: ask again after `replica.fetch.backoff.ms`."""
+    STOPPED = "stopped"
+    """Fenced: newer metadata is on its way, and begins anew."""
+
+
+class Following:
+    """One followed partition under one leader epoch."""
+
+    __slots__ = ("is_delayed", "key", "leader_epoch", "leader_id", "replica", "sent_offset")
+
+    def __init__(self, replica: Replica) -> None:
+        self.replica = replica
+        self.leader_id = replica.leader_id
+        self.leader_epoch = replica.leader_epoch
+        self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
+        self.sent_offset = NOTHING_SENT
+        self.is_delayed = False
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the metadata still asks for exactly this."""
+        replica = self.replica
+        return replica.leader_epoch == self.leader_epoch and not replica.is_leader
+
+    def asked(self, max_bytes: int) -> FetchPartition:
+        """The question: everything from the log's end on."""
+        log = self.replica.log
+        self.sent_offset = log.end_offset
+        return FetchPartition(
+            partition=self.key[1],
+            current_leader_epoch=self.leader_epoch,
+            fetch_offset=log.end_offset,
+            last_fetched_epoch=log.epochs.latest,
+            log_start_offset=log.start_offset,
+            partition_max_bytes=max_bytes,
+        )
+
+    def take(self, answer: PartitionData, wall_ms: int) -> Next:
+        """Bring the log in line with the answer.
+
+        Raises ApiError (the records do not fit), StorageFault (as the log does).
+        """
+        replica, log = self.replica, self.replica.log
+        if not self.is_current or self.sent_offset != log.end_offset:
+            return Next.UNCHANGED
+        if answer.error_code:
+            return self._refused(answer)
+        if answer.diverging_epoch.epoch >= 0:
+            diverging = answer.diverging_epoch
+            log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))
+            replica.truncated()
+            return Next.FETCH
+        start_offset = log.start_offset
+        if answer.records:
+            log.append_as_follower(answer.records, now_ms=wall_ms)
+            replica.appended_bytes += len(answer.records)
+        replica.copied(answer.high_watermark, answer.log_start_offset)
+        moved = log.end_offset != self.sent_offset or log.start_offset != start_offset
+        return Next.FETCH if moved else Next.UNCHANGED
+
+    def _refused(self, answer: PartitionData) -> Next:
+        if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
+            return Next.STOPPED
+        if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or answer.log_start_offset < 0:
+            return Next.LATER
+        self.replica.log.truncate_fully(answer.log_start_offset)
+        self.replica.truncated()
+        return Next.FETCH
+
+
+def truncation_offset(log: Log, leader_epoch: int, leader_end: int) -> int:
+    """Where a log must end so that it agrees with a leader whose `leader_epoch` ended there.
+
+    The leader names its largest epoch that is not above ours. When we have that epoch too, the
+    shorter of both ends is common to both; when not, our largest epoch below it is (the next fetch
+    finds out how much of that).
+    """
+    own_epoch, own_end = log.end_offset_for_epoch(leader_epoch)
+    if own_epoch < 0:
+        return min(leader_end, log.end_offset)
+    if own_epoch != leader_epoch:
+        return min(own_end, log.end_offset)
+    return min(own_end, leader_end, log.end_offset)

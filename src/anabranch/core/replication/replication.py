@@ -1,0 +1,388 @@
+"""One broker's replication as a pure machine: what it copies from leaders, and whom it counts on.
+
+What: `follow` starts and stops copying and leading as the metadata says; `fetched` and `altered`
+take answers; `tick` does what time makes due; `take_effects` says what the shell must send. Rules
+kept: the shell decides nothing and may lose any answer; a step costs what it touches, so that a
+broker may host many partitions. What happened to partitions is left in `broker.changed`,
+`broker.unsynced` and `broker.faults`, as request handlers leave it.
+
+Call `take_effects` after every step, also after a sync round. `now_ms` is the steady clock.
+Source: Kafka's ReplicaManager and AbstractFetcherThread; the shape is etcd/raft's. Not here: one
+partition's rules (`in_sync`, `following`), sessions (`fetcher`), opening and closing logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+from itertools import count, islice
+from typing import TYPE_CHECKING
+
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.effects import Effect, SendAlterPartition, SendFetch
+from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
+from anabranch.core.replication.following import Following, Next
+from anabranch.core.replication.in_sync import (
+    RECOVERING,
+    Proposal,
+    Verdict,
+    asked,
+    lagging,
+    may_join,
+    propose,
+    settle,
+)
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestTopicData,
+)
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.replication.replica import Replica
+    from anabranch.core.wire.messages.alter_partition import AlterPartitionResponse
+    from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
+
+ALTER_RETRY_MS = 50
+"""Pause before the controller is asked again after it did not answer (Kafka's)."""
+MOST_PROPOSALS = 1000
+"""Partitions in one AlterPartition: a broker that returns joins thousands of ISRs at once."""
+FAR_MS = 2**63 - 1
+"""What `next_tick_ms` says when nothing is due at any time."""
+
+
+class Replication:
+    """All partitions of a broker. `statistics` counts what operators ask for."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._now_ms = 0
+        self._followed: dict[TopicPartition, tuple[Following, Fetcher]] = {}
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        self._delayed: list[tuple[int, int, Following, Fetcher]] = []
+        self._order = count()
+        self._shared: dict[TopicPartition, tuple[Replica, int, int]] = {}
+        """Led here with more than one in sync: replica, leader epoch, since when."""
+        self._shrink_ms = FAR_MS
+        self._unsent: dict[TopicPartition, Replica] = {}
+        self._altering: SendAlterPartition | None = None
+        self._alter_retry_ms = READY_MS
+        self.isr_shrinks = self.isr_expands = self.isr_failures = self.truncations = 0
+
+    # Following the metadata.
+
+    def follow(self, places: Iterable[TopicPartition] | None, now_ms: int) -> None:
+        """Do as the replicas' new states say, for these partitions or (None) for all.
+
+        After `Replica.take_state`, and after a replica was hosted, dropped or taken offline.
+        """
+        self._now_ms = now_ms
+        partitions = self._broker.partitions
+        if places is None:
+            hosted = [replica.topic_partition for replica in partitions]
+            places = dict.fromkeys((*hosted, *self._followed, *self._shared))
+        for place in places:
+            replica = partitions.get(*place)
+            if replica is None:
+                self._stop_following(place)
+                self._shared.pop(place, None)
+                self._unsent.pop(place, None)
+            elif replica.is_leader:
+                self._stop_following(place)
+                self._lead(replica)
+            else:
+                self._shared.pop(place, None)
+                self._unsent.pop(place, None)
+                self._follow(replica)
+
+    def _lead(self, replica: Replica) -> None:
+        self._note_shared(replica)
+        if replica.recovery_state == RECOVERING and replica.proposal is None:
+            self._propose(replica, replica.in_sync_replicas)
+
+    def _note_shared(self, replica: Replica) -> None:
+        """Watch a led partition's followers, when there are any in sync."""
+        place = replica.topic_partition
+        if len(replica.in_sync_replicas) < 2:
+            self._shared.pop(place, None)
+            return
+        known = self._shared.get(place)
+        if known is None or known[0] is not replica or known[1] != replica.leader_epoch:
+            self._shared[place] = (replica, replica.leader_epoch, self._now_ms)
+        if self._shrink_ms == FAR_MS:
+            self._shrink_ms = self._now_ms + self._broker.config.replica_lag_time_max_ms // 2
+
+    def _follow(self, replica: Replica) -> None:
+        place = replica.topic_partition
+        known = self._followed.get(place)
+        if known is not None:
+            following = known[0]
+            if following.replica is replica and following.leader_epoch == replica.leader_epoch:
+                return
+            self._stop_following(place)
+        if replica.leader_id < 0:
+            return
+        following = Following(replica)
+        fetcher = self._fetcher(replica)
+        self._followed[place] = (following, fetcher)
+        fetcher.add(following)
+        self._await_sync(following, fetcher)
+
+    def _stop_following(self, place: TopicPartition) -> None:
+        known = self._followed.pop(place, None)
+        if known is not None:
+            following, fetcher = known
+            fetcher.remove(following)
+
+    def _fetcher(self, replica: Replica) -> Fetcher:
+        """The connection that copies a partition: always the same for the same partition."""
+        spread = int.from_bytes(replica.topic_id[:4]) + replica.topic_partition.partition
+        index = spread % max(1, self._broker.config.num_replica_fetchers)
+        key = (replica.leader_id, index)
+        fetcher = self._fetchers.get(key)
+        if fetcher is None:
+            fetcher = self._fetchers[key] = Fetcher(*key)
+        return fetcher
+
+    # Copying.
+
+    def fetched(self, effect: SendFetch, response: FetchResponse, now_ms: int) -> None:
+        """A leader has answered."""
+        fetcher = self._sender(effect)
+        if fetcher is None:
+            return
+        self._now_ms = now_ms
+        code = fetcher.answered(response)
+        if code != ErrorCode.NONE:
+            if not is_session_end(code):
+                fetcher.retry_ms = now_ms + self._broker.config.replica_fetch_backoff_ms
+            return
+        for following, answer in fetcher.answers(response):
+            self._take(following, fetcher, answer)
+
+    def fetch_failed(self, effect: SendFetch, now_ms: int) -> None:
+        """No answer came: try again after a pause, in a new session."""
+        fetcher = self._sender(effect)
+        if fetcher is not None:
+            self._now_ms = now_ms
+            fetcher.begin_anew()
+            fetcher.retry_ms = now_ms + self._broker.config.replica_fetch_backoff_ms
+
+    def _sender(self, effect: SendFetch) -> Fetcher | None:
+        fetcher = self._fetchers.get((effect.leader_id, effect.fetcher))
+        return fetcher if fetcher is not None and fetcher.in_flight is effect else None
+
+    def _take(self, following: Following, fetcher: Fetcher, answer: PartitionData) -> None:
+        replica = following.replica
+        high_watermark = replica.high_watermark
+        try:
+            then = following.take(answer, self._broker.wall_ms)
+        except StorageFault as fault:
+            self._broker.faults.append((replica, fault))
+            then = Next.LATER
+        except ApiError:
+            then = Next.LATER
+        if replica.high_watermark != high_watermark:
+            self._broker.changed.add(replica.topic_partition)
+        if then is Next.FETCH:
+            fetcher.add(following)
+            self._await_sync(following, fetcher)
+        elif then is Next.LATER:
+            self._delay(following, fetcher)
+        elif then is Next.STOPPED:
+            fetcher.remove(following)
+
+    def _await_sync(self, following: Following, fetcher: Fetcher) -> None:
+        """Have a log synced where that is due; what must be flushed first holds the next fetch."""
+        replica, log = following.replica, following.replica.log
+        if replica.flushed_counts and log.flushed_offset < log.end_offset:
+            fetcher.unsynced[following.key] = following
+            self._broker.unsynced.add(replica.topic_partition)
+        elif log.sync_due(self._broker.wall_ms):
+            self._broker.unsynced.add(replica.topic_partition)
+
+    def _delay(self, following: Following, fetcher: Fetcher) -> None:
+        """Ask for a partition again after `replica.fetch.backoff.ms`."""
+        fetcher.remove(following)
+        due_ms = self._now_ms + self._broker.config.replica_fetch_backoff_ms
+        heappush(self._delayed, (due_ms, next(self._order), following, fetcher))
+
+    # In-sync replicas.
+
+    def follower_fetched(
+        self,
+        replica: Replica,
+        follower_id: int,
+        fetch_offset: int,
+        *,
+        broker_epoch: int,
+        start_offset: int,
+    ) -> None:
+        """A leader's part in a follower's fetch: raise the high watermark, let the follower join.
+
+        Raises NOT_LEADER_OR_FOLLOWER for a broker that is no replica, or was when it sent this but
+        has registered anew since.
+        """
+        broker = self._broker
+        if follower_id not in replica.replicas and follower_id not in replica.observers:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        registered = broker.image.brokers.get(follower_id)
+        if registered is not None and 0 <= broker_epoch < registered.epoch:
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if replica.follower_fetched(
+            follower_id,
+            fetch_offset,
+            now_ms=broker.steady_ms,
+            broker_epoch=broker_epoch,
+            start_offset=start_offset,
+        ):
+            broker.changed.add(replica.topic_partition)
+        if follower_id not in replica.in_sync_replicas:
+            follower = replica.followers[follower_id]
+            if may_join(replica, follower, broker.image):
+                self._propose(replica, (*replica.in_sync_replicas, follower_id))
+
+    def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
+        propose(replica, isr, self._broker.broker_epoch)
+        self._unsent[replica.topic_partition] = replica
+
+    def _shrink(self) -> None:
+        """Propose to take out followers that lag, of every partition that has some in sync."""
+        longest_ms = self._broker.config.replica_lag_time_max_ms
+        for replica, _, since_ms in self._shared.values():
+            if replica.proposal is None:
+                late = lagging(replica, self._now_ms, longest_ms, since_ms)
+                if late:
+                    isr = tuple(each for each in replica.in_sync_replicas if each not in late)
+                    self._propose(replica, isr)
+        self._shrink_ms = self._now_ms + longest_ms // 2 if self._shared else FAR_MS
+
+    def _ask(self) -> SendAlterPartition | None:
+        """The next request to the controller, with every proposal that was not sent yet."""
+        proposals: list[tuple[Replica, Proposal]] = []
+        topics: dict[bytes, AlterPartitionRequestTopicData] = {}
+        for place, replica in list(islice(self._unsent.items(), MOST_PROPOSALS)):
+            del self._unsent[place]
+            proposal = replica.proposal
+            if proposal is None:
+                continue
+            topic = topics.get(replica.topic_id)
+            if topic is None:
+                topic = AlterPartitionRequestTopicData(topic_id=replica.topic_id, partitions=[])
+                topics[replica.topic_id] = topic
+            topic.partitions.append(asked(replica, proposal))
+            proposals.append((replica, proposal))
+        if not proposals:
+            return None
+        request = AlterPartitionRequest(
+            broker_id=self._broker.broker_id,
+            broker_epoch=self._broker.broker_epoch,
+            topics=list(topics.values()),
+        )
+        self._altering = SendAlterPartition(request, tuple(proposals))
+        return self._altering
+
+    def altered(
+        self, effect: SendAlterPartition, response: AlterPartitionResponse, now_ms: int
+    ) -> None:
+        """The controller has answered."""
+        if effect is not self._altering:
+            return
+        if response.error_code:
+            self.isr_failures += len(effect.proposals)
+            self.alter_failed(effect, now_ms)
+            return
+        self._now_ms = now_ms
+        self._altering = None
+        answers = {
+            (topic.topic_id, answer.partition_index): answer
+            for topic in response.topics
+            for answer in topic.partitions
+        }
+        for replica, proposal in effect.proposals:
+            answer = answers.get((replica.topic_id, replica.topic_partition.partition))
+            before = len(replica.in_sync_replicas)
+            verdict = Verdict.AGAIN
+            if answer is not None:
+                verdict = settle(replica, proposal, answer)
+            self._settled(replica, verdict, before)
+
+    def _settled(self, replica: Replica, verdict: Verdict, before: int) -> None:
+        if verdict is Verdict.COMMITTED:
+            self.isr_expands += len(replica.in_sync_replicas) > before
+            self.isr_shrinks += len(replica.in_sync_replicas) < before
+            self._note_shared(replica)
+        elif verdict is not Verdict.OUTDATED:
+            self.isr_failures += 1
+        if verdict is Verdict.AGAIN:
+            self._unsent[replica.topic_partition] = replica
+            self._alter_retry_ms = self._now_ms + ALTER_RETRY_MS
+        elif replica.advance() or verdict is Verdict.COMMITTED:
+            self._broker.changed.add(replica.topic_partition)
+
+    def alter_failed(self, effect: SendAlterPartition, now_ms: int) -> None:
+        """The controller did not answer: ask again for what is still wanted."""
+        if effect is not self._altering:
+            return
+        self._now_ms = now_ms
+        self._altering = None
+        for replica, proposal in effect.proposals:
+            if replica.proposal is proposal:
+                self._unsent[replica.topic_partition] = replica
+        self._alter_retry_ms = now_ms + ALTER_RETRY_MS
+
+    # Time and effects.
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due."""
+        self._now_ms = now_ms
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, _, following, fetcher = heappop(self._delayed)
+            if self._followed.get(following.replica.topic_partition) == (following, fetcher):
+                fetcher.add(following)
+        for fetcher in self._fetchers.values():
+            if fetcher.retry_ms <= now_ms:
+                fetcher.retry_ms = READY_MS
+        if self._alter_retry_ms <= now_ms:
+            self._alter_retry_ms = READY_MS
+        if self._shrink_ms <= now_ms:
+            self._shrink()
+
+    @property
+    def next_tick_ms(self) -> int:
+        """When `tick` has something to do, `FAR_MS` for never."""
+        due_ms = self._shrink_ms
+        if self._delayed:
+            due_ms = min(due_ms, self._delayed[0][0])
+        if self._alter_retry_ms != READY_MS:
+            due_ms = min(due_ms, self._alter_retry_ms)
+        for fetcher in self._fetchers.values():
+            if fetcher.retry_ms != READY_MS:
+                due_ms = min(due_ms, fetcher.retry_ms)
+        return due_ms
+
+    def take_effects(self) -> list[Effect]:
+        """What is to be sent now, in order."""
+        effects: list[Effect] = []
+        for fetcher in self._fetchers.values():
+            if fetcher.unsynced:
+                fetcher.release_synced()
+            if fetcher.is_ready:
+                effects.append(fetcher.request(self._broker))
+        if self._unsent and self._altering is None and self._alter_retry_ms == READY_MS:
+            request = self._ask()
+            if request is not None:
+                effects.append(request)
+        return effects
+
+    def statistics(self) -> dict[str, int]:
+        """Counts for metrics."""
+        return {
+            "followed": len(self._followed),
+            "fetchers": sum(bool(fetcher.active) for fetcher in self._fetchers.values()),
+            "delayed": len(self._delayed),
+            "isr_expands": self.isr_expands,
+            "isr_shrinks": self.isr_shrinks,
+            "isr_failures": self.isr_failures,
+        }
