@@ -35,6 +35,11 @@ def test_no_acknowledged_record_is_missing_after_a_kill(tmp_path):
     assert list(tmp_path.iterdir()) == [], "the folder of the demo is still there"
 
 
+def hear_interrupts():
+    """As in a terminal: what a shell runs in the background inherits that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
     demo = subprocess.Popen(
@@ -43,6 +48,7 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        preexec_fn=hear_interrupts,
     )
     try:
         assert demo.stdout is not None
