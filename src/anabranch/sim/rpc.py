@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from anabranch.core.api.registry import handlers
+from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.messages.fetch import FetchResponse
@@ -33,13 +34,17 @@ OnAnswer: TypeAlias = Callable[[Any], None]
 class Server(Process):
     """A process that can be called."""
 
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.controller_name = f"{name}/controller"
+        """The place of its controller listener: links to it can fail apart from the others."""
+        self.newest: dict[int, int] = {}
+        """API key -> the newest version that this process speaks, where that is not the newest."""
+        self.open_calls: dict[Call, None] = {}
+
     def receive(self, call: Call) -> None:
         """A request has arrived; `call.answer` must be called once, or never."""
         raise NotImplementedError
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.open_calls: dict[Call, None] = {}
 
 
 class Call:
@@ -56,6 +61,7 @@ class Call:
         "life",
         "listener",
         "message",
+        "place",
         "source",
         "target",
         "version",
@@ -78,6 +84,7 @@ class Call:
         self.source = source
         self.target = target
         self.listener = listener
+        self.place = target.controller_name if listener == CONTROLLER else target.name
         self.message = message
         self.body: Any = None
         self.api_key: int = type(message).api_key
@@ -111,8 +118,7 @@ class Call:
         calls = self._calls
         if response is not None:
             response = answered(response, self.version, wire=calls.world.wire)
-        target, source = self.target, self.source
-        calls.network.send(target.name, source.name, source, self.end, response)
+        calls.network.send(self.place, self.source.name, self.source, self.end, response)
 
     def end(self, response: Any) -> None:
         """The answer is there, or nothing will come: an event of whoever asked."""
@@ -125,9 +131,9 @@ class Call:
 
     def start(self, timeout_us: int) -> None:
         """Send the request and begin to wait."""
-        calls, target = self._calls, self.target
+        calls = self._calls
         self._timer = calls.world.after_in(self.source, timeout_us, self.end, None)
-        calls.network.send(self.source.name, target.name, target, self.arrive)
+        calls.network.send(self.source.name, self.place, self.target, self.arrive)
 
 
 class Calls:
@@ -148,16 +154,30 @@ class Calls:
         *,
         timeout_us: int,
         version: int | None = None,
+        most_version: int | None = None,
         client_id: str = "",
     ) -> Call:
-        """Ask; `on_answer` is called with the answer, or with None when there is none."""
+        """Ask; `on_answer` is called with the answer, or with None when there is none.
+
+        `version` is the one to speak; without it the newest that both sides speak, and at most
+        `most_version`."""
         if version is None:
-            version = self.newest[type(message).api_key]
+            version = self.version(source, target, type(message).api_key)
+            version = version if most_version is None else min(version, most_version)
         call = Call(
             self, source, target, listener, message, version, client_id or source.name, on_answer
         )
         call.start(timeout_us)
         return call
+
+    def version(self, source: Process, target: Server, api_key: int) -> int:
+        """The newest version that both sides speak."""
+        newest = self.newest[api_key]
+        if target.newest:
+            newest = min(newest, target.newest.get(api_key, newest))
+        if isinstance(source, Server) and source.newest:
+            newest = min(newest, source.newest.get(api_key, newest))
+        return newest
 
 
 def received(message: Any, version: int, *, wire: bool) -> Any:
@@ -194,7 +214,7 @@ def answered(response: Any, version: int, *, wire: bool) -> Any:
         for topic in response.responses:
             for partition in topic.partitions:
                 records = partition.records
-                if records:
+                if records and topic.topic != CLUSTER_METADATA_TOPIC:
                     partition.records = (
                         bytearray().join(records)
                         if isinstance(records, list)
@@ -205,7 +225,7 @@ def answered(response: Any, version: int, *, wire: bool) -> Any:
 
 def refused(api_key: int, code: int) -> Any:
     """An answer that says only the error; None where the message has no room for one."""
-    response = API_KEYS[api_key].response
+    response: Any = API_KEYS[api_key].response
     if "error_code" not in response.__struct_fields__:
         return None
     return response(error_code=code)

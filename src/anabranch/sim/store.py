@@ -14,7 +14,7 @@ Rule kept: an append under an old epoch changes nothing, whatever else is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from anabranch.core.types import Buffer
@@ -81,6 +81,8 @@ class StoreFaults:
     """What is wrong with the store."""
 
     away: bool = False
+    cut_off: set[str] = field(default_factory=set)
+    """Names of processes for which it is away."""
     slow_us: int = 0
     """At most so much more until an answer, drawn a call."""
     unknown: int = 0
@@ -125,7 +127,7 @@ class SimStore:
         away = Unknown("the store did not answer")
         self._ask(process, self._append, (epoch, expected_end, batches), answer, away, COMMIT_US)
 
-    def lease(self, process: Process, answer: Callable[[Lease | None], None]) -> None:
+    def lease(self, process: Process, answer: Callable[[Any], None]) -> None:
         """The lease as it stands; `None` also when the store is away (see `is_away`)."""
         self._ask(process, self._lease, (), answer, AWAY)
 
@@ -189,7 +191,7 @@ class SimStore:
         answer: Callable[[Any], None],
         away: Any,
     ) -> None:
-        if self.faults.away:
+        if self.faults.away or process.name in self.faults.cut_off:
             outcome, delay_us = away, GIVE_UP_US
         else:
             outcome, delay_us = act(*args), self._random.randint(*WAY_US)

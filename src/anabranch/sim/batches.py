@@ -1,0 +1,55 @@
+"""Reading metadata batches once for a whole cluster.
+
+What: every node of a made-up cluster decodes and replays the same committed batches. Both are pure,
+so that the first result serves all. Rule kept: a result is found only by the very bytes, and by the
+very image object that they are applied to. Not here: what is decided.
+"""
+
+from __future__ import annotations
+
+from anabranch.core.controller.batches import MetadataBatch, decode_batches
+from anabranch.core.controller.image import MetadataDelta, MetadataImage
+from anabranch.core.controller.replay import replay_batch
+from anabranch.core.types import Buffer
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+
+class MetadataBatches:
+    """What batches say, and what images become by them."""
+
+    def __init__(self) -> None:
+        self._decoded: dict[bytes, tuple[MetadataBatch, ...]] = {}
+        self._replayed: dict[
+            tuple[int, bytes], tuple[MetadataImage, MetadataImage, MetadataDelta]
+        ] = {}
+
+    def note(self, payload: bytes, batch: MetadataBatch) -> None:
+        """What a batch says whose bytes were just made."""
+        self._decoded[payload] = (batch,)
+
+    def decode(self, payload: Buffer) -> tuple[MetadataBatch, ...]:
+        """The whole batches in a buffer."""
+        key = bytes(payload)
+        found = self._decoded.get(key)
+        if found is None:
+            found = self._decoded[key] = tuple(decode_batches(key))
+        return found
+
+    def records(self, payload: Buffer) -> tuple[MetadataRecord, ...]:
+        """The records of all batches in a buffer."""
+        decoded = self.decode(payload)
+        if len(decoded) == 1:
+            return decoded[0].records
+        return tuple(record for batch in decoded for record in batch.records)
+
+    def replay(self, image: MetadataImage, payload: Buffer) -> tuple[MetadataImage, MetadataDelta]:
+        """The image after the batches in a buffer, and what they touched."""
+        key = (id(image), bytes(payload))
+        found = self._replayed.get(key)
+        if found is None:
+            last = self.decode(payload)[-1].header
+            after, delta = replay_batch(
+                image, self.records(payload), last.last_offset, last.leader_epoch
+            )
+            found = self._replayed[key] = (image, after, delta)
+        return found[1], found[2]

@@ -1,0 +1,225 @@
+"""A made-up cluster: some nodes, a network between them, and a metadata store.
+
+What: `Cluster` builds the nodes in a world, starts them, and carries calls of made-up clients to
+them. Watchers are told after each event whose it was, and of what no look at the state could show:
+what the store committed, which log got shorter, which process started or ended.
+
+Rule kept: a cluster owns no chance and no clock; both are the world's. Not here: what clients do,
+which faults come when, and what must hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.sim.batches import MetadataBatches
+from anabranch.sim.network import LinkFault, Network
+from anabranch.sim.node import SimNode
+from anabranch.sim.processes import Process, State
+from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
+from anabranch.sim.store import SimStore, StoredBatch
+from anabranch.sim.world import World
+
+CLUSTER_ID = "made-up-cluster-000000"
+CALL_US = 5_000_000
+FIRST_STARTS_EARLIER_US = 100_000
+
+_CONFIGS: dict[tuple[Any, ...], BrokerConfig] = {}
+CONFIGS_KEPT = 2_000
+
+
+class Watcher:
+    """Somebody who looks on. Override what is of interest."""
+
+    def event_ended(self, node: SimNode | None) -> None:
+        """An event is over; `node` is whose it was, None when it was not a node's."""
+
+    def committed(
+        self,
+        records: tuple[MetadataRecord, ...],
+        first_offset: int,
+        end_offset: int,
+        epoch: int,
+    ) -> None:
+        """The store committed a batch (no records: the mark of a new epoch)."""
+
+    def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
+        """A log is about to be cut from end offset `before` to `after`."""
+
+    def node_changed(self, node: SimNode, what: str) -> None:
+        """A process: start, serving, crash, power, pause, resume, stopping, stop, wipe."""
+
+
+class Cluster:
+    """The nodes by id, and what lies between them."""
+
+    def __init__(
+        self,
+        world: World,
+        brokers: int | Sequence[int] = 3,
+        config: Mapping[str, str] | None = None,
+        racks: Mapping[int, str] | None = None,
+        folders: int = 1,
+        controller: int | None = None,
+    ) -> None:
+        ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
+        self.world = world
+        self.cluster_id = CLUSTER_ID
+        self.network = Network(world)
+        self.calls = Calls(world, self.network)
+        self.store = SimStore(world)
+        self.batches = MetadataBatches()
+        self.checks: list[Watcher] = []
+        self.order = ids
+        self.first = ids[0] if controller is None else controller
+        texts = dict(config or {})
+        racks = racks or {}
+        self.nodes = {
+            node_id: SimNode(
+                self, node_id, racks.get(node_id),
+                known_config({**texts, "node.id": str(node_id)}), folders,
+            )
+            for node_id in ids
+        }  # fmt: skip
+        self.store.on_committed.append(self._committed)
+        world.ended = self._ended
+
+    def start(self) -> None:
+        """Start every node, the one that shall be controller a little earlier."""
+        self.nodes[self.first].start()
+        for node_id in self.order:
+            if node_id != self.first:
+                self.world.after(FIRST_STARTS_EARLIER_US, self._start, node_id)
+
+    def _start(self, node_id: int) -> None:
+        if not self.nodes[node_id].is_up:
+            self.nodes[node_id].start()
+
+    # What clients and checks ask.
+
+    def active_controller(self) -> SimNode | None:
+        """The node that may commit now: of those that think they are active, the newest."""
+        active = [
+            node
+            for node in self.nodes.values()
+            if node.state is State.RUNNING and node.office.controller.active
+        ]
+        return max(active, key=lambda node: node.office.controller.epoch, default=None)
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest committed metadata that any node has followed."""
+        return max((node.copy.image for node in self.nodes.values()), key=lambda each: each.offset)
+
+    def call(
+        self,
+        source: Process | str,
+        node_id: int,
+        message: Any,
+        on_answer: Callable[[Any], None],
+        version: int | None = None,
+        timeout_us: int = CALL_US,
+        to_controller: bool = False,
+        client_id: str = "",
+    ) -> None:
+        """Ask a node as a client does; None is the answer when none came."""
+        if isinstance(source, str):
+            source = self.client(source)
+        self.calls.call(
+            source, self.nodes[node_id], CONTROLLER if to_controller else BROKER, message,
+            on_answer, timeout_us=timeout_us, version=version, client_id=client_id,
+        )  # fmt: skip
+
+    def client(self, name: str) -> Process:
+        """A client's process by name, made when first asked for."""
+        process = self._clients.get(name)
+        if process is None:
+            process = self._clients[name] = Process(name)
+            process.state = State.RUNNING
+        return process
+
+    @property
+    def _clients(self) -> dict[str, Process]:
+        found: dict[str, Process] = self.__dict__.setdefault("_client_processes", {})
+        return found
+
+    # Faults of links.
+
+    def cut(self, source: int, target: int, *, plane: str = "all") -> None:
+        """Nothing gets from one node to another: `data` (broker listeners), `control`, or `all`."""
+        self.spoil(source, target, LinkFault(cut=True), plane=plane)
+
+    def spoil(
+        self, source: int, target: int, fault: LinkFault | None, *, plane: str = "all"
+    ) -> None:
+        """Give what one node sends to another a fault: requests and answers, that way only."""
+        one, other = self.nodes[source], self.nodes[target]
+        if plane != "control":
+            self.network.set(one.name, other.name, fault)
+        if plane != "data":
+            self.network.set(one.name, other.controller_name, fault)
+            self.network.set(one.controller_name, other.name, fault)
+
+    def split(self, groups: Iterable[Sequence[int]]) -> None:
+        """Cut groups of nodes off from each other."""
+        parts = [list(group) for group in groups]
+        for mine in parts:
+            for others in parts:
+                if others is not mine:
+                    for source in mine:
+                        for target in others:
+                            self.cut(source, target)
+
+    def connections_closed(self, node: SimNode) -> None:
+        """A process ended: whoever had a connection to it notices."""
+
+    # Watching.
+
+    def _ended(self, process: Process | None) -> None:
+        node = process if isinstance(process, SimNode) else None
+        for check in self.checks:
+            check.event_ended(node)
+
+    def _committed(self, batch: StoredBatch) -> None:
+        if self.checks:
+            records = self.batches.records(batch.payload)
+            for check in self.checks:
+                check.committed(records, batch.first_offset, batch.end_offset, batch.epoch)
+
+    def tell_truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
+        """A log gets shorter."""
+        self.world.note("truncated", node.name, str(place), before=before, after=after)
+        for check in self.checks:
+            check.truncated(node, place, before, after)
+
+    def tell_node_changed(self, node: SimNode, what: str) -> None:
+        """A process started, ended, or changed in between."""
+        for check in self.checks:
+            check.node_changed(node, what)
+
+    def dynamic_config(
+        self, config: BrokerConfig, broker: Mapping[str, str], default: Mapping[str, str]
+    ) -> BrokerConfig:
+        """A node's configuration under other dynamic values, parsed once for all runs."""
+        return known_config(config.static, broker, default)
+
+
+def known_config(
+    static: Mapping[str, str],
+    broker: Mapping[str, str] | None = None,
+    default: Mapping[str, str] | None = None,
+) -> BrokerConfig:
+    """A parsed configuration; the same texts give the same object."""
+    broker, default = broker or {}, default or {}
+    key = tuple(tuple(sorted(texts.items())) for texts in (static, broker, default))
+    found = _CONFIGS.get(key)
+    if found is None:
+        if len(_CONFIGS) >= CONFIGS_KEPT:
+            _CONFIGS.clear()
+        found = _CONFIGS[key] = BrokerConfig(static, broker, default)
+    return found

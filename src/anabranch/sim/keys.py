@@ -1,0 +1,60 @@
+"""Two small things that a made-up node needs: keys in the order in which they came, and an alarm.
+
+`Keys` stands where a broker keeps the set of what has changed: sets of text have another order in
+each process of Python, and whoever waits must be woken in the same order in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.sim.node import SimNode
+    from anabranch.sim.world import Timer
+
+
+class Keys(dict[Hashable, None]):
+    """As much of a set as brokers use, in the order in which keys were added."""
+
+    def add(self, key: Hashable) -> None:
+        """Add a key; one that is there keeps its place."""
+        self[key] = None
+
+    def update(self, keys: Iterable[Hashable]) -> None:  # type: ignore[override]
+        """Add some keys."""
+        for key in keys:
+            self[key] = None
+
+    def discard(self, key: Hashable) -> None:
+        """Take a key out; it may be absent."""
+        self.pop(key, None)
+
+
+class Alarm:
+    """One deadline of a node's life that moves about; it may ring early, never late."""
+
+    __slots__ = ("_action", "_due_ms", "_node", "_timer")
+
+    def __init__(self, node: SimNode, action: Callable[[], None]) -> None:
+        self._node = node
+        self._action = action
+        self._timer: Timer | None = None
+        self._due_ms = 0.0
+
+    def set(self, due_ms: float | None) -> None:
+        """Ring when the steady clock reaches `due_ms`; None asks for nothing."""
+        if due_ms is None:
+            return
+        if self._timer is not None:
+            if due_ms >= self._due_ms:
+                return
+            self._timer.cancel()
+        world = self._node.world
+        self._due_ms = due_ms
+        delay_us = max(0, int(due_ms * 1000) - world.now_us)
+        self._timer = world.after_in(self._node, delay_us, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._action()

@@ -1,0 +1,505 @@
+"""One made-up node: broker and controller in one process, around the same core as a real one.
+
+What: `SimNode` does what `server/dispatch.py`, `roles.py` and `node.py` do on a machine: it has
+handlers look at requests, parks those that wait, follows the metadata, performs what replication
+wants done, and wakes who waits for what has changed. Its disk, its copy of the metadata log and its
+directory ids outlive its process; everything else is made anew at each start.
+
+Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not here: its logs
+(`hosting.py`), its controller (`office.py`), its session (`session.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from anabranch.core.access.authorize import AllowAll
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.api.context import METADATA, Broker, Wish
+from anabranch.core.api.fetch_sessions import FetchSessions
+from anabranch.core.api.handler import (
+    Cold,
+    Forward,
+    Hangup,
+    NoAnswer,
+    Propose,
+    Request,
+    Wait,
+)
+from anabranch.core.api.purgatory import Purgatory
+from anabranch.core.api.registry import handlers
+from anabranch.core.controller.features import SUPPORTED_FEATURES
+from anabranch.core.controller.image import (
+    CLUSTER_DEFAULT,
+    RESOURCE_BROKER,
+    MetadataDelta,
+    MetadataImage,
+)
+from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
+from anabranch.core.groups import offsets
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.replication.partitions import Partitions
+from anabranch.core.types import TopicPartition
+from anabranch.sim.disk import SimDisk
+from anabranch.sim.following import ControllerLink, MetadataCopy, MetadataFollower
+from anabranch.sim.hosting import Hosting
+from anabranch.sim.ids import ProducerIds
+from anabranch.sim.keys import Alarm, Keys
+from anabranch.sim.office import Office
+from anabranch.sim.processes import State
+from anabranch.sim.replicating import Replicating
+from anabranch.sim.rpc import BROKER, Call, Server, refused
+from anabranch.sim.session import Session
+
+if TYPE_CHECKING:
+    from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.sim.cluster import Cluster
+
+LISTENER = "PLAINTEXT"
+BOOT_US = (20_000, 60_000)
+"""From the start of a process until it speaks."""
+SLOW_BOOT_US = (2_000_000, 8_000_000)
+UPKEEP_MS = 1_000
+
+
+class SimNode(Server):
+    """One node. `node_id` and `rack` are for ever, `broker` and what is around it for a life."""
+
+    broker: Broker
+    purgatory: Purgatory
+    hosting: Hosting
+    office: Office
+    link: ControllerLink
+    follower: MetadataFollower
+    session: Session
+    now_ms: int
+    is_serving: bool
+    _previous_epoch: int
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        node_id: int,
+        rack: str | None,
+        config: BrokerConfig,
+        folders: int,
+    ) -> None:
+        super().__init__(f"node-{node_id}")
+        self.cluster = cluster
+        self.world = cluster.world
+        self.node_id = node_id
+        self.rack = rack
+        self.config = config
+        self.listener = LISTENER
+        self.port = 9092
+        self.features: dict[str, tuple[int, int]] = dict(SUPPORTED_FEATURES)
+        self.folders = [f"{self.name}/d{index}" for index in range(folders)]
+        self.directory_ids: dict[str, bytes] = {}
+        self.disk_delay_us = 0
+        self.stopped_because = ""
+        self.starts = 0
+        self.wipe()
+        self._make_life()
+
+    # The life of the process.
+
+    def wipe(self) -> None:
+        """Put in empty disks; only while the node is down."""
+        assert not self.is_up
+        random = self.world.random(f"{self.name}/disk")
+        self.disk = SimDisk(random)
+        self.copy = MetadataCopy(f"{self.folders[0]}/__cluster_metadata-0")
+        for path in self.folders:
+            self.directory_ids[path] = random.randbytes(16)
+        if self.starts:
+            self._changed("wipe")
+
+    def lose_folder(self, path: str) -> None:
+        """Put in an empty disk for one folder; only while the node is down."""
+        assert not self.is_up
+        self.disk.remove_tree(path)
+        self.disk.sync_dir(path)
+        self.directory_ids[path] = self.world.random(f"{self.name}/disk").randbytes(16)
+        self._changed("wipe")
+
+    def start(self, *, slow: bool = False) -> None:
+        """Start the process; it does nothing yet for as long as a start takes."""
+        if self.is_up:
+            return
+        self.state = State.RUNNING
+        self.life += 1
+        self.starts += 1
+        self.stopped_because = ""
+        self._make_life()
+        low, high = SLOW_BOOT_US if slow else BOOT_US
+        delay_us = self.world.random(f"{self.name}/starts").randint(low, high)
+        self.world.after_in(self, delay_us, self._boot)
+        self._changed("start")
+
+    def crash(self, *, power: bool = False) -> None:
+        """End the process at once; with `power`, its machine forgets what was not synced."""
+        if not self.is_up:
+            return
+        if not power:
+            self._end("crash", State.CRASHED)
+            return
+        self.open_calls.clear()  # nobody is told
+        self.disk.cut_power()
+        self.copy.cut_power(self.world.random(f"{self.name}/disk"))
+        self._end("power", State.DARK)
+
+    def light(self) -> None:
+        """The machine has power again, but the process is not started: callers are refused."""
+        if self.state is State.DARK:
+            self.state = State.CRASHED
+
+    def pause(self) -> None:
+        """Stop the process where it is; its memory and its connections stay."""
+        if self.state is State.RUNNING:
+            self.state = State.PAUSED
+            self.held = []
+            self._changed("pause")
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        if self.state is State.PAUSED:
+            self.state = State.RUNNING
+            self.world.release(self)
+            self._changed("resume")
+
+    def shut_down(self, stopped: Callable[[], None] | None = None) -> None:
+        """Controlled shutdown: tell the controller, close the logs, end the process."""
+        if self.state is not State.RUNNING:
+            return
+        self._changed("stopping")
+
+        def left() -> None:
+            self._end_in_order()
+            if stopped is not None:
+                stopped()
+
+        if self.session.broker_epoch < 0:
+            left()
+        else:
+            self.session.leave(left)
+
+    def _end_in_order(self) -> None:
+        self.begin()
+        self.purgatory.finish_all(self.now_ms)
+        self.settle()
+        self.is_serving = False
+        if self.broker.broker_epoch < 0:
+            self.broker.broker_epoch = self._previous_epoch
+        self.hosting.close()
+        self.office.leave()
+        self._end("stop", State.CRASHED)
+
+    def stop_because(self, sentence: str) -> None:
+        """Something happened after which this node must not go on."""
+        if not self.stopped_because and self.is_up:
+            self.stopped_because = sentence
+            self.world.note("must stop", self.name, sentence)
+            self.world.after_in(self, 0, self._end, "crash", State.CRASHED)
+
+    def _end(self, what: str, state: State) -> None:
+        """The process is gone."""
+        self.is_serving = self._listens = False
+        self.life += 1
+        self.state = state
+        calls = tuple(self.open_calls)
+        self.open_calls.clear()
+        for call in calls:
+            call.lose()
+        self.world.release(self)
+        self._changed(what)
+        if state is State.CRASHED:
+            self.cluster.connections_closed(self)
+
+    def _changed(self, what: str) -> None:
+        self.world.note(what, self.name)
+        self.cluster.tell_node_changed(self, what)
+
+    # The start.
+
+    def _make_life(self) -> None:
+        name = self.name
+        self.is_serving = self._listens = False
+        self._settling = False
+        self._is_published = False
+        self._moved: list[TopicPartition] = []
+        ids = ProducerIds(self)
+        self.now_ms = self.world.now_ms
+        self.broker = Broker(
+            broker_id=self.node_id,
+            broker_epoch=-1,
+            cluster_id=self.cluster.cluster_id,
+            config=self.config,
+            image=MetadataImage.empty(),
+            partitions=Partitions(self.node_id),
+            fetch_sessions=FetchSessions(
+                self.config.max_incremental_fetch_session_cache_slots,
+                self.world.random(f"{name}/sessions"),
+            ),
+            authorizer=AllowAll(),
+            allocate_producer_id=ids.take,
+            changed=cast("set[Hashable]", Keys()),
+            random=self.world.random(f"{name}/ids"),
+        )
+        self.purgatory = Purgatory()
+        self.controller_purgatory = Purgatory()
+        self.hosting = Hosting(self)
+        self.office = Office(self)
+        self.link = ControllerLink(self)
+        self.follower = MetadataFollower(self, self.copy, self.cluster.batches)
+        self._previous_epoch = self._read_previous_epoch()
+        self.session = Session(self, self._previous_epoch)
+        self.replicating = Replicating(self)
+        self._waits_alarm = Alarm(self, self._waits_are_over)
+        self._controller_alarm = Alarm(self, self._controller_waits_are_over)
+        self._groups_alarm = Alarm(self, self._groups_are_due)
+
+    def _read_previous_epoch(self) -> int:
+        try:
+            epochs = {
+                parse_clean_shutdown(self.disk.read(f"{path}/{CLEAN_SHUTDOWN}"))
+                for path in self.folders
+            }
+        except StorageFault:
+            return -1
+        return epochs.pop() if len(epochs) == 1 else -1
+
+    def _boot(self) -> None:
+        self._listens = True
+        self.office.start()
+        self.follower.start()
+        self.session.start()
+        self.later(UPKEEP_MS, self._upkeep)
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller gave this life its epoch."""
+        self.broker.broker_epoch = broker_epoch
+
+    def _maybe_serve(self) -> None:
+        if not self.is_serving and self.session.is_in and not self.hosting.is_syncing:
+            self.is_serving = True
+            self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
+            self._changed("serving")
+
+    # What others of this node use.
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata that this node knows."""
+        return self.broker.image
+
+    @property
+    def controller(self) -> Any:
+        """This node's controller, active or not."""
+        return self.office.controller
+
+    def later(self, delay_ms: int, action: Callable[[], None]) -> None:
+        """Do something in this life when that much time has gone by."""
+        self.world.after_in(self, delay_ms * 1000, action)
+
+    def lost(self, place: TopicPartition) -> None:
+        """A replica went offline: its waiters and its replication hear of it."""
+        self.broker.changed.add(place)
+        self._moved.append(place)
+
+    def wake_controller(self, key: Hashable) -> None:
+        """Committed batches moved, or the controller resigned."""
+        self.controller_purgatory.wake((key,), self.world.steady_ms)
+        self._controller_alarm.set(self.controller_purgatory.next_deadline())
+
+    def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """The metadata moved: follow it."""
+        broker = self.broker
+        self.begin()
+        mine = (RESOURCE_BROKER, str(self.node_id))
+        everybody = (RESOURCE_BROKER, CLUSTER_DEFAULT)
+        if mine in delta.changed_configs or everybody in delta.changed_configs:
+            broker.config = self.cluster.dynamic_config(
+                broker.config, image.config(*mine), image.config(*everybody)
+            )
+        moved = self.hosting.publish(image, delta if self._is_published else None)
+        self._is_published = True
+        broker.changed.add(METADATA)
+        if delta.deleted_topics:
+            deleted = {topic.name for topic in delta.deleted_topics}
+            offsets.topics_deleted(broker.groups, deleted, self.now_ms)
+        broker.groups.follow(self.now_ms)
+        if moved or delta.changed_brokers:
+            self._moved += moved
+            self.replicating.follow(None if delta.changed_brokers else self._moved)
+            self._moved.clear()
+        self.settle()
+        self._maybe_serve()
+
+    # Requests.
+
+    def receive(self, call: Call) -> None:
+        """See Server: have the handler look at it, and do what it asks for."""
+        to_broker = call.listener == BROKER
+        handler = handlers().get(call.api_key)
+        run = None
+        if handler is not None and call.version in handler.versions:
+            run = handler.broker if to_broker else handler.controller
+        if run is None or not (self.is_serving if to_broker else self._listens):
+            call.lose()
+            return
+        self.begin()
+        request = Request(
+            call.api_key, call.version, 0, call.client_id, call.body, ANONYMOUS,
+            self.listener, call.source.name, 0,
+        )  # fmt: skip
+        now_ms = self.now_ms if to_broker else self.world.steady_ms
+        try:
+            outcome = run(self.broker if to_broker else self.office.controller, request, now_ms)
+        except Exception as fault:
+            outcome = fault
+        self._resolve(call, request, outcome)
+        if to_broker:
+            self.settle()
+        else:
+            self._controller_alarm.set(self.controller_purgatory.next_deadline())
+
+    def _resolve(self, call: Call, request: Request, outcome: Any) -> None:
+        if isinstance(outcome, Cold):
+            read = outcome.read
+            read.file.warm(read.position, read.length)
+            outcome = outcome.again(self.now_ms)
+        if isinstance(outcome, Wait):
+            self._park(call, request, outcome)
+        elif isinstance(outcome, Propose):
+            self.office.submit(outcome, lambda later: self._resolve(call, request, later))
+        elif isinstance(outcome, Forward):
+            self.link.send(call.body, call.answer, version=call.version)
+        elif isinstance(outcome, NoAnswer):
+            self.open_calls.pop(call, None)
+        elif isinstance(outcome, Hangup):
+            call.lose()
+        elif isinstance(outcome, BaseException):
+            self._refuse(call, outcome)
+        else:
+            call.answer(outcome)
+
+    def _park(self, call: Call, request: Request, wait: Wait) -> None:
+        steady_ms = self.world.steady_ms
+        to_broker = call.listener == BROKER
+        purgatory = self.purgatory if to_broker else self.controller_purgatory
+        now_ms = self.now_ms if to_broker else steady_ms
+        purgatory.park(
+            wait,
+            lambda outcome: self._resolve(call, request, outcome),
+            steady_ms + (wait.deadline_ms - now_ms),
+        )
+
+    def _refuse(self, call: Call, fault: BaseException) -> None:
+        code = error_code_of(fault)
+        if code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            raise fault
+        answer = refused(call.api_key, code)
+        if answer is None:
+            call.lose()
+        else:
+            call.answer(answer)
+
+    # Steps.
+
+    def begin(self) -> None:
+        """Read both clocks, once for everything that this step does."""
+        self.now_ms = self.world.now_ms
+        self.broker.wall_ms = self.now_ms
+        self.broker.steady_ms = self.world.steady_ms
+
+    def settle(self) -> None:
+        """End a step: wake who waits for what changed, do what the step left, set the alarms."""
+        if self._settling:
+            return
+        self._settling = True
+        broker, hosting = self.broker, self.hosting
+        changed = broker.changed
+        while True:
+            if changed:
+                keys = tuple(changed)
+                changed.clear()
+                self.purgatory.wake(keys, self.now_ms)
+            if broker.faults:
+                hosting.take_faults()
+            if broker.unsynced:
+                hosting.start_rounds()
+            if self._moved:
+                self.replicating.follow(self._moved)
+                self._moved.clear()
+                broker.groups.follow(self.now_ms)
+            if broker.groups.to_load:
+                self._load_groups()
+            if not changed and not broker.unsynced and not broker.faults and not self._moved:
+                break
+        self._settling = False
+        self.replicating.perform()
+        while broker.wishes:
+            wish = broker.wishes.pop()
+            self.link.send(wish.message, partial(_granted, wish))
+        self._waits_alarm.set(self.purgatory.next_deadline())
+        self._groups_alarm.set(broker.groups.timers.next_due_ms())
+
+    def _waits_are_over(self) -> None:
+        self.begin()
+        self.purgatory.expire(self.world.steady_ms, self.now_ms)
+        self.settle()
+
+    def _controller_waits_are_over(self) -> None:
+        steady_ms = self.world.steady_ms
+        self.controller_purgatory.expire(steady_ms, steady_ms)
+        self._controller_alarm.set(self.controller_purgatory.next_deadline())
+
+    # Groups.
+
+    def _groups_are_due(self) -> None:
+        self.begin()
+        self.broker.groups.tick(self.now_ms)
+        self.settle()
+
+    def _load_groups(self) -> None:
+        groups = self.broker.groups
+        while groups.to_load:
+            shard = groups.to_load.pop(0)
+            loader = groups.loader(shard)
+            try:
+                for _ in loader.steps(self.now_ms):
+                    pass
+            except StorageFault as fault:
+                self.broker.faults.append((shard.replica, fault))
+            if shard.is_current:
+                groups.loaded(loader, self.now_ms)
+
+    # What a broker does for its logs as time passes.
+
+    def _upkeep(self) -> None:
+        hosting, now_ms = self.hosting, self.world.steady_ms
+        config = self.broker.config
+        self.begin()
+        if hosting.flushes_late:
+            hosting.flush_due()
+        if _is_due(now_ms, config.replica_high_watermark_checkpoint_interval_ms):
+            hosting.checkpoint_high_watermarks()
+        if _is_due(now_ms, config.log_flush_offset_checkpoint_interval_ms):
+            hosting.each_folder(LogFolder.checkpoint)
+        if _is_due(now_ms, config.log_retention_check_interval_ms):
+            hosting.clean()
+        self.settle()
+        self._maybe_serve()
+        self.later(UPKEEP_MS, self._upkeep)
+
+
+def _granted(wish: Wish, _answer: Any) -> None:
+    wish.done()
+
+
+def _is_due(now_ms: int, interval_ms: int) -> bool:
+    """Whether a multiple of the interval fell into the last round of upkeep."""
+    return now_ms // interval_ms != (now_ms - UPKEEP_MS) // interval_ms

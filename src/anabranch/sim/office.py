@@ -1,0 +1,284 @@
+"""The controller of one made-up node: its lease, its appends, what is due by time.
+
+What: the shell of `core.controller` in the made-up world, as `server/controller.py` is on a
+machine. It takes the lease, reads what is committed, turns each decision into an append, and lets
+an answer leave when everything that it stands on is committed. After an append that was not
+committed it resigns and forgets what it planned. Rule kept: without a confirmed lease it answers
+nothing but NOT_CONTROLLER. Not here: what is decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.core.api.handler import Propose
+from anabranch.core.controller.batches import encode_batch, leader_change_batch
+from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
+from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.result import Result
+from anabranch.core.controller.sessions import AFTER_A_HIT_MS
+from anabranch.core.controller.store_check import store_fault
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch
+
+if TYPE_CHECKING:
+    from anabranch.sim.node import SimNode
+
+LEASE_TIMEOUT_MS = 6_000
+"""Silence after which another takes the lease, and after which the holder stops itself."""
+RENEW_MS = 2_000
+WATCH_MS = 500
+
+Finish = Callable[[Any], None]
+
+
+class Waiting(NamedTuple):
+    """An answer that leaves when the log is committed up to `offset`."""
+
+    offset: int
+    finish: Finish
+    response: Any
+
+
+class Office:
+    """One node's controller, active or waiting for the lease. One a life of the node."""
+
+    def __init__(self, node: SimNode) -> None:
+        cluster = node.cluster
+        self.node = node
+        self.store = cluster.store
+        self.batches = cluster.batches
+        self.world = cluster.world
+        self.controller = Controller(
+            node.node_id, cluster.cluster_id, node.config, self.world.random(f"{node.name}/placing")
+        )
+        self.incarnation = f"{node.node_id}-{node.life}"
+        self._lease: Lease | None = None
+        self._confirmed_ms = 0
+        self._pending: list[StoredBatch] = []
+        self._appending = False
+        self._waiting: list[Waiting] = []
+        self._seen: Lease | None = None
+        self._seen_ms = 0
+        self._due_ms = 0
+
+    def start(self) -> None:
+        """Begin to want the lease, unless the store is older than this node's copy."""
+        self._seen_ms = self.world.steady_ms
+        self.store.lease(self.node, self._first_look)
+
+    # Decisions.
+
+    def submit(self, propose: Propose, finish: Finish) -> None:
+        """Have `finish` called with the answer once all that it stands on is committed, or with
+        the ApiError NOT_CONTROLLER."""
+        controller = self.controller
+        if controller.active and self.world.steady_ms - self._confirmed_ms > LEASE_TIMEOUT_MS:
+            self._resign("the lease was not confirmed in time")
+        if not controller.active:
+            finish(_not_controller())
+            return
+        result = propose.result
+        if result.records:
+            self._plan(result)
+        needed = controller.image.next_offset
+        if controller.log.end_offset >= needed:
+            finish(result.response)
+        else:
+            self._waiting.append(Waiting(needed, finish, result.response))
+
+    def _plan(self, result: Result[Any]) -> None:
+        controller = self.controller
+        first = controller.image.next_offset
+        payload = encode_batch(
+            result.records, base_offset=first, epoch=controller.epoch, now_ms=self.world.now_ms
+        )
+        end = first + len(result.records)
+        controller.advance(result.records, end - 1)
+        self._queue(StoredBatch(first, end, controller.epoch, payload))
+        for reason in result.reasons:
+            self.world.note("decided", self.node.name, reason.sentence, code=reason.code)
+
+    def _queue(self, batch: StoredBatch) -> None:
+        self._pending.append(batch)
+        if not self._appending:
+            self._append()
+
+    def _append(self) -> None:
+        batches, self._pending = self._pending, []
+        self._appending = True
+        epoch, asked_ms = self.controller.epoch, self.world.steady_ms
+
+        def answered(outcome: Any) -> None:
+            self._appended(epoch, asked_ms, batches, outcome)
+
+        self.store.append(self.node, epoch, batches[0].first_offset, batches, answered)
+
+    def _appended(
+        self, epoch: int, asked_ms: int, batches: list[StoredBatch], outcome: Any
+    ) -> None:
+        self._appending = False
+        if self.controller.active and self.controller.epoch == epoch:
+            if isinstance(outcome, Committed):
+                self._confirmed_ms = max(self._confirmed_ms, asked_ms)
+                self._commit(batches)
+            else:
+                self._resign(f"an append was not committed: {outcome}")
+        if self._pending:
+            self._append()
+
+    def _commit(self, batches: list[StoredBatch]) -> None:
+        log = self.controller.log
+        for batch in batches:
+            log.extend(CommittedBatch(*batch))
+        ready = [waiting for waiting in self._waiting if waiting.offset <= log.end_offset]
+        self._waiting = self._waiting[len(ready) :]
+        for waiting in ready:
+            waiting.finish(waiting.response)
+        self.node.wake_controller(METADATA_KEY)
+
+    def _resign(self, why: str) -> None:
+        controller = self.controller
+        if controller.active:
+            self.world.note("resigned", self.node.name, why, epoch=controller.epoch)
+            self._seen_ms = self.world.steady_ms
+            self.world.after_in(self.node, WATCH_MS * 1000, self._look)
+        controller.resign()
+        self._lease = None
+        self._pending = []
+        waiting, self._waiting = self._waiting, []
+        for each in waiting:
+            each.finish(_not_controller())
+        self.node.wake_controller(METADATA_KEY)
+
+    def leave(self) -> None:
+        """Give the lease back: this node stops in order."""
+        lease = self._lease
+        self.controller.resign()
+        if lease is not None:
+            self.store.release_lease(self.node, lease)
+            self._lease = None
+
+    # The lease.
+
+    def _first_look(self, seen: Any) -> None:
+        self._consider(seen, silent=False)
+
+    def _look(self) -> None:
+        if not self.controller.active:
+            self.store.lease(self.node, self._looked)
+
+    def _looked(self, seen: Any) -> None:
+        silent = self.world.steady_ms - self._seen_ms > LEASE_TIMEOUT_MS
+        self._consider(seen, silent=silent and seen == self._seen)
+
+    def _consider(self, seen: Any, *, silent: bool) -> None:
+        if self.controller.active:
+            return
+        if seen is not AWAY and seen != self._seen:
+            self._seen, self._seen_ms = seen, self.world.steady_ms
+        free = seen is None or (seen is not AWAY and seen.holder in (NOBODY, self.node.node_id))
+        if seen is AWAY or not (free or silent):
+            self.world.after_in(self.node, WATCH_MS * 1000, self._look)
+            return
+        asked_ms = self.world.steady_ms
+
+        def taken(lease: Any) -> None:
+            self._taken(lease, asked_ms)
+
+        self.store.take_lease(self.node, seen, self.node.node_id, self.incarnation, taken)
+
+    def _taken(self, lease: Any, asked_ms: int) -> None:
+        if lease is None or lease is AWAY:
+            self.world.after_in(self.node, WATCH_MS * 1000, self._look)
+            return
+        self._lease, self._confirmed_ms = lease, asked_ms
+        self.store.read(self.node, self._read)
+
+    def _read(self, stored: Any) -> None:
+        lease = self._lease
+        if lease is None or stored is AWAY:
+            self._lease = None
+            self.world.after_in(self.node, WATCH_MS * 1000, self._look)
+            return
+        fault = self._compare(stored)
+        if fault is not None:
+            self.node.stop_because(fault)
+            return
+        image, log = MetadataImage.empty(), CommittedLog()
+        for batch in stored:
+            log.extend(CommittedBatch(*batch))
+            image, _ = self.batches.replay(image, batch.payload)
+        self._begin(lease, image, log)
+
+    def _compare(self, stored: list[StoredBatch]) -> str | None:
+        """A store that is older than this node's copy, as the real node finds at its start."""
+        if self.store.faults.stale:
+            return None
+        end = self.node.follower.copy.end
+        at = next((each for each in stored if each.first_offset == end.last_base_offset), None)
+        store_end = stored[-1].end_offset if stored else 0
+        return store_fault(end, store_end, bytes(at.payload) if at else None, "(of the world)")
+
+    def _begin(self, lease: Lease, image: MetadataImage, log: CommittedLog) -> None:
+        controller, now_ms = self.controller, self.world.steady_ms
+        controller.take_office(lease.epoch, image, log, now_ms)
+        self.world.note("controller", self.node.name, epoch=lease.epoch, offset=log.end_offset)
+        first = image.next_offset
+        payload = leader_change_batch(
+            base_offset=first, epoch=lease.epoch, leader_id=self.node.node_id,
+            now_ms=self.world.now_ms,
+        )  # fmt: skip
+        controller.advance((), first)
+        self._queue(StoredBatch(first, first + 1, lease.epoch, payload))
+        if not image.features:
+            minimum = controller.static_config.min_insync_replicas
+            self._plan(Result(bootstrap_records(minimum), None))
+        self._due_ms = now_ms
+        self._tick(lease.epoch)
+        self.world.after_in(self.node, RENEW_MS * 1000, self._renew, lease.epoch)
+
+    def _renew(self, epoch: int) -> None:
+        lease, asked_ms = self._lease, self.world.steady_ms
+        if not self.controller.active or self.controller.epoch != epoch or lease is None:
+            return
+        if asked_ms - self._confirmed_ms > LEASE_TIMEOUT_MS:
+            self._resign("the lease could not be confirmed in time")
+            return
+
+        def renewed(outcome: Any) -> None:
+            if self._lease is lease and self.controller.active:
+                if outcome is None:
+                    self._resign("another controller took the lease")
+                elif outcome is not AWAY:
+                    self._lease, self._confirmed_ms = outcome, max(self._confirmed_ms, asked_ms)
+
+        self.store.renew_lease(self.node, lease, renewed)
+        self.world.after_in(self.node, RENEW_MS * 1000, self._renew, epoch)
+
+    # What is due by time.
+
+    def _tick(self, epoch: int) -> None:
+        controller, now_ms = self.controller, self.world.steady_ms
+        if not controller.active or controller.epoch != epoch:
+            return
+        pause_ms = controller.sessions.check_interval_ms
+        if now_ms - self._due_ms > pause_ms:  # heartbeats may lie unread
+            controller.sessions.forgive(now_ms - self._due_ms, now_ms)
+        result = controller.tick(now_ms)
+        if result is not None:
+            pause_ms = AFTER_A_HIT_MS
+            self.submit(Propose(result), _nobody)
+        self._due_ms = now_ms + pause_ms
+        self.world.after_in(self.node, pause_ms * 1000, self._tick, epoch)
+
+
+def _not_controller() -> ApiError:
+    return ApiError(ErrorCode.NOT_CONTROLLER, "This node is not the controller.")
+
+
+def _nobody(_outcome: Any) -> None:
+    return None
