@@ -1,0 +1,81 @@
+"""`anabranch sim`: rehearse a schedule of faults in a made-up world, or thousands of them."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import json_option, print_json
+
+if TYPE_CHECKING:
+    from anabranch.sim.schedule import Outcome
+
+
+@click.command(epilog="Example: anabranch sim --seed 42")
+@click.option("--seed", type=int, default=None, help="Replay the schedule of this seed.")
+@click.option("--shrink", is_flag=True, help="Leave out of a failing schedule what is not needed.")
+@click.option("--verdict", is_flag=True, help="Print the verdict alone, without the trace.")
+@click.option("--seconds", type=float, default=None, help="Run schedules for so long instead.")
+@click.option("--first", type=int, default=None, help="Begin a campaign at this seed.")
+@click.option("--processes", type=int, default=None, help="Processes of a campaign (default: all).")
+@json_option
+def command(
+    seed: int | None,
+    shrink: bool,
+    verdict: bool,
+    seconds: float | None,
+    first: int | None,
+    processes: int | None,
+    as_json: bool,
+) -> None:
+    """Run a cluster through faults in a made-up world, with every check on."""
+    if seed is None:
+        from anabranch.sim.campaign import Campaign
+
+        campaign = Campaign(first=first, processes=processes)
+        report = campaign.run(60.0 if seconds is None else seconds, echo=click.echo)
+        if as_json:
+            print_json(asdict(report))
+        sys.exit(0 if report.ok else 1)
+    outcome = _replay(seed, shrinks=shrink)
+    if as_json:
+        print_json(_document(outcome, trace=not verdict))
+    else:
+        if not verdict:
+            click.echo("\n".join(outcome.lines))
+        click.echo(_sentence(outcome))
+    sys.exit(0 if outcome.ok else 1)
+
+
+def _replay(seed: int, *, shrinks: bool) -> Outcome:
+    from anabranch.sim.plan import draw_plan
+    from anabranch.sim.schedule import run_plan
+    from anabranch.sim.shrink import shrink
+
+    plan = draw_plan(seed)
+    outcome = run_plan(plan, keeps_trace=True)
+    if outcome.ok or not shrinks:
+        return outcome
+    found = shrink(plan, outcome.violation, lambda each: run_plan(each).violation)
+    return run_plan(found.plan, keeps_trace=True)
+
+
+def _document(outcome: Outcome, *, trace: bool) -> dict[str, Any]:
+    document = asdict(outcome)
+    document["ok"] = outcome.ok
+    if not trace:
+        del document["lines"]
+    return document
+
+
+def _sentence(outcome: Outcome) -> str:
+    verdict = "clean" if outcome.ok else f"{outcome.violation}: {outcome.sentence}"
+    counts = "" if outcome.counts else ", does not count"
+    return (
+        f"seed {outcome.seed}: {verdict}\n"
+        f"{outcome.operations} operations, {outcome.faults} faults, "
+        f"{outcome.virtual_us / 1e6:.1f} virtual seconds{counts}, digest {outcome.digest}"
+    )

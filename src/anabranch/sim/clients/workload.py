@@ -1,0 +1,265 @@
+"""All clients of a schedule, made from its plan, and what goes wrong with clients.
+
+What: producers that are given batches, readers, members of one group, an operator, and at the end
+an auditor who reads everything there is. A client that dies is replaced by another process that
+takes over its part of the plan, as a service's next process would. Rule kept: each client draws
+from its own stream; which client a fault hits was drawn with the plan. Not here: the operations
+themselves (plan.py), what clients do (producer.py, fetcher.py, member.py, admin.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.errors import ErrorCode
+from anabranch.sim.clients.admin import Admin
+from anabranch.sim.clients.client import Client, Patience
+from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.member import Member
+from anabranch.sim.clients.producer import Producer
+
+if TYPE_CHECKING:
+    from anabranch.core.types import TopicPartition
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.history import History
+    from anabranch.sim.plan import ClientPlan, Fault, Operation, Plan, TopicPlan
+
+OPERATOR = "operator"
+AUDITOR = "auditor"
+RETRY_MS = 200
+_STORM = Patience(
+    request_timeout_ms=80, retry_backoff_ms=5, most_backoff_ms=20, delivery_timeout_ms=5_000
+)
+
+Undo = Callable[[], None]
+
+
+class Reader(Client):
+    """A client that reads all partitions, in no group."""
+
+    def begin(self, reading: Reading, places: list[TopicPartition]) -> None:
+        """Start to read."""
+        self.fetcher = Fetcher(self, reading)
+        for place in places:
+            self.fetcher.read(place)
+        self.fetcher.turn()
+
+
+class Workload:
+    """See the module. `topics_made` is true once all topics of the plan exist."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, history: History) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.plan = plan
+        self.history = history
+        self.names = tuple(topic.name for topic in plan.topics)
+        self.producers: dict[str, Producer] = {}
+        self.past_producers: list[Producer] = []
+        self.readers: dict[str, Reader] = {}
+        self.members: dict[str, Member] = {}
+        self.operator = Admin(cluster, OPERATOR, history, self.names, Patience())
+        self.auditor: Reader | None = None
+        self.operations = 0
+        self._missing = set(self.names)
+        self._lives = 0
+
+    # The beginning.
+
+    @property
+    def topics_made(self) -> bool:
+        """Whether all topics of the plan exist."""
+        return not self._missing
+
+    def make_topics(self) -> None:
+        """Ask for the topics until they are there."""
+        for topic in self.plan.topics:
+            self._make(topic)
+
+    def _make(self, topic: TopicPlan) -> None:
+        def done(response: Any) -> None:
+            code = response.topics[0].error_code if response and response.topics else -1
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._missing.discard(topic.name)
+            else:
+                self.operator.later(RETRY_MS, self._make, topic)
+
+        self.operator.create_topic(
+            topic.name,
+            partitions=topic.partitions,
+            replication_factor=topic.replication_factor,
+            configs=dict(topic.configs),
+            done=done,
+        )
+
+    def start(self) -> None:
+        """Plan the beginnings of all clients and all operations."""
+        self.operator.refresh(_nothing)
+        for client in self.plan.clients:
+            self._at(client.begins_us, self._begin, client)
+        for operation in self.plan.operations:
+            self._at(operation.at_us, self._operate, operation)
+
+    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
+        self.world.after(max(0, at_us - self.world.now_us), action, *args)
+
+    def _begin(self, plan: ClientPlan, name: str = "") -> None:
+        name = name or plan.name
+        versions = dict(plan.versions)
+        asked = (self.cluster, name, self.history, self.names, plan.patience)
+        if plan.manner is not None:
+            producer = Producer(*asked, plan.manner, versions)
+            self.producers[plan.name] = producer
+            producer.refresh(_nothing)
+        elif plan.membership is not None and plan.reading is not None:
+            member = Member(*asked, plan.membership, plan.reading, versions)
+            self.members[plan.name] = member
+            member.start()
+        elif plan.reading is not None:
+            reader = Reader(*asked, versions)
+            self.readers[plan.name] = reader
+            reader.begin(plan.reading, self.plan.places)
+
+    # Operations.
+
+    def _operate(self, operation: Operation) -> None:
+        if operation.kind == "send":
+            producer = self.producers.get(operation.client)
+            if producer is not None:
+                self.operations += 1
+                producer.send(operation.place, operation.number)
+            return
+        self.operations += 1
+        operator, place, number = self.operator, operation.place, operation.number
+        self.world.note("operate", OPERATOR, f"{operation.kind} {place}", number=number)
+        if operation.kind == "elect-preferred":
+            operator.elect(place, 0)
+        elif operation.kind == "elect-unclean":
+            operator.elect(place, 1)
+        elif operation.kind == "min-isr":
+            operator.alter(place.topic, "min.insync.replicas", str(1 + number % 2))
+        elif operation.kind == "unclean":
+            value = "true" if number % 3 == 0 else "false"
+            operator.alter(place.topic, "unclean.leader.election.enable", value)
+        elif operation.kind == "delete":
+            operator.delete_records(place, number / 100)
+        elif operation.kind == "create":
+            operator.create_topic(f"other-{number}", partitions=1, replication_factor=3, configs={})
+        else:
+            operator.describe()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every producer that lives knows what became of its records."""
+        return all(producer.is_idle for producer in self.producers.values())
+
+    @property
+    def is_stable(self) -> bool:
+        """Whether every member that lives is one."""
+        return all(member.is_stable for member in self.members.values() if not member.stopped)
+
+    def audit(self) -> None:
+        """Read everything from the beginning, as a reader who comes after it all."""
+        self.auditor = Reader(self.cluster, AUDITOR, self.history, self.names, Patience())
+        reading = Reading(max_wait_ms=200, pause_ms=10)
+        self.auditor.begin(reading, self.plan.places)
+
+    def audited(self, place: TopicPartition) -> int:
+        """Up to where the auditor has read; -1 before he began."""
+        fetcher = self.auditor.fetcher if self.auditor is not None else None
+        return fetcher.positions[place].offset if fetcher is not None else -1
+
+    # Faults.
+
+    def faults(self) -> dict[str, Callable[[Fault], Undo | None]]:
+        """Kind -> what it does; returns what undoes it, or None when there was nobody."""
+        return {
+            "client-dies": self._die,
+            "member-leaves": self._leave,
+            "member-joins": self._join,
+            "storm": self._storm,
+            "client-pause": self._pause,
+        }
+
+    def _note(self, fault: Fault, who: str) -> None:
+        self.world.note("fault", who, fault.kind)
+
+    def _die(self, fault: Fault) -> Undo | None:
+        plans = [plan for plan in self.plan.clients if self._living(plan.name) is not None]
+        if not plans:
+            return None
+        plan = plans[fault.aim % len(plans)]
+        client = self._living(plan.name)
+        assert client is not None
+        self._note(fault, client.name)
+        client.stop()
+        self._replace(plan)
+        return _nothing
+
+    def _living(self, name: str) -> Client | None:
+        client = self.producers.get(name) or self.readers.get(name) or self.members.get(name)
+        return client if client is not None and not client.stopped else None
+
+    def _replace(self, plan: ClientPlan) -> None:
+        """The next process of the same service; a static member keeps its instance id."""
+        self._lives += 1
+        producer = self.producers.get(plan.name)
+        if producer is not None:
+            self.past_producers.append(producer)
+        self._begin(plan, f"{plan.name}.{self._lives}")
+
+    def _member_plan(self, fault: Fault) -> ClientPlan | None:
+        plans = [plan for plan in self.plan.clients if plan.name in self.members]
+        return plans[fault.aim % len(plans)] if plans else None
+
+    def _leave(self, fault: Fault) -> Undo | None:
+        """A member says goodbye, and comes back when the fault ends."""
+        plan = self._member_plan(fault)
+        if plan is None or self.members[plan.name].stopped:
+            return None
+        self._note(fault, self.members[plan.name].name)
+        self.members[plan.name].leave()
+        return lambda: self._replace(plan)
+
+    def _join(self, fault: Fault) -> Undo | None:
+        """One member more, who leaves when the fault ends."""
+        plan = self._member_plan(fault)
+        if plan is None or plan.membership is None:
+            return None
+        self._lives += 1
+        name = f"guest-{self._lives}"
+        self._note(fault, name)
+        membership = replace(plan.membership, instance_id=None)
+        self._begin(replace(plan, name=name, membership=membership))
+        return self.members[name].leave
+
+    def _pause(self, fault: Fault) -> Undo | None:
+        """A client stands still: its sessions end, its timeouts all come at once."""
+        plans = [plan for plan in self.plan.clients if self._living(plan.name) is not None]
+        if not plans:
+            return None
+        client = self._living(plans[fault.aim % len(plans)].name)
+        assert client is not None
+        self._note(fault, client.name)
+        client.pause()
+        return client.resume
+
+    def _storm(self, fault: Fault) -> Undo | None:
+        """A producer gives every answer a moment only, and asks again at once."""
+        names = sorted(self.producers)
+        if not names:
+            return None
+        producer = self.producers[names[fault.aim % len(names)]]
+        self._note(fault, producer.name)
+        before, producer.patience = producer.patience, _STORM
+
+        def undo() -> None:
+            producer.patience = before
+
+        return undo
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,415 @@
+"""Faults of a schedule: begun at their times, ended at theirs, all undone when the world heals.
+
+What: `Faults` carries out the faults of a plan in a cluster: links that lose, delay, reorder,
+double or cut; swizzle-clog (clog brokers one after another, unclog them in another order); disks
+that fail, fill, rot or are lost; processes that crash, lose power, pause, stop in order or roll;
+a metadata store that is slow, away, stale, says nothing certain or gives the lease away; clients
+that die, storm, come and go. Whom a fault hits is chosen when it happens, from what the plan drew.
+
+Rule kept: a fault draws nothing itself, so that leaving one out changes no other. Source:
+TigerBeetle's VOPR, FoundationDB's swizzle-clog. Not here: what a fault does inside a disk, a link
+or a store (disk.py, network.py, store.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.disk import UNLIMITED
+from anabranch.sim.network import HEALTHY, LinkFault
+from anabranch.sim.plan import SECOND_US, Fault, Plan
+from anabranch.sim.processes import State
+from anabranch.sim.store import StoreFaults
+
+if TYPE_CHECKING:
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.node import SimNode
+
+Undo = Callable[[], None]
+CUT, CLOG = LinkFault(cut=True), LinkFault(clogged=True)
+PLANES = ("all", "all", "all", "data", "control")
+
+
+class Faults:
+    """See the module. `happened` counts faults that found something to do, by kind."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plan: Plan,
+        client_faults: dict[str, Callable[[Fault], Undo | None]],
+    ) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.network = cluster.network
+        self.plan = plan
+        self.happened: dict[str, int] = {}
+        self._over = False
+        self._undone: dict[Fault, Undo] = {}
+        """Of the faults of clients, which are ended before the world heals."""
+        self._kinds = self._table() | client_faults
+        self._of_clients = client_faults
+
+    def start(self) -> None:
+        """Plan all faults."""
+        for fault in self.plan.faults:
+            self.world.after(max(0, fault.at_us - self.world.now_us), self._begin, fault)
+
+    @property
+    def count(self) -> int:
+        """How many faults have happened."""
+        return sum(self.happened.values())
+
+    def heal(self) -> None:
+        """No fault begins any more; what was broken is whole, who was down starts."""
+        self._over = True
+        self.world.note("heal", "world")
+        for undo in list(self._undone.values()):
+            undo()
+        self.network.heal()
+        self.cluster.store.faults = StoreFaults()
+        for node in self._nodes():
+            self._mend(node)
+            node.resume()
+            node.start()
+
+    def _begin(self, fault: Fault) -> None:
+        if self._over:
+            return
+        undo = self._kinds[fault.kind](fault)
+        if undo is None:
+            return
+        self.happened[fault.kind] = self.happened.get(fault.kind, 0) + 1
+        if fault.kind in self._of_clients:
+            self._undone[fault] = undo
+        self.world.after(fault.lasts_us, self._end, fault, undo)
+
+    def _end(self, fault: Fault, undo: Undo) -> None:
+        if not self._over:
+            self.world.note("fault-ends", "world", fault.kind)
+            self._undone.pop(fault, None)
+            undo()
+
+    def _note(self, fault: Fault, who: str, text: str = "") -> None:
+        self.world.note("fault", who, f"{fault.kind} {text}".rstrip())
+
+    # Whom it hits.
+
+    def _nodes(self) -> list[SimNode]:
+        nodes = self.cluster.nodes
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def _running(self) -> list[SimNode]:
+        return [node for node in self._nodes() if node.state is State.RUNNING]
+
+    def _aimed(self, fault: Fault) -> SimNode | None:
+        running = self._running()
+        return running[fault.aim % len(running)] if running else None
+
+    def _leader(self, fault: Fault) -> SimNode | None:
+        """Who leads the partition that the fault aims at, if it runs."""
+        place = self._place(fault)
+        found = self.cluster.image.partition(*place)
+        node = self.cluster.nodes.get(found.leader) if found is not None else None
+        return node if node is not None and node.state is State.RUNNING else None
+
+    def _place(self, fault: Fault) -> TopicPartition:
+        places = self.plan.places
+        return places[fault.aim % len(places)]
+
+    def _other(self, fault: Fault, node: SimNode) -> SimNode:
+        others = [each for each in self._nodes() if each is not node]
+        return others[fault.other % len(others)]
+
+    # What it does. Each returns what undoes it, or None when there was nothing to do.
+
+    def _table(self) -> dict[str, Callable[[Fault], Undo | None]]:
+        return {
+            "loss": lambda f: self._everywhere(f, LinkFault(loss=0.02 + 0.3 * f.strength)),
+            "delay": lambda f: self._everywhere(f, LinkFault(delay_us=_delay_us(f))),
+            "reorder": lambda f: self._everywhere(
+                f, LinkFault(delay_us=_delay_us(f) // 4, reorder=True)
+            ),
+            "duplicate": lambda f: self._everywhere(
+                f, LinkFault(duplicate=0.05 + 0.4 * f.strength, delay_us=20_000, reorder=True)
+            ),
+            "cut": self._cut,
+            "isolate": self._isolate,
+            "split": self._split,
+            "swizzle": self._swizzle,
+            "client-cut": self._client_cut,
+            "store-cut": self._store_cut,
+            "disk-slow": self._disk_slow,
+            "disk-fail": self._disk_fail,
+            "disk-full": self._disk_full,
+            "bit-flip": self._bit_flip,
+            "wipe": self._wipe,
+            "crash": lambda f: self._down(f, self._aimed(f), power=False),
+            "power": lambda f: self._down(f, self._aimed(f), power=True),
+            "leader-crash": lambda f: self._down(f, self._leader(f), power=f.strength < 0.3),
+            "controller-crash": lambda f: self._down(
+                f, self.cluster.active_controller(), power=False
+            ),
+            "slow-restart": lambda f: self._down(
+                f, self._aimed(f), power=False, longer_us=10 * SECOND_US
+            ),
+            "pause": lambda f: self._pause(f, self._aimed(f)),
+            "leader-pause": lambda f: self._pause(f, self._leader(f)),
+            "shutdown": self._shut_down,
+            "roll": self._roll,
+            "crash-all": lambda f: self._all_down(f, power=False),
+            "power-all": lambda f: self._all_down(f, power=True),
+            "lease-lost": self._lose_lease,
+            "store-slow": lambda f: self._store(f, "slow_us", int(2_000_000 * f.strength)),
+            "store-unknown": lambda f: self._store(f, "unknown", 1 + f.other % 3),
+            "store-away": lambda f: self._store(f, "away", True),
+            "store-stale": lambda f: self._store(f, "stale", 1 + f.other % 5),
+        }
+
+    # Network.
+
+    def _everywhere(self, fault: Fault, link: LinkFault) -> Undo:
+        self._note(fault, "network")
+        self.network.everywhere = link
+
+        def undo() -> None:
+            if self.network.everywhere is link:
+                self.network.everywhere = HEALTHY
+
+        return undo
+
+    def _links(self, fault: Fault, links: list[tuple[SimNode, SimNode]]) -> Undo:
+        """Cut ways between nodes: for records, for the controller's requests, or for both."""
+        plane = PLANES[fault.other % len(PLANES)]
+        for source, target in links:
+            self.cluster.spoil(source.node_id, target.node_id, CUT, plane=plane)
+
+        def undo() -> None:
+            for source, target in links:
+                self.cluster.spoil(source.node_id, target.node_id, None, plane=plane)
+
+        return undo
+
+    def _cut(self, fault: Fault) -> Undo | None:
+        """One way only: requests arrive and answers do not, or the other way round."""
+        nodes = self._nodes()
+        one = nodes[fault.aim % len(nodes)]
+        other = self._other(fault, one)
+        self._note(fault, one.name, f"to {other.name}")
+        return self._links(fault, [(one, other)])
+
+    def _isolate(self, fault: Fault) -> Undo | None:
+        """From all other brokers; clients still reach it."""
+        nodes = self._nodes()
+        one = nodes[fault.aim % len(nodes)]
+        self._note(fault, one.name)
+        links = []
+        for other in nodes:
+            if other is not one:
+                links += [(one, other), (other, one)]
+        return self._links(fault, links)
+
+    def _split(self, fault: Fault) -> Undo | None:
+        nodes = self._nodes()
+        size = 1 + fault.other % (len(nodes) - 1)
+        turned = [nodes[(fault.aim + n) % len(nodes)] for n in range(len(nodes))]
+        one, other = turned[:size], turned[size:]
+        self._note(fault, "network", ",".join(sorted(node.name for node in one)))
+        links = []
+        for left in one:
+            for right in other:
+                links += [(left, right), (right, left)]
+        return self._links(fault, links)
+
+    def _swizzle(self, fault: Fault) -> Undo | None:
+        """Clog some brokers one after another; unclog them in another order."""
+        nodes = self._nodes()
+        chosen = [nodes[(fault.aim + n) % len(nodes)] for n in range(1 + fault.other % len(nodes))]
+        order = sorted(chosen, key=lambda node: (node.node_id * 7919 + fault.other) % 104_729)
+        step_us = fault.lasts_us // (2 * len(chosen) + 1)
+        self._note(fault, "network", " ".join(node.name for node in chosen))
+        for number, node in enumerate(chosen):
+            self.world.after(number * step_us, self._clog, node, True)
+        for number, node in enumerate(order):
+            self.world.after(fault.lasts_us - number * step_us, self._clog, node, False)
+        return _nothing
+
+    def _clog(self, node: SimNode, clogged: bool) -> None:
+        if self._over:
+            return
+        self.world.note("clog" if clogged else "unclog", node.name)
+        for other in self._nodes():
+            if other is not node:
+                link = CLOG if clogged else None
+                self.cluster.spoil(node.node_id, other.node_id, link)
+                self.cluster.spoil(other.node_id, node.node_id, link)
+
+    def _client_cut(self, fault: Fault) -> Undo | None:
+        clients = self.plan.clients
+        client = clients[fault.other % len(clients)].name
+        node = self._leader(fault) or self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name, f"to {client}")
+        self.network.cut(node.name, client)  # the answers alone are lost
+        return lambda: self.network.set(node.name, client, None)
+
+    def _store_cut(self, fault: Fault) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        cut_off = self.cluster.store.faults.cut_off
+        cut_off.add(node.name)
+        return lambda: cut_off.discard(node.name)
+
+    # Disks.
+
+    def _disk_slow(self, fault: Fault) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        node.disk_delay_us = int(500_000 * fault.strength)
+        return lambda: self._mend(node)
+
+    def _disk_fail(self, fault: Fault) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        node.disk.fail_in = 1 + fault.other % 20
+        return lambda: self._restart_mended(node)
+
+    def _disk_full(self, fault: Fault) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        node.disk.free = fault.other % 2_000
+        return lambda: self._restart_mended(node)
+
+    def _bit_flip(self, fault: Fault) -> Undo | None:
+        """A bit of a segment rots while the node is down, so that recovery meets it."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        folder = f"/{self._place(fault)}/"
+        node.crash()
+        segments = [
+            path
+            for path in sorted(node.disk.names)
+            if folder in path and path.endswith(".log") and node.disk.size(path) > 0
+        ]
+        if segments:
+            path = segments[fault.other % len(segments)]
+            self._note(fault, node.name, path)
+            bit = int(8 * node.disk.size(path) * fault.strength)
+            node.disk.flip_bit(path, bit // 8, bit % 8)
+        return node.start
+
+    def _wipe(self, fault: Fault) -> Undo | None:
+        """The disk is lost with the machine; an empty one comes back under the same id."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        node.crash(power=True)
+        node.wipe()
+        return node.start
+
+    def _mend(self, node: SimNode) -> None:
+        node.disk_delay_us = 0
+        node.disk.fail_in, node.disk.free = -1, UNLIMITED
+
+    def _restart_mended(self, node: SimNode) -> None:
+        """A folder that failed stays offline until its process starts again."""
+        self._mend(node)
+        if node.state is State.RUNNING:
+            node.crash(power=False)
+        node.start()
+
+    # Processes.
+
+    def _down(
+        self, fault: Fault, node: SimNode | None, *, power: bool, longer_us: int = 0
+    ) -> Undo | None:
+        if node is None or node.state is not State.RUNNING:
+            return None
+        self._note(fault, node.name)
+        node.crash(power=power)
+        if not longer_us:
+            return node.start
+        return lambda: self._later(longer_us, node.start)
+
+    def _later(self, delay_us: int, action: Undo) -> None:
+        def act() -> None:
+            if not self._over:
+                action()
+
+        self.world.after(delay_us, act)
+
+    def _pause(self, fault: Fault, node: SimNode | None) -> Undo | None:
+        if node is None or node.state is not State.RUNNING:
+            return None
+        self._note(fault, node.name)
+        node.pause()
+        return node.resume
+
+    def _shut_down(self, fault: Fault) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        node.shut_down(lambda: self._later(fault.lasts_us, node.start))
+        return _nothing
+
+    def _roll(self, fault: Fault) -> Undo | None:
+        """All brokers one after another, in order, each given time to stop and to come back."""
+        self._note(fault, "world")
+        step_us = 2 * SECOND_US + fault.lasts_us // 2
+
+        def restart(node: SimNode) -> None:
+            node.shut_down(lambda: self._later(step_us // 4, node.start))
+
+        for number, node in enumerate(self._nodes()):
+            self._later(number * step_us, partial(restart, node))
+        return _nothing
+
+    def _all_down(self, fault: Fault, *, power: bool) -> Undo | None:
+        up = [node for node in self._nodes() if node.is_up]
+        if not up:
+            return None
+        self._note(fault, "world")
+        for node in up:
+            node.crash(power=power)
+
+        def undo() -> None:
+            for number, node in enumerate(self._nodes()):
+                delay_us = (fault.other * (number + 1) * 7919) % (3 * SECOND_US)
+                self._later(delay_us, node.start)
+
+        return undo
+
+    # Metadata store.
+
+    def _store(self, fault: Fault, name: str, value: int) -> Undo | None:
+        self._note(fault, "store")
+        setattr(self.cluster.store.faults, name, value)
+        return lambda: setattr(self.cluster.store.faults, name, type(value)(0))
+
+    def _lose_lease(self, fault: Fault) -> Undo | None:
+        self._note(fault, "store")
+        self.cluster.store.steal_lease()
+        return _nothing
+
+
+def _delay_us(fault: Fault) -> int:
+    return int(2_000 + 800_000 * fault.strength**3)
+
+
+def _nothing() -> None:
+    return None

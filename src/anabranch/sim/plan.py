@@ -1,0 +1,320 @@
+"""What a schedule will do, drawn from its seed before anything happens.
+
+What: a `Plan` says how large the cluster is, how it is set, which topics and clients there are,
+which operations clients are given when, and which faults happen when. Options are drawn seed by
+seed (swarm): many plans leave whole families of faults out, so that the others are not hidden.
+
+Rule kept: everything is drawn up front, so that a plan with a fault or an operation left out is the
+same plan for the rest; that is what makes shrinking work. Source: TigerBeetle's VOPR, swarm testing
+(Groce and others, 2012). Not here: carrying it out (schedule.py, faults.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.clients.client import Patience
+from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.clients.member import Membership
+from anabranch.sim.clients.producer import ACKS_ALL, Manner
+
+SECOND_US = 1_000_000
+SETTLED_US = 4 * SECOND_US
+"""Brokers have registered and topics are made by then; faults begin after it."""
+SAFETY_US = 64 * SECOND_US
+"""When faults end: 60 virtual seconds of them and of operations."""
+LEAST_OPERATIONS = 200
+LEAST_FAULTS = 5
+
+FAULTS: dict[str, tuple[str, ...]] = {
+    "network": (
+        "loss", "delay", "reorder", "duplicate", "cut", "isolate", "split", "swizzle",
+        "client-cut", "store-cut",
+    ),
+    "disks": ("disk-slow", "disk-fail", "disk-full", "bit-flip", "wipe"),
+    "processes": (
+        "crash", "crash", "power", "pause", "slow-restart", "shutdown", "roll", "crash-all",
+        "power-all", "controller-crash", "leader-crash", "leader-pause",
+    ),
+    "store": ("lease-lost", "store-slow", "store-unknown", "store-away", "store-stale"),
+    "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
+}  # fmt: skip
+"""Family -> the kinds of faults in it; a kind that stands twice is drawn twice as often."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlan:
+    """A topic that is made before the faults begin."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientPlan:
+    """One client: exactly one of `manner` and `reading` is set, `membership` beside the latter."""
+
+    name: str
+    patience: Patience
+    manner: Manner | None = None
+    reading: Reading | None = None
+    membership: Membership | None = None
+    versions: tuple[tuple[int, int], ...] = ()
+    begins_us: int = SETTLED_US
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """Something a client is told to do: `kind` is "send" for producers, else the operator's."""
+
+    at_us: int
+    kind: str
+    client: str
+    place: TopicPartition
+    number: int = 0
+    """Records of a batch, kind of an election, value of a setting, percent of the records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Something that goes wrong. `aim` and `other` choose whom, as far as that is open."""
+
+    at_us: int
+    kind: str
+    lasts_us: int
+    aim: int
+    other: int
+    strength: float
+    """Between 0 and 1: how bad it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a schedule will do."""
+
+    seed: int
+    brokers: int
+    racks: int
+    wire: bool
+    config: tuple[tuple[str, str], ...]
+    topics: tuple[TopicPlan, ...]
+    clients: tuple[ClientPlan, ...]
+    operations: tuple[Operation, ...]
+    faults: tuple[Fault, ...]
+    safety_us: int = SAFETY_US
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        """Every partition that clients use, in order."""
+        return [
+            TopicPartition(topic.name, index)
+            for topic in self.topics
+            for index in range(topic.partitions)
+        ]
+
+    def counts(self, operations: int, faults: int) -> bool:
+        """Whether a schedule that did so much counts as one."""
+        return (
+            self.brokers >= 3
+            and operations >= LEAST_OPERATIONS
+            and faults >= LEAST_FAULTS
+            and self.safety_us >= SAFETY_US
+        )
+
+
+def draw_plan(seed: int) -> Plan:
+    """The plan of a seed: always the same one."""
+    random = Random(f"{seed}/plan")
+    brokers = random.choice((3, 3, 3, 4, 5))
+    topics = _topics(random, brokers)
+    places = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
+    clients = _clients(random)
+    return Plan(
+        seed=seed,
+        brokers=brokers,
+        racks=random.choice((0, 0, 2, 3)),
+        wire=random.random() < 0.05,
+        config=tuple(sorted(_config(random).items())),
+        topics=topics,
+        clients=clients,
+        operations=_operations(random, clients, places),
+        faults=_faults(random),
+    )
+
+
+def _config(random: Random) -> dict[str, str]:
+    heartbeat_ms = random.choice((500, 1_000, 2_000))
+    session_ms = heartbeat_ms * random.choice((3, 4, 6))
+    config = {
+        "broker.heartbeat.interval.ms": heartbeat_ms,
+        "broker.session.timeout.ms": session_ms,
+        "replica.lag.time.max.ms": random.choice((1_500, 3_000, 5_000, 10_000)),
+        "replica.fetch.wait.max.ms": random.choice((500, 1_000)),
+        "replica.fetch.backoff.ms": random.choice((100, 300, 1_000)),
+        "replica.socket.timeout.ms": random.choice((2_000, 5_000)),
+        "replica.high.watermark.checkpoint.interval.ms": random.choice((1_000, 5_000)),
+        "num.replica.fetchers": random.choice((1, 1, 1, 2)),
+        "leader.imbalance.check.interval.seconds": random.choice((5, 30, 300)),
+        "auto.leader.rebalance.enable": random.choice(("true", "true", "false")),
+        "controlled.shutdown.enable": "true",
+        "offsets.topic.num.partitions": random.choice((1, 2)),
+        "offsets.topic.replication.factor": 3,
+        "group.initial.rebalance.delay.ms": random.choice((0, 500)),
+    }
+    return {name: str(value) for name, value in config.items()}
+
+
+def _topics(random: Random, brokers: int) -> tuple[TopicPlan, ...]:
+    topics = []
+    for number in range(random.choice((1, 1, 2))):
+        factor = random.choice((3, 3, 3, min(4, brokers), 2))
+        configs = {
+            "min.insync.replicas": str(random.choice((1, 2, 2, 2))),
+            "unclean.leader.election.enable": random.choice(("false", "false", "true")),
+        }
+        if random.random() < 0.25:
+            configs["flush.messages"] = "1"
+        topics.append(
+            TopicPlan(
+                name=f"topic-{number}",
+                partitions=random.choice((1, 2, 3)),
+                replication_factor=factor,
+                configs=tuple(sorted(configs.items())),
+            )
+        )
+    return tuple(topics)
+
+
+def _patience(random: Random) -> Patience:
+    return Patience(
+        request_timeout_ms=random.choice((300, 1_000, 2_000)),
+        retry_backoff_ms=random.choice((20, 100, 300)),
+        most_backoff_ms=random.choice((500, 1_000)),
+        delivery_timeout_ms=random.choice((3_000, 8_000, 20_000, 40_000)),
+    )
+
+
+def _clients(random: Random) -> tuple[ClientPlan, ...]:
+    clients = [_producer(random, number) for number in range(random.choice((2, 2, 3)))]
+    clients += [_reader(random, number) for number in range(random.choice((1, 1, 2)))]
+    if random.random() < 0.6:
+        clients += [_member(random, number) for number in range(random.choice((1, 2, 2, 3)))]
+    return tuple(clients)
+
+
+def _producer(random: Random, number: int) -> ClientPlan:
+    if number == 0 or random.random() < 0.5:
+        manner = Manner(
+            in_flight=random.choice((1, 5, 5)),
+            server_timeout_ms=random.choice((300, 1_500, 5_000)),
+            renews_id=random.random() < 0.5,
+        )
+    else:
+        manner = Manner(
+            acks=random.choice((0, 1, 1, ACKS_ALL)),
+            idempotent=False,
+            in_flight=random.choice((1, 5)),
+            retries=random.random() < 0.7,
+            server_timeout_ms=random.choice((300, 1_500)),
+        )
+    versions = ((0, random.choice((9, 12, 13))),)
+    return ClientPlan(f"producer-{number}", _patience(random), manner=manner, versions=versions)
+
+
+def _reading(random: Random) -> Reading:
+    lags = random.random() < 0.3
+    return Reading(
+        isolation=random.choice((0, 1)),
+        max_wait_ms=random.choice((500, 1_500, 3_000)),
+        max_bytes=random.choice((200, 1_000)) if lags else 1 << 20,
+        pause_ms=random.choice((1_500, 4_000)) if lags else random.choice((200, 500, 1_000)),
+        any_replica=random.random() < 0.4,
+        sessions=random.random() < 0.4,
+        start=random.choice((EARLIEST, EARLIEST, LATEST)),
+    )
+
+
+def _reader(random: Random, number: int) -> ClientPlan:
+    versions = ((1, random.choice((11, 12, 16, 17))),)
+    begins_us = SETTLED_US + random.choice((0, 0, 20, 40)) * SECOND_US
+    return ClientPlan(
+        f"reader-{number}",
+        _patience(random),
+        reading=_reading(random),
+        versions=versions,
+        begins_us=begins_us,
+    )
+
+
+def _member(random: Random, number: int) -> ClientPlan:
+    membership = Membership(
+        group="group",
+        instance_id=f"static-{number}" if random.random() < 0.2 else None,
+        session_timeout_ms=random.choice((6_000, 10_000)),
+        rebalance_timeout_ms=random.choice((3_000, 8_000)),
+        heartbeat_ms=random.choice((1_000, 2_000)),
+        commit_ms=random.choice((1_000, 3_000, 5_000)),
+    )
+    reading = Reading(pause_ms=random.choice((300, 1_000)), max_wait_ms=1_000)
+    begins_us = SETTLED_US + random.randrange(8) * SECOND_US
+    return ClientPlan(
+        f"member-{number}",
+        _patience(random),
+        reading=reading,
+        membership=membership,
+        begins_us=begins_us,
+    )
+
+
+_ADMIN = ("elect-preferred", "elect-unclean", "min-isr", "unclean", "delete", "describe", "create")
+
+
+def _operations(
+    random: Random, clients: tuple[ClientPlan, ...], places: list[TopicPartition]
+) -> tuple[Operation, ...]:
+    producers = [client.name for client in clients if client.manner is not None]
+    operations = []
+    for _ in range(random.randrange(200, 240)):
+        at_us = random.randrange(SETTLED_US, SAFETY_US)
+        if random.random() < 0.3:  # bursts: whole seconds are popular
+            at_us -= at_us % (5 * SECOND_US)
+            at_us = max(at_us, SETTLED_US)
+        producer, place = random.choice(producers), random.choice(places)
+        count = random.choice((1, 1, 1, 2, 3))
+        operations.append(Operation(at_us, "send", producer, place, count))
+    for _ in range(random.randrange(12)):
+        at_us = random.randrange(SETTLED_US, SAFETY_US)
+        kind, place = random.choice(_ADMIN), random.choice(places)
+        operations.append(Operation(at_us, kind, "operator", place, random.randrange(100)))
+    return tuple(sorted(operations, key=lambda operation: operation.at_us))
+
+
+def _faults(random: Random) -> tuple[Fault, ...]:
+    kinds = [
+        kind
+        for family in FAULTS.values()
+        if random.random() < 0.6
+        for kind in family
+        if random.random() < 0.8
+    ]
+    if not kinds:
+        kinds = [*FAULTS["processes"], *FAULTS["network"]]
+    faults = []
+    for _ in range(random.randrange(LEAST_FAULTS + 1, 16)):
+        faults.append(
+            Fault(
+                at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
+                kind=random.choice(kinds),
+                lasts_us=int(
+                    SECOND_US * random.choice((0.3, 1, 3, 8, 15)) * (0.5 + random.random())
+                ),
+                aim=random.randrange(1 << 16),
+                other=random.randrange(1 << 16),
+                strength=random.random(),
+            )
+        )
+    return tuple(sorted(faults, key=lambda fault: fault.at_us))

@@ -1,0 +1,186 @@
+"""One schedule: a cluster, clients and faults from a seed; safety first, then liveness.
+
+What: `run_schedule` builds the cluster of a plan, makes its topics, starts clients and faults, and
+lets sixty virtual seconds go by with all checks on (safety). Then everything is healed, no new
+faults begin, and the cluster has to come to rest: every produce answered, every replica in sync,
+every group stable (liveness). At the end the history of all clients is judged.
+
+Rule kept: seed and code give the same run to the byte; `Outcome.digest` is over the whole trace. A
+schedule counts only with three brokers, 200 client operations and 5 faults. Source: TigerBeetle's
+VOPR. Not here: what is checked (checks/), what is drawn (plan.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from dataclasses import dataclass, field
+
+from anabranch.sim.checks.suite import Suite
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.clients.workload import Workload
+from anabranch.sim.cluster import Cluster
+from anabranch.sim.faults import Faults
+from anabranch.sim.history import History
+from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan, draw_plan
+from anabranch.sim.trace import Trace
+from anabranch.sim.world import World
+
+LONGEST_START_US = 60 * SECOND_US
+LONGEST_REST_US = 120 * SECOND_US
+"""A healed cluster that is not at rest by then never will be."""
+LOOK_US = SECOND_US // 2
+AUDIT_US = 20 * SECOND_US
+BUG = "exception"
+"""The id of a violation that is an exception out of core or of the world."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a schedule. `violation` and `sentence` are "" when it was clean."""
+
+    seed: int
+    violation: str
+    sentence: str
+    counts: bool
+    """Whether it was long and hard enough to count."""
+    operations: int
+    faults: int
+    virtual_us: int
+    events: int
+    digest: str
+    marks: dict[str, int] = field(default_factory=dict)
+    losses: dict[str, int] = field(default_factory=dict)
+    """Records lost by rules that allow it, by rule."""
+    lines: tuple[str, ...] = ()
+    """The trace, when it was asked for."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was violated."""
+        return not self.violation
+
+
+def run_schedule(seed: int, *, keeps_trace: bool = False) -> Outcome:
+    """Run the schedule of a seed."""
+    return run_plan(draw_plan(seed), keeps_trace=keeps_trace)
+
+
+def run_plan(plan: Plan, *, keeps_trace: bool = False) -> Outcome:
+    """Run a plan, as it was drawn or with parts left out."""
+    collects = gc.isenabled()
+    gc.disable()  # the world is one knot: it is let go whole, at the end
+    run = _Run(plan, Trace(keeps=keeps_trace))
+    try:
+        violation, sentence = run.go()
+        return run.outcome(violation, sentence)
+    finally:
+        run.let_go()
+        if collects:
+            gc.enable()
+
+
+class _Run:
+    """One plan being carried out."""
+
+    def __init__(self, plan: Plan, trace: Trace) -> None:
+        self.plan = plan
+        self.trace = trace
+        self.world = World(plan.seed, wire=plan.wire)
+        self.world.listeners.append(trace)
+        racks = {n: f"rack-{n % plan.racks}" for n in range(1, plan.brokers + 1) if plan.racks}
+        self.cluster = Cluster(self.world, plan.brokers, dict(plan.config), racks)
+        self.history = History()
+        self.suite = Suite(self.cluster, self.history)
+        self.workload = Workload(self.cluster, plan, self.history)
+        self.faults = Faults(self.cluster, plan, self.workload.faults())
+
+    def go(self) -> tuple[str, str]:
+        """Run it all; the id and sentence of what was violated, two empty texts for nothing."""
+        try:
+            self._settle()
+            self.workload.start()
+            self.faults.start()
+            self.world.run(self.plan.safety_us)
+            self._rest()
+            self.suite.end()
+        except Violation as violation:
+            self.world.note("violation", violation.id, violation.sentence)
+            return violation.id, violation.sentence
+        except Exception as fault:
+            sentence = _sentence_of(fault)
+            self.world.note("violation", BUG, sentence)
+            return f"{BUG} {type(fault).__name__}", sentence
+        return "", ""
+
+    def _settle(self) -> None:
+        """Everybody is up and the topics are made before anything goes wrong."""
+        self.cluster.start()
+        self.workload.make_topics()
+        while self.world.now_us < SETTLED_US or not self.workload.topics_made:
+            self.world.run(self.world.now_us + LOOK_US)
+            if self.world.now_us > LONGEST_START_US:
+                raise Violation("no-start", "A healthy cluster did not make its topics.", {})
+
+    def _rest(self) -> None:
+        """Heal, and wait until the cluster is at rest and everything was read once more."""
+        self.faults.heal()
+        deadline_us = self.world.now_us + LONGEST_REST_US
+        while unrest := self._unrest():
+            if self.world.now_us >= deadline_us:
+                raise Violation("liveness", f"Healed, and not at rest: {unrest}", {})
+            self.world.run(self.world.now_us + LOOK_US)
+        self.workload.audit()
+        deadline_us = self.world.now_us + AUDIT_US
+        while not self._audited() and self.world.now_us < deadline_us:
+            self.world.run(self.world.now_us + LOOK_US // 10)
+        if not self._audited():
+            raise Violation("liveness", "Healed, and not everything can be read.", {})
+
+    def _unrest(self) -> str:
+        if not self.workload.is_idle:
+            return "a producer waits for an answer"
+        if not self.workload.is_stable:
+            return "a member is in no generation"
+        return self.suite.unrest()
+
+    def _audited(self) -> bool:
+        image = self.cluster.image
+        for place in self.plan.places:
+            found = image.partition(*place)
+            node = self.cluster.nodes.get(found.leader) if found is not None else None
+            replica = node.broker.partitions.get(*place) if node is not None else None
+            if replica is None or self.workload.audited(place) < replica.high_watermark:
+                return False
+        return True
+
+    def outcome(self, violation: str, sentence: str) -> Outcome:
+        """What became of it."""
+        operations = self.workload.operations + self.history.operations
+        return Outcome(
+            seed=self.plan.seed,
+            violation=violation,
+            sentence=sentence,
+            counts=self.plan.counts(operations, self.faults.count),
+            operations=operations,
+            faults=self.faults.count,
+            virtual_us=self.world.now_us,
+            events=self.world.events,
+            digest=self.trace.digest,
+            marks=dict(self.suite.marks),
+            losses=dict(self.suite.losses),
+            lines=tuple(self.trace.lines),
+        )
+
+    def let_go(self) -> None:
+        """Break the knot of references that every world is."""
+        self.world.listeners.clear()
+
+
+def _sentence_of(fault: Exception) -> str:
+    """The exception and where it was raised, without paths of a machine."""
+    frames = traceback.extract_tb(fault.__traceback__)
+    where = " < ".join(
+        f"{frame.filename.rpartition('/')[2]}:{frame.lineno}" for frame in reversed(frames[-4:])
+    )
+    return f"{type(fault).__name__}: {fault} ({where})"
