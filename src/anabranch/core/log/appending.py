@@ -7,11 +7,13 @@ offline.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log import incoming
 from anabranch.core.log.files import DiskFull
+from anabranch.core.log.indexes import INT32_MAX
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.segment import Segment
 from anabranch.core.types import Buffer
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
 NO_TIMESTAMP = -1
+
+Entry: TypeAlias = tuple[int, BatchHeader, int, int]
+"""A batch to be written: its position in the bytes, header, base offset, largest timestamp."""
 
 
 class AppendResult(NamedTuple):
@@ -95,11 +100,38 @@ def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
         entries.append((position, header, header.base_offset, header.max_timestamp))
         next_offset = header.next_offset
     first_offset = entries[0][2] if entries else log.end_offset
-    if entries:
-        _write(log, view, entries, now_ms)
-        for _, header, offset, _ in entries:
+    for run in _runs(log, entries, len(view)):
+        start, (last_start, last_header, *_) = run[0][0], run[-1]
+        bytes_of_run = view[start : last_start + last_header.size_bytes]
+        if start:
+            run = [(at - start, header, base, newest) for at, header, base, newest in run]
+        _write(log, bytes_of_run, run, now_ms)
+        for _, header, offset, _ in run:
             log.assign_epoch(header.leader_epoch, offset)
     return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
+
+
+def _runs(log: Log, entries: list[Entry], size_bytes: int) -> Iterator[list[Entry]]:
+    """Batches of a leader, as each segment can take them: one run, nearly always.
+
+    More where the leader's segments are larger, or compaction left out more than 2^31 offsets."""
+    limit_bytes = log.config.segment_bytes
+    if not entries:
+        return
+    if size_bytes <= limit_bytes and entries[-1][1].last_offset - entries[0][2] <= INT32_MAX:
+        yield entries
+        return
+    run: list[Entry] = []
+    for entry in entries:
+        position, header, _, _ = entry
+        if run and (
+            position + header.size_bytes - run[0][0] > limit_bytes
+            or header.last_offset - run[0][2] > INT32_MAX
+        ):
+            yield run
+            run = []
+        run.append(entry)
+    yield run
 
 
 def _check_client(
@@ -139,10 +171,8 @@ def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult
     return None
 
 
-def _write(
-    log: Log, view: memoryview, entries: list[tuple[int, BatchHeader, int, int]], now_ms: int
-) -> None:
-    """Append bytes and note each (position, header, base offset, max timestamp)."""
+def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> None:
+    """Append bytes and note each batch."""
     size = len(view)
     _, last_header, last_base, newest = entries[-1]
     end_offset = last_base + last_header.last_offset_delta + 1
@@ -154,7 +184,8 @@ def _write(
         )
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
-        segment = log.roll(now_ms)
+        is_far = end_offset - 1 - log.end_offset > INT32_MAX
+        segment = log.roll(now_ms, base_offset=entries[0][2] if is_far else log.end_offset)
     start = segment.size
     try:
         segment.file.write(start, (view,))

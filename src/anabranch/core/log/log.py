@@ -216,9 +216,11 @@ class Log:
 
     # Rolling
 
-    def roll(self, now_ms: int) -> Segment:
-        """Close the active segment and begin one at the log's end."""
-        segment = Segment(self.files, self.folder, self.end_offset, now_ms)
+    def roll(self, now_ms: int, *, base_offset: int | None = None) -> Segment:
+        """Close the active segment and begin one at the log's end; or at `base_offset`, for a batch
+        so far behind it that no index reaches there."""
+        base_offset = self.end_offset if base_offset is None else base_offset
+        segment = Segment(self.files, self.folder, base_offset, now_ms)
         try:
             if self.names_unsynced and self.active is not None:
                 # Segments must not come back without the one before: no reader could tell that

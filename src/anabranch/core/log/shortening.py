@@ -43,10 +43,13 @@ def keep_checkpoints(_partition: TopicPartition, _end_offset: int) -> None:
 
 
 def truncate_to(log: Log, offset: int) -> Offset:
-    """Cut every batch that ends at or after `offset`; the log's new end."""
+    """Cut every batch that ends at or after `offset`, and epochs that begin there; the new end."""
     if log.fault is not None:
         raise log.fault
     if offset >= log.end_offset:
+        log.epochs.cut_end(log.end_offset)  # one that was given, and never written in
+        if log.epochs.unsaved:
+            log.save_epochs(sync=True)
         return Offset(log.end_offset)
     if offset < log.start_offset or log.segment_index(offset) < 0:
         truncate_fully(log, offset)
@@ -64,8 +67,8 @@ def truncate_to(log: Log, offset: int) -> Offset:
 def _cut_end(log: Log, offset: int) -> None:
     index = log.segment_index(offset)
     segment = log.segments[index]
-    position, base_offset = position_of(log, segment, offset, blocking=True)
-    end_offset = min(offset, base_offset) if position < segment.size else offset
+    position, _ = position_of(log, segment, offset, blocking=True)
+    end_offset = _end_before(log, segment, position)
     if end_offset < log.start_offset:  # the log starts within the batch that goes
         truncate_fully(log, log.start_offset)
         return
@@ -89,6 +92,22 @@ def _cut_end(log: Log, offset: int) -> None:
     _cut_aborted(log, segment, end_offset)
     _drop_snapshots(log, lambda taken: taken > end_offset)
     log.producers = state_at(log, end_offset)
+
+
+def _end_before(log: Log, segment: Segment, position: int) -> int:
+    """The offset after the last batch before a position: where the log ends when it is opened.
+
+    Offsets that compaction left out there belong to no batch, so they are given up with the cut."""
+    if position == 0:
+        return segment.base_offset
+    end_offset = segment.base_offset
+    start = log.offset_index(segment).boundary_before(position - 1)
+    try:
+        for _, header in scan(segment.file, position, start, check_crc=False):
+            end_offset = header.next_offset
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
+    return end_offset
 
 
 def _sync_names(log: Log) -> None:
