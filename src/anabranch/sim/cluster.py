@@ -18,6 +18,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.sim.batches import MetadataBatches
+from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
@@ -175,7 +176,7 @@ class Cluster:
                         for target in others:
                             self.cut(source, target)
 
-    def connections_closed(self, node: SimNode) -> None:
+    def process_ended(self, machine: Machine) -> None:
         """A process ended: whoever had a connection to it notices."""
 
     # Watching.
@@ -197,10 +198,11 @@ class Cluster:
         for check in self.checks:
             check.truncated(node, place, before, after)
 
-    def tell_node_changed(self, node: SimNode, what: str) -> None:
+    def tell_machine_changed(self, machine: Machine, what: str) -> None:
         """A process started, ended, or changed in between."""
-        for check in self.checks:
-            check.node_changed(node, what)
+        if isinstance(machine, SimNode):
+            for check in self.checks:
+                check.node_changed(machine, what)
 
     def dynamic_config(
         self, config: BrokerConfig, broker: Mapping[str, str], default: Mapping[str, str]

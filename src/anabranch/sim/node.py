@@ -43,15 +43,15 @@ from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
-from anabranch.sim.disk import SimDisk
-from anabranch.sim.following import ControllerLink, MetadataCopy, MetadataFollower
+from anabranch.sim.following import ControllerLink, MetadataFollower
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
+from anabranch.sim.machine import Machine
 from anabranch.sim.office import Office
 from anabranch.sim.processes import State
 from anabranch.sim.replicating import Replicating
-from anabranch.sim.rpc import BROKER, Call, Server, refused
+from anabranch.sim.rpc import BROKER, Call, refused
 from anabranch.sim.session import Session
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ SLOW_BOOT_US = (2_000_000, 8_000_000)
 UPKEEP_MS = 1_000
 
 
-class SimNode(Server):
+class SimNode(Machine):
     """One node. `node_id` and `rack` are for ever, `broker` and what is around it for a life."""
 
     broker: Broker
@@ -76,7 +76,6 @@ class SimNode(Server):
     follower: MetadataFollower
     session: Session
     now_ms: int
-    is_serving: bool
     _previous_epoch: int
 
     def __init__(
@@ -87,43 +86,17 @@ class SimNode(Server):
         config: BrokerConfig,
         folders: int,
     ) -> None:
-        super().__init__(f"node-{node_id}")
-        self.cluster = cluster
-        self.world = cluster.world
+        super().__init__(cluster, f"node-{node_id}", folders)
         self.node_id = node_id
         self.rack = rack
         self.config = config
         self.listener = LISTENER
         self.port = 9092
         self.features: dict[str, tuple[int, int]] = dict(SUPPORTED_FEATURES)
-        self.folders = [f"{self.name}/d{index}" for index in range(folders)]
-        self.directory_ids: dict[str, bytes] = {}
-        self.disk_delay_us = 0
         self.stopped_because = ""
-        self.starts = 0
-        self.wipe()
         self._make_life()
 
     # The life of the process.
-
-    def wipe(self) -> None:
-        """Put in empty disks; only while the node is down."""
-        assert not self.is_up
-        random = self.world.random(f"{self.name}/disk")
-        self.disk = SimDisk(random)
-        self.copy = MetadataCopy(f"{self.folders[0]}/__cluster_metadata-0")
-        for path in self.folders:
-            self.directory_ids[path] = random.randbytes(16)
-        if self.starts:
-            self._changed("wipe")
-
-    def lose_folder(self, path: str) -> None:
-        """Put in an empty disk for one folder; only while the node is down."""
-        assert not self.is_up
-        self.disk.remove_tree(path)
-        self.disk.sync_dir(path)
-        self.directory_ids[path] = self.world.random(f"{self.name}/disk").randbytes(16)
-        self._changed("wipe")
 
     def start(self, *, slow: bool = False) -> None:
         """Start the process; it does nothing yet for as long as a start takes."""
@@ -137,44 +110,13 @@ class SimNode(Server):
         low, high = SLOW_BOOT_US if slow else BOOT_US
         delay_us = self.world.random(f"{self.name}/starts").randint(low, high)
         self.world.after_in(self, delay_us, self._boot)
-        self._changed("start")
-
-    def crash(self, *, power: bool = False) -> None:
-        """End the process at once; with `power`, its machine forgets what was not synced."""
-        if not self.is_up:
-            return
-        if not power:
-            self._end("crash", State.CRASHED)
-            return
-        self.open_calls.clear()  # nobody is told
-        self.disk.cut_power()
-        self.copy.cut_power(self.world.random(f"{self.name}/disk"))
-        self._end("power", State.DARK)
-
-    def light(self) -> None:
-        """The machine has power again, but the process is not started: callers are refused."""
-        if self.state is State.DARK:
-            self.state = State.CRASHED
-
-    def pause(self) -> None:
-        """Stop the process where it is; its memory and its connections stay."""
-        if self.state is State.RUNNING:
-            self.state = State.PAUSED
-            self.held = []
-            self._changed("pause")
-
-    def resume(self) -> None:
-        """Let a paused process go on."""
-        if self.state is State.PAUSED:
-            self.state = State.RUNNING
-            self.world.release(self)
-            self._changed("resume")
+        self.changed("start")
 
     def shut_down(self, stopped: Callable[[], None] | None = None) -> None:
         """Controlled shutdown: tell the controller, close the logs, end the process."""
         if self.state is not State.RUNNING:
             return
-        self._changed("stopping")
+        self.changed("stopping")
 
         def left() -> None:
             self._end_in_order()
@@ -195,38 +137,20 @@ class SimNode(Server):
             self.broker.broker_epoch = self._previous_epoch
         self.hosting.close()
         self.office.leave()
-        self._end("stop", State.CRASHED)
+        self.end("stop", State.CRASHED)
 
     def stop_because(self, sentence: str) -> None:
         """Something happened after which this node must not go on."""
         if not self.stopped_because and self.is_up:
             self.stopped_because = sentence
             self.world.note("must stop", self.name, sentence)
-            self.world.after_in(self, 0, self._end, "crash", State.CRASHED)
-
-    def _end(self, what: str, state: State) -> None:
-        """The process is gone."""
-        self.is_serving = self._listens = False
-        self.life += 1
-        self.state = state
-        calls = tuple(self.open_calls)
-        self.open_calls.clear()
-        for call in calls:
-            call.lose()
-        self.world.release(self)
-        self._changed(what)
-        if state is State.CRASHED:
-            self.cluster.connections_closed(self)
-
-    def _changed(self, what: str) -> None:
-        self.world.note(what, self.name)
-        self.cluster.tell_node_changed(self, what)
+            self.world.after_in(self, 0, self.end, "crash", State.CRASHED)
 
     # The start.
 
     def _make_life(self) -> None:
         name = self.name
-        self.is_serving = self._listens = False
+        self.is_serving = self.listens = False
         self._settling = False
         self._is_published = False
         self._moved: list[TopicPartition] = []
@@ -272,7 +196,7 @@ class SimNode(Server):
         return epochs.pop() if len(epochs) == 1 else -1
 
     def _boot(self) -> None:
-        self._listens = True
+        self.listens = True
         self.office.start()
         self.follower.start()
         self.session.start()
@@ -286,7 +210,7 @@ class SimNode(Server):
         if not self.is_serving and self.session.is_in and not self.hosting.is_syncing:
             self.is_serving = True
             self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
-            self._changed("serving")
+            self.changed("serving")
 
     # What others of this node use.
 
@@ -347,7 +271,7 @@ class SimNode(Server):
         run = None
         if handler is not None and call.version in handler.versions:
             run = handler.broker if to_broker else handler.controller
-        if run is None or not (self.is_serving if to_broker else self._listens):
+        if run is None or not (self.is_serving if to_broker else self.listens):
             call.lose()
             return
         self.begin()

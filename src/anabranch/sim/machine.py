@@ -1,0 +1,105 @@
+"""A machine of the made-up world and the process on it: what ends it, and what outlives it.
+
+What: `Machine` has the disks, the copy of the metadata log, and the ids of the log folders, which
+stay when its process ends; and the ways in which a process ends, waits, or goes on. A crash closes
+connections; a machine without power only falls silent, and forgets what was not synced. Not here:
+what the process does (`node.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.sim.disk import SimDisk
+from anabranch.sim.following import MetadataCopy
+from anabranch.sim.processes import State
+from anabranch.sim.rpc import Server
+
+if TYPE_CHECKING:
+    from anabranch.sim.cluster import Cluster
+
+
+class Machine(Server):
+    """One machine with its disks and its one process."""
+
+    def __init__(self, cluster: Cluster, name: str, folders: int) -> None:
+        super().__init__(name)
+        self.cluster = cluster
+        self.world = cluster.world
+        self.folders = [f"{name}/d{index}" for index in range(folders)]
+        self.directory_ids: dict[str, bytes] = {}
+        self.disk_delay_us = 0
+        """How much longer than on a healthy disk a sync takes."""
+        self.starts = 0
+        self.is_serving = False
+        self.listens = False
+        self.wipe()
+
+    def wipe(self) -> None:
+        """Put in empty disks; only while the node is down."""
+        assert not self.is_up
+        random = self.world.random(f"{self.name}/disk")
+        self.disk = SimDisk(random)
+        self.copy = MetadataCopy(f"{self.folders[0]}/__cluster_metadata-0")
+        for path in self.folders:
+            self.directory_ids[path] = random.randbytes(16)
+        if self.starts:
+            self.changed("wipe")
+
+    def lose_folder(self, path: str) -> None:
+        """Put in an empty disk for one folder; only while the node is down."""
+        assert not self.is_up
+        self.disk.remove_tree(path)
+        self.disk.sync_dir(path)
+        self.directory_ids[path] = self.world.random(f"{self.name}/disk").randbytes(16)
+        self.changed("wipe")
+
+    def crash(self, *, power: bool = False) -> None:
+        """End the process at once; with `power`, its machine forgets what was not synced."""
+        if not self.is_up:
+            return
+        if not power:
+            self.end("crash", State.CRASHED)
+            return
+        self.open_calls.clear()  # nobody is told
+        self.disk.cut_power()
+        self.copy.cut_power(self.world.random(f"{self.name}/disk"))
+        self.end("power", State.DARK)
+
+    def light(self) -> None:
+        """The machine has power again, but the process is not started: callers are refused."""
+        if self.state is State.DARK:
+            self.state = State.CRASHED
+
+    def pause(self) -> None:
+        """Stop the process where it is; its memory and its connections stay."""
+        if self.state is State.RUNNING:
+            self.state = State.PAUSED
+            self.held = []
+            self.changed("pause")
+
+    def resume(self) -> None:
+        """Let a paused process go on."""
+        if self.state is State.PAUSED:
+            self.state = State.RUNNING
+            self.world.release(self)
+            self.changed("resume")
+
+    def end(self, what: str, state: State) -> None:
+        """The process is gone."""
+        self.is_serving = self.listens = False
+        self.life += 1
+        self.state = state
+        calls = tuple(self.open_calls)
+        self.open_calls.clear()
+        for call in calls:
+            call.lose()
+        self.world.release(self)
+        self.changed(what)
+        if state is State.CRASHED:
+            self.cluster.process_ended(self)
+
+    def changed(self, what: str) -> None:
+        """Tell who looks on that the process began, ended, or something in between."""
+        self.world.note(what, self.name)
+        self.cluster.tell_machine_changed(self, what)
