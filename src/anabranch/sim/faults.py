@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 Undo = Callable[[], None]
 CUT, CLOG = LinkFault(cut=True), LinkFault(clogged=True)
+OLDER = {0: 11, 1: 14, 3: 12, 56: 2}
+"""API key -> the newest version that an older broker speaks."""
 PLANES = ("all", "all", "all", "data", "control")
 
 
@@ -73,6 +75,7 @@ class Faults:
         self.cluster.store.faults = StoreFaults()
         for node in self._nodes():
             self._mend(node)
+            node.newest = {}
             node.resume()
             node.start()
 
@@ -153,9 +156,8 @@ class Faults:
             "controller-crash": lambda f: self._down(
                 f, self.cluster.active_controller(), power=False
             ),
-            "slow-restart": lambda f: self._down(
-                f, self._aimed(f), power=False, longer_us=10 * SECOND_US
-            ),
+            "slow-restart": lambda f: self._down(f, self._aimed(f), power=False, slow=True),
+            "other-version": self._other_version,
             "pause": lambda f: self._pause(f, self._aimed(f)),
             "leader-pause": lambda f: self._pause(f, self._leader(f)),
             "shutdown": self._shut_down,
@@ -318,7 +320,10 @@ class Faults:
             return None
         self._note(fault, node.name)
         node.crash(power=True)
-        node.wipe()
+        if fault.strength < 0.5:
+            node.wipe()
+        else:
+            node.lose_folder(node.folders[fault.other % len(node.folders)])
         return node.start
 
     def _mend(self, node: SimNode) -> None:
@@ -335,15 +340,30 @@ class Faults:
     # Processes.
 
     def _down(
-        self, fault: Fault, node: SimNode | None, *, power: bool, longer_us: int = 0
+        self, fault: Fault, node: SimNode | None, *, power: bool, slow: bool = False
     ) -> Undo | None:
         if node is None or node.state is not State.RUNNING:
             return None
         self._note(fault, node.name)
         node.crash(power=power)
-        if not longer_us:
-            return node.start
-        return lambda: self._later(longer_us, node.start)
+        return lambda: node.start(slow=slow)
+
+    def _other_version(self, fault: Fault) -> Undo | None:
+        """A broker stops in order and comes back as an older release, then as the newest one."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+
+        def come_back(newest: dict[int, int]) -> None:
+            node.newest = newest
+            node.start()
+
+        def restart(newest: dict[int, int]) -> None:
+            node.shut_down(lambda: self._later(SECOND_US // 2, partial(come_back, newest)))
+
+        restart(OLDER)
+        return lambda: restart({})
 
     def _later(self, delay_us: int, action: Undo) -> None:
         def act() -> None:

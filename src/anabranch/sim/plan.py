@@ -37,6 +37,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
     "processes": (
         "crash", "crash", "power", "pause", "slow-restart", "shutdown", "roll", "crash-all",
         "power-all", "controller-crash", "leader-crash", "leader-pause",
+        "other-version",
     ),
     "store": ("lease-lost", "store-slow", "store-unknown", "store-away", "store-stale"),
     "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
@@ -99,6 +100,7 @@ class Plan:
     seed: int
     brokers: int
     racks: int
+    folders: int
     wire: bool
     config: tuple[tuple[str, str], ...]
     topics: tuple[TopicPlan, ...]
@@ -137,6 +139,7 @@ def draw_plan(seed: int) -> Plan:
         seed=seed,
         brokers=brokers,
         racks=random.choice((0, 0, 2, 3)),
+        folders=random.choice((1, 1, 1, 2)),
         wire=random.random() < 0.05,
         config=tuple(sorted(_config(random).items())),
         topics=topics,

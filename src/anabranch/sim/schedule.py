@@ -89,7 +89,7 @@ class _Run:
         self.world = World(plan.seed, wire=plan.wire)
         self.world.listeners.append(trace)
         racks = {n: f"rack-{n % plan.racks}" for n in range(1, plan.brokers + 1) if plan.racks}
-        self.cluster = Cluster(self.world, plan.brokers, dict(plan.config), racks)
+        self.cluster = Cluster(self.world, plan.brokers, dict(plan.config), racks, plan.folders)
         self.history = History()
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
