@@ -13,10 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.metadata_records import FeatureLevelRecord, MetadataRecord
 from anabranch.sim.batches import MetadataBatches
 from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
@@ -67,7 +69,9 @@ class Cluster:
         racks: Mapping[int, str] | None = None,
         folders: int = 1,
         controller: int | None = None,
+        levels: Mapping[str, int] | None = None,
     ) -> None:
+        """`levels` are the feature levels of the new cluster where they are not the newest."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
         self.world = world
         self.cluster_id = CLUSTER_ID
@@ -77,6 +81,7 @@ class Cluster:
         self.batches = MetadataBatches()
         self.checks: list[Watcher] = []
         self.order = ids
+        self.levels = dict(levels or {})
         self.first = ids[0] if controller is None else controller
         texts = dict(config or {})
         racks = racks or {}
@@ -203,6 +208,16 @@ class Cluster:
         if isinstance(machine, SimNode):
             for check in self.checks:
                 check.node_changed(machine, what)
+
+    def first_records(self, records: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
+        """The first records of the cluster, with its own feature levels."""
+        return tuple(
+            replace(record, feature_level=self.levels.get(record.name, record.feature_level))
+            if isinstance(record, FeatureLevelRecord)
+            else record
+            for record in records
+            if not isinstance(record, FeatureLevelRecord) or self.levels.get(record.name, 1) > 0
+        )
 
     def dynamic_config(
         self, config: BrokerConfig, broker: Mapping[str, str], default: Mapping[str, str]

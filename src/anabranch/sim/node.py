@@ -207,7 +207,7 @@ class SimNode(Machine):
         self.broker.broker_epoch = broker_epoch
 
     def _maybe_serve(self) -> None:
-        if not self.is_serving and self.session.is_in and not self.hosting.is_syncing:
+        if self.listens and self.session.is_in and not self.hosting.is_syncing:
             self.is_serving = True
             self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
             self.changed("serving")
@@ -260,7 +260,6 @@ class SimNode(Machine):
             self.replicating.follow(None if delta.changed_brokers else self._moved)
             self._moved.clear()
         self.settle()
-        self._maybe_serve()
 
     # Requests.
 
@@ -370,6 +369,8 @@ class SimNode(Machine):
             self.link.send(wish.message, partial(_granted, wish))
         self._waits_alarm.set(self.purgatory.next_deadline())
         self._groups_alarm.set(broker.groups.timers.next_due_ms())
+        if not self.is_serving:
+            self._maybe_serve()
 
     def _waits_are_over(self) -> None:
         self.begin()
@@ -416,7 +417,6 @@ class SimNode(Machine):
         if _is_due(now_ms, config.log_retention_check_interval_ms):
             hosting.clean()
         self.settle()
-        self._maybe_serve()
         self.later(UPKEEP_MS, self._upkeep)
 
 

@@ -224,19 +224,34 @@ class Office:
         return store_fault(end, store_end, bytes(at.payload) if at else None, "(of the world)")
 
     def _begin(self, lease: Lease, image: MetadataImage, log: CommittedLog) -> None:
-        controller, now_ms = self.controller, self.world.steady_ms
-        controller.take_office(lease.epoch, image, log, now_ms)
-        self.world.note("controller", self.node.name, epoch=lease.epoch, offset=log.end_offset)
+        """Mark the new epoch in the log. Only then is it known that all of the log was read, and
+        may anything be answered: a store's copy that is behind would make followers stop."""
         first = image.next_offset
         payload = leader_change_batch(
             base_offset=first, epoch=lease.epoch, leader_id=self.node.node_id,
             now_ms=self.world.now_ms,
         )  # fmt: skip
-        controller.advance((), first)
-        self._queue(StoredBatch(first, first + 1, lease.epoch, payload))
+        batch = StoredBatch(first, first + 1, lease.epoch, payload)
+
+        def appended(outcome: Any) -> None:
+            if isinstance(outcome, Committed) and self._lease is lease:
+                log.extend(CommittedBatch(*batch))
+                self._take_office(lease, self.batches.replay(image, payload)[0], log)
+            else:
+                self._lease = None
+                self.world.after_in(self.node, WATCH_MS * 1000, self._look)
+
+        self.store.append(self.node, lease.epoch, first, [batch], appended)
+
+    def _take_office(self, lease: Lease, image: MetadataImage, log: CommittedLog) -> None:
+        controller, now_ms = self.controller, self.world.steady_ms
+        self._confirmed_ms = now_ms
+        controller.take_office(lease.epoch, image, log, now_ms)
+        self.world.note("controller", self.node.name, epoch=lease.epoch, offset=log.end_offset)
         if not image.features:
             minimum = controller.static_config.min_insync_replicas
-            self._plan(Result(bootstrap_records(minimum), None))
+            records = self.node.cluster.first_records(bootstrap_records(minimum))
+            self._plan(Result(records, None))
         self._due_ms = now_ms
         self._tick(lease.epoch)
         self.world.after_in(self.node, RENEW_MS * 1000, self._renew, lease.epoch)
