@@ -52,6 +52,8 @@ class Faults:
         self._over = False
         self._undone: dict[Fault, Undo] = {}
         """Of the faults of clients, which are ended before the world heals."""
+        self._rotten: list[tuple[SimNode, str]] = []
+        """Folders of partitions in which a bit was flipped."""
         self._kinds = self._table() | client_faults
         self._of_clients = client_faults
 
@@ -77,7 +79,27 @@ class Faults:
             self._mend(node)
             node.newest = {}
             node.resume()
-            node.start()
+        for node, folder in self._rotten:
+            self._replace_rotten(node, folder)
+        self.keep_up()
+
+    def keep_up(self) -> None:
+        """Start who is down: one that was stopping when the world healed, too."""
+        for node in self._nodes():
+            if not node.is_up:
+                node.newest = {}
+                node.start()
+
+    def _replace_rotten(self, node: SimNode, folder: str) -> None:
+        """Do what a broker with a damaged log asks for: take its folder away and start again."""
+        topic, _, index = folder.rpartition("/")[2].rpartition("-")
+        if node.is_up and node.broker.partitions.get(topic, int(index)) is not None:
+            return
+        self.world.note("repair", node.name, folder)
+        node.crash()
+        node.disk.remove_tree(folder)
+        node.disk.sync_dir(folder.rpartition("/")[0])
+        self.cluster.tell_node_changed(node, "wipe")
 
     def _begin(self, fault: Fault) -> None:
         if self._over:
@@ -309,6 +331,8 @@ class Faults:
         if segments:
             path = segments[fault.other % len(segments)]
             self._note(fault, node.name, path)
+            self.cluster.tell_node_changed(node, "rot")
+            self._rotten.append((node, path.rpartition("/")[0]))
             bit = int(8 * node.disk.size(path) * fault.strength)
             node.disk.flip_bit(path, bit // 8, bit % 8)
         return node.start

@@ -130,6 +130,7 @@ class _Run:
             if self.world.now_us >= deadline_us:
                 raise Violation("liveness", f"Healed, and not at rest: {unrest}", {})
             self.world.run(self.world.now_us + LOOK_US)
+            self.faults.keep_up()
         self.workload.audit()
         deadline_us = self.world.now_us + AUDIT_US
         while not self._audited() and self.world.now_us < deadline_us:
