@@ -99,7 +99,7 @@ class Faults:
         node.crash()
         node.disk.remove_tree(folder)
         node.disk.sync_dir(folder.rpartition("/")[0])
-        self.cluster.tell_node_changed(node, "wipe")
+        node.changed("wipe")
 
     def _begin(self, fault: Fault) -> None:
         if self._over:
@@ -331,7 +331,7 @@ class Faults:
         if segments:
             path = segments[fault.other % len(segments)]
             self._note(fault, node.name, path)
-            self.cluster.tell_node_changed(node, "rot")
+            node.changed("rot")
             self._rotten.append((node, path.rpartition("/")[0]))
             bit = int(8 * node.disk.size(path) * fault.strength)
             node.disk.flip_bit(path, bit // 8, bit % 8)

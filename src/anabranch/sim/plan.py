@@ -101,6 +101,8 @@ class Plan:
     brokers: int
     racks: int
     folders: int
+    elr: bool
+    """Whether eligible leader replicas are kept (KIP-966)."""
     wire: bool
     config: tuple[tuple[str, str], ...]
     topics: tuple[TopicPlan, ...]
@@ -140,6 +142,7 @@ def draw_plan(seed: int) -> Plan:
         brokers=brokers,
         racks=random.choice((0, 0, 2, 3)),
         folders=random.choice((1, 1, 1, 2)),
+        elr=random.random() < 0.75,
         wire=random.random() < 0.05,
         config=tuple(sorted(_config(random).items())),
         topics=topics,

@@ -31,6 +31,7 @@ LONGEST_REST_US = 120 * SECOND_US
 """A healed cluster that is not at rest by then never will be."""
 LOOK_US = SECOND_US // 2
 AUDIT_US = 20 * SECOND_US
+ELR_FEATURE = "eligible.leader.replicas.version"
 BUG = "exception"
 """The id of a violation that is an exception out of core or of the world."""
 
@@ -89,7 +90,14 @@ class _Run:
         self.world = World(plan.seed, wire=plan.wire)
         self.world.listeners.append(trace)
         racks = {n: f"rack-{n % plan.racks}" for n in range(1, plan.brokers + 1) if plan.racks}
-        self.cluster = Cluster(self.world, plan.brokers, dict(plan.config), racks, plan.folders)
+        self.cluster = Cluster(
+            self.world,
+            plan.brokers,
+            dict(plan.config),
+            racks,
+            plan.folders,
+            levels={} if plan.elr else {ELR_FEATURE: 0},
+        )
         self.history = History()
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
