@@ -146,7 +146,8 @@ def assert_bytes_say_everything(world: World) -> None:
 
 def assert_indexes_follow(state: ClusterState) -> None:
     fresh = ClusterState.of(state.image)
-    for name in ("in_isr", "in_elr", "led_count", "leaderless", "colliding"):
+    names = ("in_isr", "in_elr", "led_count", "leaderless", "preferred_count", "away", "colliding")
+    for name in names:
         kept = {key: value for key, value in getattr(state, name).items() if value != 0}
         kept = {key: value for key, value in kept.items() if value != {}}
         made = {key: value for key, value in getattr(fresh, name).items() if value != {}}

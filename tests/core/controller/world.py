@@ -10,8 +10,9 @@ from anabranch.core.controller.batches import decode_batches, encode_batch
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
-from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.image import MetadataImage, PartitionImage
 from anabranch.core.controller.replay import replay_batch
+from anabranch.core.controller.result import Reason
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (
@@ -19,6 +20,13 @@ from anabranch.core.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from anabranch.core.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from anabranch.core.wire.metadata_records import FeatureLevelRecord
 
 CLUSTER = "test-cluster"
 
@@ -30,6 +38,8 @@ class World:
         config = BrokerConfig.of(settings or {})
         self.controller = Controller(1, CLUSTER, config, Random(seed))
         self.batches: list[bytes] = []
+        self.reasons: list[Reason] = []
+        self.ticks = 0
         self.now_ms = 1_000_000
         self.controller.take_office(1, MetadataImage.empty(), CommittedLog(), self.now_ms)
         self.commit(bootstrap_records(1))
@@ -46,6 +56,57 @@ class World:
             )
             self.controller.advance(records, first + len(records) - 1)
 
+    def commit_result(self, result: Any) -> list[str]:
+        """Commit a decision; the codes of its reasons."""
+        if result is None:
+            return []
+        self.commit(result.records)
+        self.reasons += result.reasons
+        return [reason.code for reason in result.reasons]
+
+    def pass_time(self, ms: int) -> list[str]:
+        """Let the clock go on, calling `tick` when it wants to be called; the codes that came."""
+        codes: list[str] = []
+        end_ms = self.now_ms + ms
+        while (due_ms := self.controller.next_tick_ms) <= end_ms:
+            self.now_ms = max(self.now_ms, due_ms)
+            codes += self.commit_result(self.controller.tick(self.now_ms))
+            self.ticks += 1
+        self.now_ms = end_ms
+        return codes
+
+    def sentences(self, code: str) -> list[str]:
+        """What was said with that code."""
+        return [reason.sentence for reason in self.reasons if reason.code == code]
+
+    def create(self, name: str, *replicas: list[int], **configs: str) -> None:
+        """Make a topic with these replica lists."""
+        topic = CreatableTopic(
+            name=name,
+            num_partitions=-1,
+            replication_factor=-1,
+            assignments=[
+                CreatableReplicaAssignment(partition_index=index, broker_ids=brokers)
+                for index, brokers in enumerate(replicas)
+            ],
+            configs=[
+                CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                for key, value in configs.items()
+            ],
+        )
+        response = self.ask(CreateTopicsRequest(topics=[topic]))
+        assert response.topics[0].error_code == 0, response.topics[0].error_message
+
+    def level(self, feature: str, level: int) -> None:
+        """Set a feature's level, whatever it was."""
+        self.commit([FeatureLevelRecord(name=feature, feature_level=level)])
+
+    def partition(self, name: str, index: int = 0) -> PartitionImage:
+        """One partition that exists."""
+        found = self.image.partition(name, index)
+        assert found is not None
+        return found
+
     def ask(self, body: Any, version: int | None = None) -> Any:
         key = type(body).api_key
         handler = handlers()[key]
@@ -56,7 +117,7 @@ class World:
         assert handler.controller is not None
         outcome = handler.controller(self.controller, request, self.now_ms)
         if isinstance(outcome, Propose):
-            self.commit(outcome.result.records)
+            self.commit_result(outcome.result)
             return outcome.result.response
         return outcome
 

@@ -15,6 +15,7 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.handler import Request
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.image import RESOURCE_TOPIC
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.validation import Resource
@@ -45,7 +46,7 @@ def decide_resources(
             made = plan(controller, each)
             records += made
             reasons.append(
-                Reason("CONFIGS_CHANGED", f"{len(made)} settings of resource {key} change")
+                Reason(Code.CONFIGS_CHANGED, f"{len(made)} settings of resource {key} change")
             )
         except ClientFault as fault:
             code, sentence = fault.code, fault.message

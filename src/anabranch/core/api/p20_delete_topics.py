@@ -14,6 +14,7 @@ from collections import Counter
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics import delete_topic
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -55,7 +56,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Del
             continue
         records.append(record)
         results.append(result)
-        reasons.append(Reason("TOPIC_DELETED", f"topic {result.name} deleted by request"))
+        reasons.append(Reason(Code.TOPIC_DELETED, f"topic {result.name} deleted by request"))
     return Result(tuple(records), DeleteTopicsResponse(responses=results), tuple(reasons))
 
 

@@ -14,6 +14,7 @@ from collections import Counter
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics import create_partitions
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -46,7 +47,7 @@ def decide(
         records += made
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
         sentence = f"topic {topic.name} grows by {len(made)} partition(s) to {topic.count}"
-        reasons.append(Reason("PARTITIONS_ADDED", sentence))
+        reasons.append(Reason(Code.PARTITIONS_ADDED, sentence))
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.body.validate_only:
         return Result((), response)

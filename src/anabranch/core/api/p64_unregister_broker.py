@@ -25,7 +25,9 @@ def decide(
     """Forget the broker."""
     if not cluster_allowed(controller.authorizer, request, Operation.ALTER):
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-    return unregister(controller.state, controller.config, request.body.broker_id)
+    return unregister(
+        controller.state, controller.sessions, controller.config, request.body.broker_id
+    )
 
 
 def refuse(_request: Request, code: ErrorCode, sentence: str) -> UnregisterBrokerResponse:

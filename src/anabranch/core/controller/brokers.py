@@ -1,10 +1,11 @@
-"""Brokers come and go: registration, the heartbeat's table of states, fencing.
+"""Brokers come and go: registration, the heartbeat's table of states, unregistering.
 
 What: KIP-631's broker lifecycle. A registration is refused while another incarnation's session is
 valid, except when it shows the directory ids of that registration: they are held under a lock, so
 the old process is dead, and its successor takes over at once. A new registration is always fenced
 until the broker has read the metadata log up to its own registration. Rule kept: a broker epoch is
-an offset of the log, so it is never given twice.
+an offset of the log, so it is never given twice. Not here: fencing without a heartbeat
+(`fencing.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.features import check_broker_features
 from anabranch.core.controller.image import BrokerImage
 from anabranch.core.controller.membership import Consequences, check_broker_epoch
+from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -93,19 +95,20 @@ def register(
     check_broker_features(state.image, features)
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     records: list[MetadataRecord] = []
+    consequences = Consequences(state, config, sessions.suspects - {request.broker_id})
     if existing is not None and not same:
-        records += _succession(state, config, existing, request)
+        records += _succession(consequences, existing, request)
         sessions.forget(existing.broker_id, existing.epoch)
     epoch = existing.epoch if existing is not None and same else state.image.next_offset
     records.append(_registration_record(request, epoch, existing if same else None))
     sessions.heard(request.broker_id, epoch, now_ms)
     reason = Reason(
-        "BROKER_REGISTERED",
+        Code.BROKER_REGISTERED,
         f"broker {request.broker_id} registered with epoch {epoch}",
         {"broker_id": request.broker_id, "broker_epoch": epoch, "succeeds": existing is not None},
     )
     response = BrokerRegistrationResponse(broker_epoch=epoch)
-    return Result(tuple(records), response, (reason,))
+    return Result(tuple(records), response, (reason, *consequences.reasons))
 
 
 def _check_succession(
@@ -145,16 +148,12 @@ def _invalid(sentence: str) -> ClientFault:
 
 
 def _succession(
-    state: ClusterState,
-    config: BrokerConfig,
-    existing: BrokerImage,
-    request: BrokerRegistrationRequest,
+    consequences: Consequences, existing: BrokerImage, request: BrokerRegistrationRequest
 ) -> list[MetadataRecord]:
     """What the old incarnation leaves behind: cleanly stopped, it may still have everything."""
-    consequences = Consequences(state, config)
     if request.previous_broker_epoch == existing.epoch:
-        return list(consequences.leaves(existing.broker_id))
-    return list(consequences.lost(existing.broker_id))
+        return list(consequences.leaves(existing.broker_id, Cause.RESTARTED))
+    return list(consequences.lost(existing.broker_id, Cause.RESTARTED_UNCLEANLY))
 
 
 def _registration_record(
@@ -244,7 +243,8 @@ def heartbeat(
         leads=state.led_count.get(broker.broker_id, 0) > 0,
         shutdown_seen=_shutdown_seen(state, sessions, broker.broker_id),
     )
-    records = _transition(state, config, broker, current, following)
+    consequences = Consequences(state, config, sessions.suspects - {broker.broker_id})
+    records = transition(consequences, broker, current, following, Cause.ASKED)
     if following is BrokerState.CONTROLLED_SHUTDOWN and records:
         last = state.image.offset + len(records)
         sessions.shutdown_offsets.setdefault(broker.broker_id, last)
@@ -255,7 +255,8 @@ def heartbeat(
         is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
         should_shut_down=following is BrokerState.SHUTDOWN_NOW,
     )
-    return Result(tuple(records), response, _reasons(broker, current, following))
+    reasons = (*_reasons(broker, current, following), *consequences.reasons)
+    return Result(tuple(records), response, reasons)
 
 
 def _shutdown_seen(state: ClusterState, sessions: Sessions, broker_id: int) -> bool:
@@ -264,25 +265,27 @@ def _shutdown_seen(state: ClusterState, sessions: Sessions, broker_id: int) -> b
     return shutdown_offset is None or lowest is None or shutdown_offset <= lowest
 
 
-def _transition(
-    state: ClusterState,
-    config: BrokerConfig,
+def transition(
+    consequences: Consequences,
     broker: BrokerImage,
     current: BrokerState,
     following: BrokerState,
+    cause: Cause,
 ) -> list[MetadataRecord]:
+    """The records that take a broker to another state. `cause` is why it is fenced, if it is."""
     if following is current or (broker.fenced and following is BrokerState.SHUTDOWN_NOW):
         return []
-    consequences = Consequences(state, config)
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch)
     if following is BrokerState.UNFENCED:
         change.fenced = UNFENCE
         return [change, *consequences.returns(broker.broker_id)]
     if following is BrokerState.CONTROLLED_SHUTDOWN:
         change.in_controlled_shutdown = ENTER_SHUTDOWN
-        return [change, *consequences.leaves(broker.broker_id)]
+        return [change, *consequences.leaves(broker.broker_id, Cause.SHUTS_DOWN)]
     change.fenced = FENCE
-    return [*consequences.leaves(broker.broker_id), change]
+    if following is BrokerState.SHUTDOWN_NOW:
+        cause = Cause.SHUTS_DOWN
+    return [*consequences.leaves(broker.broker_id, cause), change]
 
 
 def _reasons(
@@ -292,11 +295,11 @@ def _reasons(
         return ()
     sentence = f"broker {broker.broker_id} goes from {current.value} to {following.value}"
     details: Mapping[str, int] = {"broker_id": broker.broker_id, "broker_epoch": broker.epoch}
-    return (Reason("BROKER_STATE_CHANGED", sentence, details),)
+    return (Reason(Code.BROKER_STATE_CHANGED, sentence, details),)
 
 
 def unregister(
-    state: ClusterState, config: BrokerConfig, broker_id: int
+    state: ClusterState, sessions: Sessions, config: BrokerConfig, broker_id: int
 ) -> Result[UnregisterBrokerResponse]:
     """Forget a broker that will not come back; replica lists keep its id.
 
@@ -306,32 +309,14 @@ def unregister(
         raise ClientFault(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
         )
-    records = list(Consequences(state, config).lost(broker_id))
+    consequences = Consequences(state, config, sessions.suspects - {broker_id})
+    records = list(consequences.lost(broker_id, Cause.UNREGISTERED))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
     reason = Reason(
-        "BROKER_UNREGISTERED",
+        Code.BROKER_UNREGISTERED,
         f"broker {broker_id} was unregistered",
         {"broker_id": broker_id, "broker_epoch": broker.epoch},
     )
-    return Result(tuple(records), UnregisterBrokerResponse(), (reason,))
-
-
-def fence_expired(
-    state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
-) -> Result[None] | None:
-    """Fence the one broker that has been silent longest, if its session is over."""
-    expired = sessions.expired(now_ms)
-    if expired is None:
-        return None
-    broker_id, epoch = expired
-    sessions.forget(broker_id, epoch)
-    broker = state.image.brokers.get(broker_id)
-    if broker is None or broker.epoch != epoch or broker.fenced:
-        return Result((), None)
-    records = _transition(state, config, broker, state_of(broker), BrokerState.FENCED)
-    reason = Reason(
-        "BROKER_SESSION_EXPIRED",
-        f"broker {broker_id} sent no heartbeat for {sessions.timeout_ms} ms and is fenced",
-        {"broker_id": broker_id, "broker_epoch": epoch, "timeout_ms": sessions.timeout_ms},
-    )
-    return Result(tuple(records), None, (reason,))
+    sessions.forget(broker_id, broker.epoch)
+    reasons = (reason, *consequences.reasons)
+    return Result(tuple(records), UnregisterBrokerResponse(), reasons)

@@ -2,7 +2,8 @@
 touches.
 
 What: the newest planned image, and for each broker the partitions in whose ISR or ELR it is, the
-number it leads, the partitions without a leader, and topic names that could collide. Why: fencing a
+number it leads, the number it should lead and those of them that it does not; the partitions
+without a leader, and topic names that could collide. Why: fencing a
 broker among a million partitions must not look at a million partitions. Rule kept: everything here
 follows from the image: `ClusterState.of(image)` equals the state advanced record by record.
 """
@@ -35,6 +36,10 @@ class ClusterState:
         self.in_isr: Index = defaultdict(dict)
         self.in_elr: Index = defaultdict(dict)
         self.led_count: dict[int, int] = defaultdict(int)
+        self.preferred_count: dict[int, int] = defaultdict(int)
+        """Partitions by the first broker of their replica lists."""
+        self.away: Index = defaultdict(dict)
+        """Those of them that another broker leads, or nobody."""
         self.leaderless: dict[PartitionKey, None] = {}
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
@@ -96,6 +101,10 @@ class ClusterState:
             self.in_isr[broker_id][key] = None
         for broker_id in partition.elr:
             self.in_elr[broker_id][key] = None
+        preferred = partition.replicas[0]
+        self.preferred_count[preferred] += 1
+        if partition.leader != preferred:
+            self.away[preferred][key] = None
         if partition.leader < 0:
             self.leaderless[key] = None
         else:
@@ -107,6 +116,9 @@ class ClusterState:
             self.in_isr[broker_id].pop(key, None)
         for broker_id in partition.elr:
             self.in_elr[broker_id].pop(key, None)
+        preferred = partition.replicas[0]
+        self.preferred_count[preferred] -= 1
+        self.away[preferred].pop(key, None)
         if partition.leader < 0:
             self.leaderless.pop(key, None)
         else:

@@ -14,9 +14,11 @@ from typing import Any
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
 from anabranch.core.api.handler import Outcome, Propose, Request
-from anabranch.core.controller import brokers
+from anabranch.core.controller import fencing
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.committed_log import CommittedLog
+from anabranch.core.controller.duties import Duties
+from anabranch.core.controller.hints import Answer, Hints, Probe
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
@@ -24,7 +26,7 @@ from anabranch.core.controller.image import (
     MetadataImage,
 )
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.sessions import Sessions
+from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.topics import Planner
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.placer import Placer
@@ -63,9 +65,12 @@ class Controller:
         self.epoch = 0
         self.state = ClusterState()
         self.sessions = Sessions(config.broker_session_timeout_ms)
+        self.hints = Hints()
+        self.duties = Duties(config, 0)
         self.log = CommittedLog()
         self.changed: set[Hashable] = set()
         self._default_topic: Sequence[Any] | None = None
+        self._next_tick_ms = 0
 
     @property
     def image(self) -> MetadataImage:
@@ -85,6 +90,10 @@ class Controller:
         self.sessions = Sessions(self.config.broker_session_timeout_ms)
         self.sessions.begin(image, now_ms)
         self._follow_config()
+        self.hints = Hints()
+        self.hints.begin(now_ms)
+        self.duties = Duties(self.config, now_ms)
+        self._next_tick_ms = now_ms
         self.active = True
 
     def resign(self) -> None:
@@ -101,10 +110,54 @@ class Controller:
         return delta
 
     def tick(self, now_ms: int) -> Result[None] | None:
-        """What is due without a request: one broker whose session expired."""
+        """What is due without a request, one decision a call: a broker whose session is over,
+        leaderships that should be elsewhere, partitions that nobody leads.
+
+        `now_ms` is of the steady clock. Probes that became due are then in `take_probes`.
+        """
         if not self.active:
             return None
-        return brokers.fence_expired(self.state, self.sessions, self.config, now_ms)
+        state, sessions, config = self.state, self.sessions, self.config
+        self.hints.look_first(state.image, sessions, now_ms)
+        result = fencing.fence_expired(state, sessions, config, now_ms)
+        if result is None:
+            result = fencing.give_up_confirmed(state, sessions, config, now_ms)
+        if result is None:
+            result = self.duties.due(state, sessions, config, now_ms)
+        self._next_tick_ms = self._next_look_ms(now_ms, again=result is not None)
+        return result
+
+    def _next_look_ms(self, now_ms: int, *, again: bool) -> int:
+        if again:
+            return now_ms + AFTER_A_HIT_MS
+        due = [self.sessions.next_end_ms(now_ms), self.duties.next_ms(self.config)]
+        if self.hints.first_look_ms is not None:
+            due.append(self.hints.first_look_ms)
+        return max(now_ms + 1, min(due))
+
+    @property
+    def next_tick_ms(self) -> int:
+        """When `tick` wants to be called next: never later than a check of the sessions after the
+        last call, and AFTER_A_HIT_MS after a call that decided something."""
+        return self._next_tick_ms
+
+    def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """A connection on which that incarnation registered or sent heartbeats has closed."""
+        if self.active:
+            self.hints.connection_closed(self.image, broker_id, broker_epoch, now_ms)
+
+    def take_probes(self) -> tuple[Probe, ...]:
+        """Who is to be dialled now; each probe is given once."""
+        return self.hints.take() if self.active else ()
+
+    def probed(self, probe: Probe, answer: Answer, now_ms: int) -> Result[None] | None:
+        """What a probe found. The decision, if it fences the broker."""
+        if not self.active:
+            return None
+        broker = self.hints.believed(self.image, self.sessions, probe, answer, now_ms)
+        if broker is None:
+            return None
+        return fencing.fence_by_hint(self.state, self.sessions, self.config, broker, probe, answer)
 
     def topic_configs(self, overrides: dict[str, str]) -> Sequence[Any]:
         """A topic's effective settings, described for the CreateTopics response."""

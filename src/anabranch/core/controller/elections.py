@@ -28,6 +28,8 @@ class Rules:
     min_insync: int
     elr_enabled: bool
     unclean_allowed: bool = False
+    only_clean: bool = False
+    """Whether whoever is missing may turn out to be there: nobody leads who may lack records."""
 
 
 class Chosen(NamedTuple):
@@ -108,6 +110,8 @@ def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
     for broker_id in (partition.leader, *partition.replicas):
         if broker_id in candidates and rules.acceptable(broker_id):
             return Chosen(broker_id, False)
+    if rules.only_clean:
+        return Chosen(NO_LEADER, False)
     last_known = target.last_known
     if rules.elr_enabled and not target.isr and not target.elr and len(last_known) == 1:
         if rules.acceptable(last_known[0]):

@@ -23,6 +23,7 @@ from anabranch.core.controller.image import (
     TopicImage,
 )
 from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -122,16 +123,16 @@ def _altered(
     if record is None:
         return Altered(partition, isr, None, None)
     state = changed_partition(partition, record)
-    return Altered(
-        state, isr, record, _reason(topic.name, wanted.partition_index, partition.isr, isr)
-    )
+    place = f"{topic.name}-{wanted.partition_index}"
+    return Altered(state, isr, record, _reason(place, state.leader, partition.isr, isr))
 
 
-def _reason(topic: str, index: int, before: Sequence[int], after: Sequence[int]) -> Reason:
+def _reason(place: str, leader: int, before: Sequence[int], after: Sequence[int]) -> Reason:
     joined, left = sorted(set(after) - set(before)), sorted(set(before) - set(after))
     said = [f"broker {each} joined" for each in joined] + [f"broker {each} left" for each in left]
     return Reason(
-        "ISR_CHANGED",
-        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {topic}-{index}",
-        {"topic": topic, "partition": index, "joined": joined, "left": left},
+        Code.ISR_CHANGED,
+        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {place}: its leader, broker "
+        f"{leader}, asked for it",
+        {"partition": place, "leader": leader, "joined": joined, "left": left},
     )

@@ -14,6 +14,7 @@ from enum import IntEnum
 from anabranch.core.controller.elections import change_isr, prefer_first
 from anabranch.core.controller.image import PartitionImage, TopicImage
 from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.reasons import leader_reason
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
@@ -24,6 +25,9 @@ class ElectionType(IntEnum):
 
     PREFERRED = 0
     UNCLEAN = 1
+
+
+ASKED_FOR = {ElectionType.PREFERRED: "a preferred", ElectionType.UNCLEAN: "an unclean"}
 
 
 def elect(
@@ -48,12 +52,10 @@ def elect(
         missing = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if record is None or record.leader < 0:
         raise ClientFault(missing)
-    reason = Reason(
-        "LEADER_ELECTED",
-        f"broker {record.leader} leads {topic.name}-{index} by a {kind.name.lower()} election",
-        {"topic": topic.name, "partition": index, "leader": record.leader, "kind": kind.name},
-    )
-    return record, reason
+    place = f"{topic.name}-{index}"
+    because = f"{ASKED_FOR[kind]} election was asked for"
+    details = {"partition": place, "kind": kind.name}
+    return record, leader_reason(place, partition, record, because, details)
 
 
 def is_not_needed(partition: PartitionImage, kind: ElectionType) -> bool:

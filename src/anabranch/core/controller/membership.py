@@ -6,17 +6,19 @@ member that may lead again. Records follow the order of Kafka's ReplicationContr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import Rules, change_isr
 from anabranch.core.controller.features import elr_enabled
-from anabranch.core.controller.image import BrokerImage, MetadataImage
+from anabranch.core.controller.image import BrokerImage, MetadataImage, PartitionImage
+from anabranch.core.controller.reasons import Cause, partition_reasons
+from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.placer import UsableBroker
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
-from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
@@ -50,26 +52,33 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
 
 
 class Consequences:
-    """Makes the partition records that a broker's change of state causes."""
+    """Makes the partition records that a broker's change of state causes, and says why.
 
-    def __init__(self, state: ClusterState, config: BrokerConfig) -> None:
+    `suspects` are brokers whose absence is not certain yet: what only they are known to have is
+    not given up for lost.
+    """
+
+    def __init__(
+        self, state: ClusterState, config: BrokerConfig, suspects: Collection[int] = ()
+    ) -> None:
         self.state = state
         self.config = config
+        self.suspects = suspects
         self.elr = elr_enabled(state.image)
         self.topics: dict[str, TopicConfig] = {}
+        self.reasons: list[Reason] = []
 
-    def leaves(self, broker_id: int) -> Iterator[MetadataRecord]:
+    def leaves(self, broker_id: int, cause: Cause) -> Iterator[MetadataRecord]:
         """The broker is fenced or shutting down: it leaves every ISR."""
-        yield from self._without(broker_id, self.state.in_isr.get(broker_id, {}), frozenset())
+        keys = self.state.in_isr.get(broker_id, {})
+        yield from self._without(broker_id, keys, frozenset(), cause)
 
-    def lost(self, broker_id: int) -> Iterator[MetadataRecord]:
+    def lost(self, broker_id: int, cause: Cause) -> Iterator[MetadataRecord]:
         """The broker came back after a crash: what it had may be gone, so it leaves ELRs too."""
         if not self.elr:
-            yield from self.leaves(broker_id)
+            yield from self.leaves(broker_id, cause)
             return
-        keys = dict(self.state.in_isr.get(broker_id, {}))
-        keys.update(self.state.in_elr.get(broker_id, {}))
-        yield from self._without(broker_id, keys, frozenset((broker_id,)))
+        yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), cause)
 
     def returns(self, broker_id: int) -> Iterator[MetadataRecord]:
         """The broker is unfenced: leaderless partitions may elect it. The ISR does not grow."""
@@ -81,17 +90,37 @@ class Consequences:
         for key in list(self.state.leaderless):
             partition = self.state.partition(key)
             if broker_id in partition.replicas:
-                record = change_isr(*key, partition, partition.isr, self._rules(key, acceptable))
-                if record is not None:
-                    yield record
+                rules = self._rules(key, partition, acceptable)
+                record = change_isr(*key, partition, partition.isr, rules)
+                yield from self._said(key, partition, record, rules, broker_id, Cause.RETURNED)
+
+    def given_up(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The broker was suspected and is really silent: its partitions may elect without it."""
+        for key in self._had(broker_id):
+            partition = self.state.partition(key)
+            if partition.leader < 0:
+                rules = self.rules(key)
+                record = change_isr(*key, partition, partition.isr, rules)
+                cause = Cause.SESSION_EXPIRED
+                yield from self._said(key, partition, record, rules, broker_id, cause)
 
     def rules(self, key: PartitionKey) -> Rules:
         """What holds for a partition's election while no broker changes its state."""
         image = self.state.image
-        return self._rules(key, lambda broker_id: is_active(image, broker_id))
+        partition = self.state.partition(key)
+        return self._rules(key, partition, lambda broker_id: is_active(image, broker_id))
+
+    def _had(self, broker_id: int) -> dict[PartitionKey, None]:
+        keys = dict(self.state.in_isr.get(broker_id, {}))
+        keys.update(self.state.in_elr.get(broker_id, {}))
+        return keys
 
     def _without(
-        self, broker_id: int, keys: dict[PartitionKey, None], unclean: frozenset[int]
+        self,
+        broker_id: int,
+        keys: dict[PartitionKey, None],
+        unclean: frozenset[int],
+        cause: Cause,
     ) -> Iterator[MetadataRecord]:
         image = self.state.image
 
@@ -101,19 +130,43 @@ class Consequences:
         for key in list(keys):
             partition = self.state.partition(key)
             isr = tuple(member for member in partition.isr if member != broker_id)
-            record = change_isr(*key, partition, isr, self._rules(key, acceptable), unclean)
-            if record is not None:
-                yield record
+            rules = self._rules(key, partition, acceptable)
+            record = change_isr(*key, partition, isr, rules, unclean)
+            yield from self._said(key, partition, record, rules, broker_id, cause)
 
-    def _rules(self, key: PartitionKey, acceptable: Callable[[int], bool]) -> Rules:
-        name = self.state.topic_name(key)
-        topic = self.topics.get(name)
-        if topic is None:
-            topic = effective_topic_config(self.state.image, name, self.config)
-            self.topics[name] = topic
+    def _said(
+        self,
+        key: PartitionKey,
+        before: PartitionImage,
+        record: PartitionChangeRecord | None,
+        rules: Rules,
+        broker_id: int,
+        cause: Cause,
+    ) -> Iterator[MetadataRecord]:
+        if record is None:
+            return
+        place = f"{self.state.topic_name(key)}-{key[1]}"
+        waits = rules.unclean_allowed and rules.only_clean
+        self.reasons += partition_reasons(place, before, record, broker_id, cause, waits=waits)
+        yield record
+
+    def _rules(
+        self, key: PartitionKey, partition: PartitionImage, acceptable: Callable[[int], bool]
+    ) -> Rules:
+        topic = self.topic_config(self.state.topic_name(key))
+        suspects = self.suspects
         return Rules(
             acceptable,
             topic.min_insync_replicas,
             self.elr,
             topic.unclean_leader_election_enable,
+            bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),
         )
+
+    def topic_config(self, name: str) -> TopicConfig:
+        """A topic's effective settings, looked up once."""
+        topic = self.topics.get(name)
+        if topic is None:
+            topic = effective_topic_config(self.state.image, name, self.config)
+            self.topics[name] = topic
+        return topic

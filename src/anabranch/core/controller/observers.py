@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.features import check_own_record
 from anabranch.core.controller.image import MetadataImage, PartitionImage
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.metadata_records import ReplicaRolesRecord
@@ -41,7 +42,7 @@ def set_observers(
     )
     said = ", ".join(map(str, observers)) or "nobody"
     reason = Reason(
-        "OBSERVERS_SET",
+        Code.OBSERVERS_SET,
         f"{topic_name}-{index} is observed by {said}",
         {"topic": topic_name, "partition": index, "observers": list(observers)},
     )

@@ -1,10 +1,11 @@
 """When brokers were last heard from: the active controller's memory of heartbeats.
 
-What: contact times by (broker id, broker epoch), and the offset at which a broker began its
-controlled shutdown. Why not in the image: it is soft; a new controller starts with "heard just now"
-for every unfenced broker. Rule kept: every `now_ms` here is of one clock, a steady one; expired
-means strictly later than the timeout; an entry of an older epoch is dropped without fencing
-anybody. Source: Kafka's BrokerHeartbeatTracker.
+What: contact times by (broker id, broker epoch), the offset at which a broker began its controlled
+shutdown, and who is suspected: fenced, but not yet silent for a whole timeout. Why not in the
+image: it is soft; a new controller starts with "heard just now" for every unfenced broker, and
+suspects every fenced one, since it cannot know by what it was fenced. Rule kept: every `now_ms`
+here is of one clock, a steady one; expired means strictly later than the timeout; an entry of an
+older epoch is dropped without fencing anybody. Source: Kafka's BrokerHeartbeatTracker.
 """
 
 from __future__ import annotations
@@ -16,50 +17,99 @@ CHECKS_IN_A_TIMEOUT = 8
 AFTER_A_HIT_MS = 10
 """One broker is fenced a check; after a hit the next check follows soon."""
 
+Registered = tuple[int, int]
+"""Broker id and broker epoch."""
+
 
 class Sessions:
     """Who was heard from when. One a controller term."""
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        self.contact_ms: dict[tuple[int, int], int] = {}
+        self.contact_ms: dict[Registered, int] = {}
+        self.suspected_ms: dict[Registered, int] = {}
+        """Fenced without a whole timeout of silence: last contact, or the term's begin."""
+        self.unheard: set[Registered] = set()
+        """Unfenced and not heard from in this term."""
         self.metadata_offsets: dict[int, int] = {}
         self.shutdown_offsets: dict[int, int] = {}
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
         """A new controller gives every unfenced broker a whole timeout."""
         for broker in image.brokers.values():
-            if not broker.fenced:
-                self.contact_ms[broker.broker_id, broker.epoch] = now_ms
+            key = (broker.broker_id, broker.epoch)
+            if broker.fenced:
+                self.suspected_ms[key] = now_ms
+            else:
+                self.contact_ms[key] = now_ms
+                self.unheard.add(key)
 
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """A heartbeat or a registration came."""
         self.contact_ms[broker_id, epoch] = now_ms
+        self.unheard.discard((broker_id, epoch))
+        for key in [key for key in self.suspected_ms if key[0] == broker_id]:
+            del self.suspected_ms[key]
+
+    def heard_after(self, broker_id: int, epoch: int, since_ms: int) -> bool:
+        """Whether it was heard from, in this term, later than `since_ms`."""
+        contact_ms = self.contact_ms.get((broker_id, epoch))
+        unheard = (broker_id, epoch) in self.unheard
+        return contact_ms is not None and contact_ms > since_ms and not unheard
 
     def forget(self, broker_id: int, epoch: int) -> None:
         """The broker is fenced: it has no session."""
         self.contact_ms.pop((broker_id, epoch), None)
+        self.unheard.discard((broker_id, epoch))
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
 
+    def suspect(self, broker_id: int, epoch: int) -> None:
+        """The broker is fenced by a hint: it has no session, and silence has not spoken yet."""
+        contact_ms = self.contact_ms.get((broker_id, epoch))
+        self.forget(broker_id, epoch)
+        if contact_ms is not None:
+            self.suspected_ms[broker_id, epoch] = contact_ms
+
+    @property
+    def suspects(self) -> frozenset[int]:
+        """Ids of brokers whose absence may not yet cost records."""
+        return frozenset(broker_id for broker_id, _ in self.suspected_ms)
+
     def forgive(self, deaf_ms: int, now_ms: int) -> None:
         """The controller itself did not run for so long: what it did not hear is no silence."""
-        for key, contact_ms in self.contact_ms.items():
-            self.contact_ms[key] = min(contact_ms + deaf_ms, now_ms)
+        for times in (self.contact_ms, self.suspected_ms):
+            for key, contact_ms in times.items():
+                times[key] = min(contact_ms + deaf_ms, now_ms)
 
     def valid(self, broker_id: int, epoch: int, now_ms: int) -> bool:
         """Whether the broker's session is running."""
         contact_ms = self.contact_ms.get((broker_id, epoch))
         return contact_ms is not None and now_ms <= contact_ms + self.timeout_ms
 
-    def expired(self, now_ms: int) -> tuple[int, int] | None:
+    def expired(self, now_ms: int) -> Registered | None:
         """The broker (id, epoch) that has been silent longest, beyond the timeout."""
-        if not self.contact_ms:
+        return self._over(self.contact_ms, now_ms)
+
+    def confirmed(self, now_ms: int) -> Registered | None:
+        """The suspected broker whose silence has lasted a whole timeout by now."""
+        return self._over(self.suspected_ms, now_ms)
+
+    def _over(self, times: dict[Registered, int], now_ms: int) -> Registered | None:
+        if not times:
             return None
-        oldest = min(self.contact_ms, key=lambda key: (self.contact_ms[key], key))
-        if now_ms <= self.contact_ms[oldest] + self.timeout_ms:
-            return None
-        return oldest
+        oldest = min(times, key=lambda key: (times[key], key))
+        return oldest if now_ms > times[oldest] + self.timeout_ms else None
+
+    def next_end_ms(self, now_ms: int) -> int:
+        """When to ask again whose session is over: at the earliest end, and never later than a
+        check interval from now."""
+        ends = [
+            min(times.values()) + self.timeout_ms + 1
+            for times in (self.contact_ms, self.suspected_ms)
+            if times
+        ]
+        return max(now_ms + 1, min([*ends, now_ms + self.check_interval_ms]))
 
     def lowest_active_offset(self, image: MetadataImage) -> int | None:
         """The lowest metadata offset that an active broker reported, None without active ones."""

@@ -20,6 +20,7 @@ from anabranch.core.controller.assignments import (
 )
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason
 from anabranch.core.controller.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
@@ -246,7 +247,7 @@ def _placed_partitions(
 def creation_reason(name: str, topic: NewTopic) -> Reason:
     """Why the topic lies where it lies."""
     return Reason(
-        "TOPIC_CREATED",
+        Code.TOPIC_CREATED,
         f"topic {name} created with {len(topic.partitions)} partition(s), replication factor "
         f"{topic.replication_factor}",
         {"topic": name, "partitions": len(topic.partitions)},

@@ -30,6 +30,7 @@ class BrokerConfig:
 
     advertised_listeners: str | None
     auto_create_topics_enable: bool
+    auto_leader_rebalance_enable: bool
     broker_heartbeat_interval_ms: int
     broker_id: int
     broker_rack: str | None
@@ -52,6 +53,8 @@ class BrokerConfig:
     http_listener: str
     initial_broker_registration_timeout_ms: int
     inter_broker_listener_name: str | None
+    leader_imbalance_check_interval_seconds: int
+    leader_imbalance_per_broker_percentage: int
     listener_plaintext_beyond_loopback_allow: bool
     listener_security_protocol_map: str
     listeners: str
@@ -118,6 +121,7 @@ class BrokerConfig:
     replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
+    replica_socket_timeout_ms: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
@@ -125,6 +129,7 @@ class BrokerConfig:
     socket_send_buffer_bytes: int
     transaction_max_timeout_ms: int
     unclean_leader_election_enable: bool
+    unclean_leader_election_interval_ms: int
 
     static: Mapping[str, str]
     dynamic_broker: Mapping[str, str]

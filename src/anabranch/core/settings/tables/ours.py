@@ -21,7 +21,7 @@ OWN = (
         STRING, "", MEDIUM, OURS, IN_FORCE),
     row("leader.imbalance.per.broker.percentage",
         "Share of leaderships that a broker may be away from preferred before they move.",
-        INT, "10", HIGH, between(0, 100), OURS),
+        INT, "10", HIGH, between(0, 100), OURS, IN_FORCE),
     row("listener.plaintext.beyond.loopback.allow",
         "Say true to listen without encryption on addresses that other machines can reach.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),

@@ -1,0 +1,145 @@
+"""What a controller does by the clock: preferred leaders lead again, and leaderless partitions are
+looked at again.
+
+What: every `leader.imbalance.check.interval.seconds` the brokers of whose preferred leaderships
+more than `leader.imbalance.per.broker.percentage` are led elsewhere get them back where that is
+clean; every `unclean.leader.election.interval.ms` partitions without a leader, of topics that allow
+it, elect uncleanly. Why the percentage: the document honours it although newer Kafka dropped it; at
+0 any imbalance counts, as in Kafka 4. Rules kept: at most MOST_RECORDS a run, the rest after a
+short pause, so that one batch stays small; a run looks only at partitions that are led elsewhere,
+or by nobody.
+
+Source: Kafka's ReplicationControlManager (maybeBalancePartitionLeaders,
+maybeElectUncleanLeaders); document row R7. A dynamic change of `unclean.leader.election.enable`
+elects nothing by itself: the next run does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.elections import change_isr, prefer_first
+from anabranch.core.controller.membership import Consequences, is_active
+from anabranch.core.controller.reasons import Code, leader_reason
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
+
+MOST_RECORDS = 1000
+"""Elections a run: Kafka's."""
+
+
+class Duties:
+    """When each duty is due, on the steady clock, and whom a balance under way still concerns."""
+
+    def __init__(self, config: BrokerConfig, now_ms: int) -> None:
+        self.balance_ms = now_ms + _balance_interval_ms(config)
+        self.unclean_ms = now_ms + config.unclean_leader_election_interval_ms
+        self.balancing: frozenset[int] | None = None
+        """Brokers that are being given their leaderships back, None between runs."""
+
+    def next_ms(self, config: BrokerConfig) -> int:
+        """When something is due next."""
+        if not config.auto_leader_rebalance_enable:
+            return self.unclean_ms
+        return min(self.balance_ms, self.unclean_ms)
+
+    def due(
+        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
+        """The decision of a duty that is due, if it has something to decide."""
+        if config.auto_leader_rebalance_enable and now_ms >= self.balance_ms:
+            result = self._balance(state, config, now_ms)
+            if result is not None:
+                return result
+        if now_ms >= self.unclean_ms:
+            return self._elect_uncleanly(state, sessions, config, now_ms)
+        return None
+
+    def _balance(
+        self, state: ClusterState, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
+        brokers = self.balancing
+        if brokers is None:
+            brokers = imbalanced(state, config.leader_imbalance_per_broker_percentage)
+        records = tuple(_first(_preferred(state, config, brokers)))
+        full = len(records) == MOST_RECORDS
+        self.balancing = brokers if full else None
+        self.balance_ms = now_ms + (AFTER_A_HIT_MS if full else _balance_interval_ms(config))
+        if not records:
+            return None
+        more = ", more to come" if full else ""
+        reason = Reason(
+            Code.LEADERS_REBALANCED,
+            f"{len(records)} leadership(s) go back to preferred brokers{more}",
+            {"count": len(records), "brokers": sorted(brokers)},
+        )
+        return Result(records, None, (reason,), atomic=False)
+
+    def _elect_uncleanly(
+        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
+        consequences = Consequences(state, config, sessions.suspects)
+        records = tuple(_first(_unclean(consequences)))
+        full = len(records) == MOST_RECORDS
+        interval_ms = config.unclean_leader_election_interval_ms
+        self.unclean_ms = now_ms + (AFTER_A_HIT_MS if full else interval_ms)
+        if not records:
+            return None
+        return Result(records, None, tuple(consequences.reasons), atomic=False)
+
+
+def _balance_interval_ms(config: BrokerConfig) -> int:
+    return config.leader_imbalance_check_interval_seconds * 1000
+
+
+def _first(records: Iterator[PartitionChangeRecord]) -> Iterator[MetadataRecord]:
+    for count, record in enumerate(records, 1):
+        yield record
+        if count == MOST_RECORDS:
+            return
+
+
+def imbalanced(state: ClusterState, percentage: int) -> frozenset[int]:
+    """Active brokers that lead too few of the partitions whose first replica they are."""
+    return frozenset(
+        broker_id
+        for broker_id, keys in state.away.items()
+        if len(keys) * 100 > percentage * state.preferred_count[broker_id]
+        and is_active(state.image, broker_id)
+    )
+
+
+def _preferred(
+    state: ClusterState, config: BrokerConfig, brokers: frozenset[int]
+) -> Iterator[PartitionChangeRecord]:
+    consequences = Consequences(state, config)
+    for broker_id in sorted(brokers):
+        for key in state.away.get(broker_id, {}):
+            record = prefer_first(*key, state.partition(key), consequences.rules(key))
+            if record is not None:
+                yield record
+
+
+def _unclean(consequences: Consequences) -> Iterator[PartitionChangeRecord]:
+    state = consequences.state
+    for key in state.leaderless:
+        if consequences.topic_config(state.topic_name(key)).unclean_leader_election_enable:
+            record = _election(consequences, key)
+            if record is not None:
+                yield record
+
+
+def _election(consequences: Consequences, key: PartitionKey) -> PartitionChangeRecord | None:
+    """An unclean election of one partition, None while nobody can be elected."""
+    partition = consequences.state.partition(key)
+    record = change_isr(*key, partition, partition.isr, consequences.rules(key))
+    if record is None or record.leader < 0:
+        return None
+    place = f"{consequences.state.topic_name(key)}-{key[1]}"
+    because = "nobody led it, and unclean.leader.election.enable is true"
+    details = {"partition": place}
+    consequences.reasons.append(leader_reason(place, partition, record, because, details))
+    return record

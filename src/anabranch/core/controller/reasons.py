@@ -1,0 +1,141 @@
+"""Every code with which a controller says why it did something, and the sentences about partitions.
+
+What: `Code`, with its meaning, and the makers of reasons that several decisions share: why a
+replica left an ISR, why somebody leads or nobody does. Why one table: tools and people search by
+code, and a test shows that each one is really said. Rule kept: a sentence is made from state alone,
+and names the cause: "broker 2 left the ISR of flights-3: its session expired".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum, StrEnum
+
+from anabranch.core.controller.image import NO_LEADER, PartitionImage
+from anabranch.core.controller.result import Reason
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
+
+NO_LEADER_CHANGE = -2
+
+
+class Code(StrEnum):
+    """What can be said; see CODES."""
+
+    BROKER_REGISTERED = "BROKER_REGISTERED"
+    BROKER_STATE_CHANGED = "BROKER_STATE_CHANGED"
+    BROKER_SESSION_EXPIRED = "BROKER_SESSION_EXPIRED"
+    BROKER_PROCESS_GONE = "BROKER_PROCESS_GONE"
+    BROKER_SILENCE_CONFIRMED = "BROKER_SILENCE_CONFIRMED"
+    BROKER_UNREGISTERED = "BROKER_UNREGISTERED"
+    ISR_CHANGED = "ISR_CHANGED"
+    ELR_LEFT = "ELR_LEFT"
+    ELR_CLEARED = "ELR_CLEARED"
+    LEADER_ELECTED = "LEADER_ELECTED"
+    LEADER_ELECTED_UNCLEANLY = "LEADER_ELECTED_UNCLEANLY"
+    LEADER_LOST = "LEADER_LOST"
+    UNCLEAN_ELECTION_WAITS = "UNCLEAN_ELECTION_WAITS"
+    LEADERS_REBALANCED = "LEADERS_REBALANCED"
+    OBSERVERS_SET = "OBSERVERS_SET"
+    TOPIC_CREATED = "TOPIC_CREATED"
+    TOPIC_DELETED = "TOPIC_DELETED"
+    PARTITIONS_ADDED = "PARTITIONS_ADDED"
+    CONFIGS_CHANGED = "CONFIGS_CHANGED"
+    FEATURE_CHANGED = "FEATURE_CHANGED"
+
+
+CODES: Mapping[Code, str] = {
+    Code.BROKER_REGISTERED: "A broker came, new or again, and got its epoch.",
+    Code.BROKER_STATE_CHANGED: "A heartbeat moved a broker between fenced, unfenced and leaving.",
+    Code.BROKER_SESSION_EXPIRED: "A broker was silent for broker.session.timeout.ms: fenced.",
+    Code.BROKER_PROCESS_GONE: "A broker's connection closed and nobody, or another, answered.",
+    Code.BROKER_SILENCE_CONFIRMED: "A broker fenced early was silent for a whole session since.",
+    Code.BROKER_UNREGISTERED: "A broker was forgotten by request.",
+    Code.ISR_CHANGED: "A replica joined or left a partition's in-sync replicas.",
+    Code.ELR_LEFT: "A replica is no more eligible to lead: what it had may be lost.",
+    Code.ELR_CLEARED: "min.insync.replicas changed, so who is eligible is counted anew.",
+    Code.LEADER_ELECTED: "A replica that has every acknowledged record leads.",
+    Code.LEADER_ELECTED_UNCLEANLY: "A replica leads that may lack acknowledged records.",
+    Code.LEADER_LOST: "No replica may lead.",
+    Code.UNCLEAN_ELECTION_WAITS: "Nobody leads until a hint is confirmed by silence.",
+    Code.LEADERS_REBALANCED: "Leaderships went back to preferred replicas.",
+    Code.OBSERVERS_SET: "Who only observes a partition changed.",
+    Code.TOPIC_CREATED: "A topic was created.",
+    Code.TOPIC_DELETED: "A topic was deleted.",
+    Code.PARTITIONS_ADDED: "A topic got more partitions.",
+    Code.CONFIGS_CHANGED: "Settings of a resource changed.",
+    Code.FEATURE_CHANGED: "A feature's level changed.",
+}
+"""What each code means."""
+
+
+class Cause(Enum):
+    """What happened to a broker, said of it."""
+
+    SESSION_EXPIRED = "its session expired"
+    PROCESS_GONE = "its process is gone"
+    ASKED = "it asked to be fenced"
+    SHUTS_DOWN = "it shuts down"
+    RESTARTED = "it was restarted"
+    RESTARTED_UNCLEANLY = "it was restarted without having stopped in order"
+    UNREGISTERED = "it was unregistered"
+    RETURNED = "it is back"
+
+
+def partition_reasons(
+    place: str,
+    before: PartitionImage,
+    record: PartitionChangeRecord,
+    broker_id: int,
+    cause: Cause,
+    *,
+    waits: bool,
+) -> Iterator[Reason]:
+    """Why a broker's fate changed a partition. `place` is topic and index, "flights-3".
+
+    `waits` says that an unclean election is allowed and is held back for now.
+    """
+    details = {"partition": place, "broker_id": broker_id, "cause": cause.name}
+    if record.isr is not None and broker_id in before.isr and broker_id not in record.isr:
+        yield Reason(
+            Code.ISR_CHANGED, f"broker {broker_id} left the ISR of {place}: {cause.value}", details
+        )
+    elr = record.eligible_leader_replicas
+    leads = record.leader == broker_id
+    if elr is not None and broker_id in before.elr and broker_id not in elr and not leads:
+        yield Reason(
+            Code.ELR_LEFT,
+            f"broker {broker_id} is no more eligible to lead {place}: {cause.value}",
+            details,
+        )
+    if record.leader != NO_LEADER_CHANGE:
+        because = f"broker {broker_id}: {cause.value}"
+        yield leader_reason(place, before, record, because, details, waits=waits)
+
+
+def leader_reason(
+    place: str,
+    before: PartitionImage,
+    record: PartitionChangeRecord,
+    because: str,
+    details: Mapping[str, object],
+    *,
+    waits: bool = False,
+) -> Reason:
+    """Who leads after a record that names a leader, and why."""
+    if record.leader == NO_LEADER and waits:
+        return Reason(
+            Code.UNCLEAN_ELECTION_WAITS,
+            f"nobody leads {place} ({because}); an unclean election waits for a whole session of "
+            "silence",
+            details,
+        )
+    if record.leader == NO_LEADER:
+        return Reason(Code.LEADER_LOST, f"nobody may lead {place} ({because})", details)
+    details = {**details, "leader": record.leader}
+    if record.leader not in (*before.isr, *before.elr):
+        return Reason(
+            Code.LEADER_ELECTED_UNCLEANLY,
+            f"broker {record.leader} leads {place} and may lack acknowledged records ({because})",
+            details,
+        )
+    return Reason(Code.LEADER_ELECTED, f"broker {record.leader} leads {place} ({because})", details)
