@@ -53,7 +53,7 @@ NOT_BELOW = (("queued.max.request.bytes", "socket.request.max.bytes"),)
 class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A checked configuration. `broker` has every setting; the rest is what the shell opens.
 
-    `controllers` are addresses of controllers elsewhere, empty for a node that is one itself.
+    `controllers` are addresses of controllers; a node that is one itself may do without.
     `metadata_store_url` is empty for a node that is no controller.
     """
 
@@ -274,12 +274,10 @@ def _inter_broker_name(
 
 
 def _controllers(broker: BrokerConfig, roles: Sequence[str]) -> tuple[tuple[str, int], ...]:
-    if CONTROLLER in roles:
-        return ()
     servers = broker.controller_quorum_bootstrap_servers or tuple(
         voter.partition("@")[2] for voter in broker.controller_quorum_voters
     )
-    if not servers:
+    if not servers and CONTROLLER not in roles:
         raise ConfigFault(
             "a broker that is no controller must know where controllers are; write host:port,…",
             name="controller.quorum.bootstrap.servers",

@@ -169,7 +169,7 @@ class Node:
             for each in self.config.controller_listeners
             if each.name in self._ports
         ]
-        return own or list(self.config.controllers)
+        return list(dict.fromkeys((*own, *self.config.controllers)))
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told; for port 0 the one that was bound."""

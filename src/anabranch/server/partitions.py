@@ -35,6 +35,7 @@ from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
+from anabranch.server.clocks import steady_ms
 from anabranch.server.flush import sync_rounds
 from anabranch.server.logs import logger
 
@@ -136,7 +137,7 @@ class PartitionShell:
             yield
         for replica, state in plan.update:
             replica.take_state(state)
-            self._broker.changed.add(replica.topic_partition)
+            self._moved(replica.topic_partition)
             yield
         for assignment in plan.create:
             is_new = delta is not None and assignment.state.partition_epoch == 0
@@ -211,7 +212,7 @@ class PartitionShell:
         )
         replica.take_state(assignment.state)
         self._broker.partitions.host(replica)
-        self._broker.changed.add(place)
+        self._moved(place)
         if replica.flushed_counts and log.end_offset > log.flushed_offset:
             self._broker.unsynced.add(place)  # what recovery found counts again once it is safe
 
@@ -257,7 +258,7 @@ class PartitionShell:
     def _delete(self, replica: Replica) -> None:
         place = replica.topic_partition
         self._broker.partitions.drop(replica)
-        self._broker.changed.add(place)
+        self._moved(place)
         self._delete_log(self.folders[replica.folder], place)
 
     def _delete_log(self, folder: LogFolder, place: TopicPartition) -> None:
@@ -313,7 +314,7 @@ class PartitionShell:
             self.folders[path].fail(fault)
         for replica in [each for each in partitions if each.folder == path]:
             partitions.take_offline(replica)
-            self._broker.changed.add(replica.topic_partition)
+            self._moved(replica.topic_partition)
         if self.on_fatal is not None and partitions.offline_folders >= set(partitions.folders):
             self.on_fatal(f"no folder of log.dirs works any more; the last one: {fault}")
         self.tell_changed()
@@ -344,8 +345,13 @@ class PartitionShell:
         )
         self._rotten.add(replica.folder)
         self._broker.partitions.take_offline(replica)
-        self._broker.changed.add(replica.topic_partition)
+        self._moved(replica.topic_partition)
         self.tell_changed()
+
+    def _moved(self, place: TopicPartition) -> None:
+        """A replica came, went, or has another leader or ISR: requests and replication follow."""
+        self._broker.replication.follow((place,), steady_ms())
+        self._broker.changed.add(place)
 
     def tell_changed(self) -> None:
         """Have those woken who wait for what changed outside of a request."""

@@ -36,6 +36,7 @@ from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.registration import Registration, previous_broker_epoch
+from anabranch.server.replicating import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -77,6 +78,13 @@ class BrokerRole:
             BROKER, self.broker, handlers(), self, self.broker.changed
         )
         self.groups = GroupShell(self.broker, self.dispatcher.begin, self.dispatcher.settle)
+        self.replicating = ReplicationShell(
+            self.broker,
+            channel,
+            config.inter_broker_listener_name,
+            self.dispatcher.begin,
+            self.dispatcher.settle,
+        )
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
@@ -122,6 +130,7 @@ class BrokerRole:
         """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
         self.producer_ids.stop()
         self.groups.stop()
+        await self.replicating.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
@@ -168,6 +177,7 @@ class BrokerRole:
         if broker.unsynced:
             self.flusher.start_rounds()
         self.groups.arm()
+        self.replicating.perform()
         while broker.wishes:
             task = asyncio.get_running_loop().create_task(self._grant(broker.wishes.pop()))
             self._tasks.add(task)
@@ -201,7 +211,7 @@ class BrokerDispatcher(Dispatcher):
 
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does."""
-        self.now_ms = wall_ms()
+        self.now_ms = self.world.wall_ms = wall_ms()
         self.world.steady_ms = steady_ms()
 
 

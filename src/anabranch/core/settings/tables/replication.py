@@ -54,7 +54,7 @@ REPLICATION = (
     row("replica.socket.receive.buffer.bytes", "Kernel receive buffer of a follower's connection.",
         INT, "65536", HIGH),
     row("replica.socket.timeout.ms", "Socket timeout of a follower's requests.",
-        INT, "30000", HIGH),
+        INT, "30000", HIGH, IN_FORCE),
     row("share.fetch.purgatory.purge.interval.requests",
         "Kafka's housekeeping step for waiting ShareFetches.",
         INT, "1000", MEDIUM),

@@ -1,0 +1,157 @@
+"""The shell around replication: its fetches, its questions to the controller, its timer.
+
+What: after each step `perform` sends what `broker.replication` wants sent, and gives back what
+came, or that nothing came, as a step of its own. One connection a leader and fetcher, dialled when
+it is needed, at the address that the newest metadata names. Rule kept: nothing is decided here; an
+answer that was lost is reported as lost, once. Not here: what is copied, and who is in sync
+(`core/replication`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from anabranch.client.connection import Connection
+from anabranch.core.api.context import Broker
+from anabranch.core.errors import ApiError, ProtocolError
+from anabranch.core.replication.effects import SendAlterPartition, SendFetch
+from anabranch.core.replication.replication import FAR_MS
+from anabranch.server.clocks import steady_ms
+from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.logs import logger
+
+LOG = logger("replication")
+
+NO_ANSWER = (OSError, EOFError, TimeoutError, ApiError, ProtocolError)
+SECOND_MS = 1000
+
+
+class ReplicationShell:
+    """Sockets and time for `broker.replication`. `begin` begins a step, `settle` ends it."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        channel: ControllerChannel,
+        listener: str,
+        begin: Callable[[], None],
+        settle: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._channel = channel.another("replicas")
+        self._listener = listener
+        self._begin = begin
+        self._settle = settle
+        self._connections: dict[tuple[int, int], Connection] = {}
+        self._silent: set[int] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = FAR_MS
+        self._stopping = False
+
+    def perform(self) -> None:
+        """Send what replication wants sent; called at the end of every step."""
+        if self._stopping:
+            return
+        for effect in self._broker.replication.take_effects():
+            self._start(self._fetch(effect) if isinstance(effect, SendFetch) else self._ask(effect))
+        due_ms = self._broker.replication.next_tick_ms
+        if due_ms != self._due_ms:
+            self._arm(due_ms)
+
+    async def stop(self) -> None:
+        """Copy nothing more, ask nothing more, close the connections."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for connection in self._connections.values():
+            connection.abort()
+        await self._channel.close()
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _arm(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._due_ms = due_ms
+        if due_ms != FAR_MS:
+            seconds = max(0, due_ms - steady_ms()) / SECOND_MS
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._due_ms = None, FAR_MS
+        self._begin()
+        self._broker.replication.tick(steady_ms())
+        self._settle()
+
+    # Copying from leaders.
+
+    async def _fetch(self, effect: SendFetch) -> None:
+        response = None
+        try:
+            connection = await self._connected(effect.leader_id, effect.fetcher)
+            response = await connection.send(
+                effect.request,
+                effect.version,
+                timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
+            )
+        except NO_ANSWER as fault:
+            self._complain(effect.leader_id, str(fault) or type(fault).__name__)
+        self._begin()
+        if response is None:
+            self._broker.replication.fetch_failed(effect, steady_ms())
+        else:
+            self._silent.discard(effect.leader_id)
+            self._broker.replication.fetched(effect, response, steady_ms())
+        self._settle()
+
+    async def _connected(self, leader_id: int, fetcher: int) -> Connection:
+        """The connection of a fetcher; a new one when the old one has ended."""
+        key = (leader_id, fetcher)
+        connection = self._connections.get(key)
+        if connection is not None and connection.is_open:
+            return connection
+        broker = self._broker.image.brokers.get(leader_id)
+        endpoint = None if broker is None else broker.endpoint(self._listener)
+        if endpoint is None:
+            raise OSError(f"the metadata names no listener {self._listener} of broker {leader_id}")
+        client_id = f"broker-{self._broker.broker_id}-fetcher-{fetcher}"
+        connection = await Connection.open(
+            endpoint.host,
+            endpoint.port,
+            client_id=client_id,
+            timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
+        )
+        self._connections[key] = connection
+        return connection
+
+    def _complain(self, leader_id: int, why: str) -> None:
+        """Once a leader that does not answer, not once an attempt."""
+        if leader_id not in self._silent and not self._stopping:
+            self._silent.add(leader_id)
+            LOG.warning("a leader does not answer", leader=leader_id, why=why)
+
+    # In-sync replicas.
+
+    async def _ask(self, effect: SendAlterPartition) -> None:
+        response = None
+        try:
+            response = await self._channel.send(effect.request, effect.version)
+        except NO_ANSWER as fault:
+            LOG.warning("no controller took a change of in-sync replicas", why=str(fault))
+        self._begin()
+        if response is None:
+            self._broker.replication.alter_failed(effect, steady_ms())
+        else:
+            self._broker.replication.altered(effect, response, steady_ms())
+        self._settle()
