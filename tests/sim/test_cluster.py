@@ -289,3 +289,36 @@ def test_watchers_see_commits_truncations_and_lives() -> None:
     assert seen.commits > 10
     assert seen.lives[-3:] == ["crash", "start", "serving"]
     assert seen.cuts == [(3, 0)]
+
+
+def test_a_process_that_is_gone_is_fenced_within_a_second() -> None:
+    scene = Scene(13)
+    scene.create_topic()
+    scene.write(5)
+    controller = scene.cluster.active_controller()
+    assert controller is not None
+    node = next(each for each in scene.cluster.nodes.values() if each is not controller)
+    node.crash()
+    scene.wait(0.5)
+    assert scene.cluster.image.brokers[node.node_id].fenced
+
+
+def test_a_controller_that_is_gone_is_replaced_within_a_second() -> None:
+    scene = Scene(14)
+    scene.create_topic()
+    node = scene.cluster.active_controller()
+    assert node is not None
+    node.crash()
+    scene.wait(1)
+    after = scene.cluster.active_controller()
+    assert after is not None
+    assert after is not node
+    assert scene.cluster.image.brokers[node.node_id].fenced
+
+
+def test_a_cluster_of_older_feature_levels_keeps_no_eligible_leaders() -> None:
+    world = World(15)
+    cluster = Cluster(world, 3, levels={"eligible.leader.replicas.version": 0})
+    cluster.start()
+    world.run(SECOND)
+    assert "eligible.leader.replicas.version" not in cluster.image.features

@@ -20,6 +20,7 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import FeatureLevelRecord, MetadataRecord
 from anabranch.sim.batches import MetadataBatches
+from anabranch.sim.dialling import close
 from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
@@ -183,6 +184,10 @@ class Cluster:
 
     def process_ended(self, machine: Machine) -> None:
         """A process ended: whoever had a connection to it notices."""
+        if isinstance(machine, SimNode):
+            for node in self.nodes.values():
+                if node is not machine and node.is_up:
+                    close(machine, node)
 
     # Watching.
 

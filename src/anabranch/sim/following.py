@@ -28,6 +28,7 @@ from anabranch.core.wire.messages.fetch import (
     ReplicaState,
 )
 from anabranch.sim.batches import MetadataBatches
+from anabranch.sim.dialling import close
 from anabranch.sim.rpc import CONTROLLER
 
 if TYPE_CHECKING:
@@ -67,6 +68,8 @@ class ControllerLink:
         if asked is self.target:
             self._turn += 1
             self.generation += 1
+            if asked.is_up and asked is not self.node:
+                close(self.node, asked)
 
     def call(
         self,

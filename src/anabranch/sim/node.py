@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.cluster import Cluster
 
+HEARTBEAT = 63
 LISTENER = "PLAINTEXT"
 BOOT_US = (20_000, 60_000)
 """From the start of a process until it speaks."""
@@ -279,6 +280,8 @@ class SimNode(Machine):
             self.listener, call.source.name, 0,
         )  # fmt: skip
         now_ms = self.now_ms if to_broker else self.world.steady_ms
+        if call.api_key == HEARTBEAT:
+            self.office.heard(call.body.broker_id, call.body.broker_epoch)
         try:
             outcome = run(self.broker if to_broker else self.office.controller, request, now_ms)
         except Exception as fault:

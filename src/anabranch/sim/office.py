@@ -10,6 +10,7 @@ nothing but NOT_CONTROLLER. Not here: what is decided.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.api.handler import Propose
@@ -17,11 +18,12 @@ from anabranch.core.controller.batches import encode_batch, leader_change_batch
 from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.store_check import store_fault
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.sim.dialling import Dial
 from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ class Office:
         self._seen: Lease | None = None
         self._seen_ms = 0
         self._due_ms = 0
+        self._connected: dict[int, int] = {}
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""
@@ -274,21 +277,61 @@ class Office:
         self.store.renew_lease(self.node, lease, renewed)
         self.world.after_in(self.node, RENEW_MS * 1000, self._renew, epoch)
 
+    # Connections that closed.
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker sent a heartbeat with this epoch over its connection."""
+        self._connected[broker_id] = broker_epoch
+
+    def connection_closed(self, node_id: int) -> None:
+        """A connection from another node closed."""
+        epoch = self._connected.pop(node_id, None)
+        if self.controller.active:
+            if epoch is not None:
+                self.controller.connection_closed(node_id, epoch, self.world.steady_ms)
+                self._probe()
+        elif self._seen is not None and self._seen.holder == node_id:
+            target = self.node.cluster.nodes[node_id]
+            Dial(self.node, target, None, self._holder_found).start(REDIAL_MS * 1000)
+
+    def _holder_found(self, answer: Answer) -> None:
+        """A holder of the lease whose process is gone need not be waited for: an append under its
+        epoch is refused as soon as another takes the lease."""
+        if answer is Answer.REFUSED and not self.controller.active:
+            self._seen_ms = min(self._seen_ms, self.world.steady_ms - LEASE_TIMEOUT_MS - 1)
+            self._look()
+
+    def _probe(self) -> None:
+        epoch = self.controller.epoch
+        for probe in self.controller.take_probes():
+            target = self.node.cluster.nodes.get(probe.broker_id)
+            if target is not None:
+                found = partial(self._probed, epoch, probe)
+                timeout_us = (probe.until_ms - probe.asked_ms) * 1000
+                Dial(self.node, target, probe.incarnation_id, found).start(timeout_us)
+
+    def _probed(self, epoch: int, probe: Probe, answer: Answer) -> None:
+        controller = self.controller
+        if controller.active and controller.epoch == epoch:
+            result = controller.probed(probe, answer, self.world.steady_ms)
+            if result is not None:
+                self.submit(Propose(result), _nobody)
+
     # What is due by time.
 
     def _tick(self, epoch: int) -> None:
         controller, now_ms = self.controller, self.world.steady_ms
         if not controller.active or controller.epoch != epoch:
             return
-        pause_ms = controller.sessions.check_interval_ms
-        if now_ms - self._due_ms > pause_ms:  # heartbeats may lie unread
-            controller.sessions.forgive(now_ms - self._due_ms, now_ms)
+        deaf_ms = now_ms - self._due_ms
+        if deaf_ms > controller.sessions.check_interval_ms:  # heartbeats may lie unread
+            controller.sessions.forgive(deaf_ms, now_ms)
         result = controller.tick(now_ms)
         if result is not None:
-            pause_ms = AFTER_A_HIT_MS
             self.submit(Propose(result), _nobody)
-        self._due_ms = now_ms + pause_ms
-        self.world.after_in(self.node, pause_ms * 1000, self._tick, epoch)
+        self._probe()
+        self._due_ms = max(now_ms + 1, controller.next_tick_ms)
+        self.world.after_in(self.node, (self._due_ms - now_ms) * 1000, self._tick, epoch)
 
 
 def _not_controller() -> ApiError:

@@ -1,0 +1,69 @@
+"""Connections that close, and dialling anew: how made-up controllers find a process that is gone.
+
+What: a process that ends closes its connections, and so does a broker that moves on to another
+controller; whoever it was connected to hears that. A controller then dials the node: a machine
+whose process is gone refuses, a new process says that it is another, a paused process or a dark
+machine says nothing. Rule kept: everything goes over the network and may be late or lost. Not here:
+what a finding means (`core/controller/hints.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.core.controller.hints import Answer
+from anabranch.sim.processes import State
+
+if TYPE_CHECKING:
+    from anabranch.sim.node import SimNode
+
+
+def close(node: SimNode, other: SimNode) -> None:
+    """A node's connection to another node's controller listener closes."""
+    node.cluster.network.send(node.name, other.controller_name, other, _closed, other, node.node_id)
+
+
+def _closed(at: SimNode, node_id: int) -> None:
+    if at.is_up:
+        at.office.connection_closed(node_id)
+
+
+class Dial:
+    """One attempt to reach a node; `found` is called once."""
+
+    def __init__(
+        self,
+        node: SimNode,
+        target: SimNode,
+        incarnation_id: bytes | None,
+        found: Callable[[Answer], None],
+    ) -> None:
+        self._node = node
+        self._target = target
+        self._incarnation_id = incarnation_id
+        self._found = found
+        self._life = node.life
+        self._is_over = False
+
+    def start(self, timeout_us: int) -> None:
+        """Dial, and wait so long for an answer."""
+        node, target = self._node, self._target
+        node.world.after_in(node, timeout_us, self._end, Answer.SILENCE)
+        node.cluster.network.send(node.name, target.name, target, self._arrive)
+
+    def _arrive(self) -> None:
+        target = self._target
+        if target.state is State.DARK:
+            return
+        answer = Answer.REFUSED
+        if target.listens:
+            same = self._incarnation_id in (None, target.session.incarnation_id)
+            answer = Answer.SAME if same else Answer.ANOTHER
+        node = self._node
+        node.cluster.network.send(target.name, node.name, node, self._end, answer)
+
+    def _end(self, answer: Answer) -> None:
+        if not self._is_over and self._node.life == self._life:
+            self._is_over = True
+            self._found(answer)
