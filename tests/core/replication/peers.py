@@ -364,6 +364,11 @@ class Peers:
         encoded = b"".join(bytes(part) for part in encode(answer, effect.version))
         return decode(type(answer), memoryview(bytearray(encoded)), effect.version)
 
+    def lose_all(self) -> None:
+        """Lose every message that is under way."""
+        for _ in range(len(self.mail)):
+            self.deliver(lose=True)
+
     def run(self, rounds: int = 30) -> None:
         """Deliver everything that is there, some times over."""
         for _ in range(rounds):

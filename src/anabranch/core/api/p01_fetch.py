@@ -6,8 +6,11 @@ KIP: KIP-74 (max bytes, first batch always), KIP-227 (sessions), KIP-320 (leader
 Versions: 4-18.
 Behaviour: waits until `min_bytes` are there, a partition has an error, or `max_wait_ms` is over.
     Consumers read up to the high watermark, or the last stable offset with the ranges of aborted
-    transactions; followers up to the log's end, if they may do CLUSTER_ACTION. The first batch is
-    given whole however large it is. Partitions that a session fetched records from go last.
+    transactions; followers up to the log's end, if they may do CLUSTER_ACTION. What a follower asks
+    from is what it has, once its history is known to be the leader's. The first batch is given
+    whole however large it is. Partitions that a session fetched records from go last.
+    A follower or observer serves consumers (version 11 on) up to the high watermark that it knows;
+    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it, but here.
 Skipped: fetching from tiered storage; a preferred read replica (no replica selector).
 """
 
@@ -328,6 +331,8 @@ class _Fetch:
                 raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
             if self.reading.is_follower and not self.is_noted:
                 self.note_follower(replica, wanted)
+            elif offset > replica.high_watermark and not replica.is_leader:
+                raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)  # the leader may have it committed
         answer = PartitionData(
             partition_index=wanted.index,
             high_watermark=replica.high_watermark,

@@ -76,8 +76,10 @@ class Following:
         Raises ApiError (the records do not fit), StorageFault (as the log does).
         """
         replica, log = self.replica, self.replica.log
-        if not self.is_current or self.sent_offset != log.end_offset:
+        if not self.is_current:
             return Next.UNCHANGED
+        if self.sent_offset != log.end_offset:
+            return Next.FETCH
         if answer.error_code:
             return self._refused(answer)
         if answer.diverging_epoch.epoch >= 0:
