@@ -1,4 +1,4 @@
-"""Faults of a schedule: begun at their times, ended at theirs, all undone when the world heals.
+"""Faults of a schedule: begun at their times, ended at theirs.
 
 What: `Faults` carries out the faults of a plan in a cluster: links that lose, delay, reorder,
 double or cut; swizzle-clog (clog brokers one after another, unclog them in another order); disks
@@ -8,7 +8,7 @@ that die, storm, come and go. Whom a fault hits is chosen when it happens, from 
 
 Rule kept: a fault draws nothing itself, so that leaving one out changes no other. Source:
 TigerBeetle's VOPR, FoundationDB's swizzle-clog. Not here: what a fault does inside a disk, a link
-or a store (disk.py, network.py, store.py).
+or a store (disk.py, network.py, store.py), healing (healing.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from anabranch.sim.disk import UNLIMITED
 from anabranch.sim.network import HEALTHY, LinkFault
 from anabranch.sim.plan import SECOND_US, Fault, Plan
 from anabranch.sim.processes import State
-from anabranch.sim.store import StoreFaults
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
@@ -52,7 +51,7 @@ class Faults:
         self._over = False
         self._undone: dict[Fault, Undo] = {}
         """Of the faults of clients, which are ended before the world heals."""
-        self._rotten: list[tuple[SimNode, str]] = []
+        self.rotten: list[tuple[SimNode, str]] = []
         """Folders of partitions in which a bit was flipped."""
         self._kinds = self._table() | client_faults
         self._of_clients = client_faults
@@ -67,39 +66,11 @@ class Faults:
         """How many faults have happened."""
         return sum(self.happened.values())
 
-    def heal(self) -> None:
-        """No fault begins any more; what was broken is whole, who was down starts."""
+    def end(self) -> None:
+        """No fault begins any more, and those of clients are over."""
         self._over = True
-        self.world.note("heal", "world")
         for undo in list(self._undone.values()):
             undo()
-        self.network.heal()
-        self.cluster.store.faults = StoreFaults()
-        for node in self._nodes():
-            self._mend(node)
-            node.newest = {}
-            node.resume()
-        for node, folder in self._rotten:
-            self._replace_rotten(node, folder)
-        self.keep_up()
-
-    def keep_up(self) -> None:
-        """Start who is down: one that was stopping when the world healed, too."""
-        for node in self._nodes():
-            if not node.is_up:
-                node.newest = {}
-                node.start()
-
-    def _replace_rotten(self, node: SimNode, folder: str) -> None:
-        """Do what a broker with a damaged log asks for: take its folder away and start again."""
-        topic, _, index = folder.rpartition("/")[2].rpartition("-")
-        if node.is_up and node.broker.partitions.get(topic, int(index)) is not None:
-            return
-        self.world.note("repair", node.name, folder)
-        node.crash()
-        node.disk.remove_tree(folder)
-        node.disk.sync_dir(folder.rpartition("/")[0])
-        node.changed("wipe")
 
     def _begin(self, fault: Fault) -> None:
         if self._over:
@@ -298,7 +269,7 @@ class Faults:
             return None
         self._note(fault, node.name)
         node.disk_delay_us = int(500_000 * fault.strength)
-        return lambda: self._mend(node)
+        return lambda: mend(node)
 
     def _disk_fail(self, fault: Fault) -> Undo | None:
         node = self._aimed(fault)
@@ -332,7 +303,7 @@ class Faults:
             path = segments[fault.other % len(segments)]
             self._note(fault, node.name, path)
             node.changed("rot")
-            self._rotten.append((node, path.rpartition("/")[0]))
+            self.rotten.append((node, path.rpartition("/")[0]))
             bit = int(8 * node.disk.size(path) * fault.strength)
             node.disk.flip_bit(path, bit // 8, bit % 8)
         return node.start
@@ -350,13 +321,9 @@ class Faults:
             node.lose_folder(node.folders[fault.other % len(node.folders)])
         return node.start
 
-    def _mend(self, node: SimNode) -> None:
-        node.disk_delay_us = 0
-        node.disk.fail_in, node.disk.free = -1, UNLIMITED
-
     def _restart_mended(self, node: SimNode) -> None:
         """A folder that failed stays offline until its process starts again."""
-        self._mend(node)
+        mend(node)
         if node.state is State.RUNNING:
             node.crash(power=False)
         node.start()
@@ -449,6 +416,12 @@ class Faults:
         self._note(fault, "store")
         self.cluster.store.steal_lease()
         return _nothing
+
+
+def mend(node: SimNode) -> None:
+    """Let a disk be fast, whole and roomy again; what it has lost stays lost."""
+    node.disk_delay_us = 0
+    node.disk.fail_in, node.disk.free = -1, UNLIMITED
 
 
 def _delay_us(fault: Fault) -> int:

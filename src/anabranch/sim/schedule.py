@@ -21,6 +21,7 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.workload import Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.faults import Faults
+from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
 from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan, draw_plan
 from anabranch.sim.trace import Trace
@@ -102,6 +103,7 @@ class _Run:
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
         self.faults = Faults(self.cluster, plan, self.workload.faults())
+        self.healing = Healing(self.cluster, self.faults, self.workload)
 
     def go(self) -> tuple[str, str]:
         """Run it all; the id and sentence of what was violated, two empty texts for nothing."""
@@ -132,13 +134,13 @@ class _Run:
 
     def _rest(self) -> None:
         """Heal, and wait until the cluster is at rest and everything was read once more."""
-        self.faults.heal()
+        self.healing.begin()
         deadline_us = self.world.now_us + LONGEST_REST_US
         while unrest := self._unrest():
             if self.world.now_us >= deadline_us:
                 raise Violation("liveness", f"Healed, and not at rest: {unrest}", {})
             self.world.run(self.world.now_us + LOOK_US)
-            self.faults.keep_up()
+            self.healing.care()
         self.workload.audit()
         deadline_us = self.world.now_us + AUDIT_US
         while not self._audited() and self.world.now_us < deadline_us:

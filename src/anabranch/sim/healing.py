@@ -1,0 +1,99 @@
+"""After the faults: what an operator would do so that a cluster can come to rest, and no more.
+
+What: every link, disk and store is whole again, every process runs. Where a broker says that a log
+of its is damaged, its disk is replaced. Where a partition has no leader because nobody who may lead
+has its log any more, the operator lets somebody lead uncleanly, as the one thing that is left; a
+partition that waits although a rightful leader is there is not helped: that is a bug.
+
+Rule kept: nothing is healed that the cluster has to heal itself. Source: the liveness phase of
+TigerBeetle's VOPR, which asks first whether there was anything left to recover from.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.faults import mend
+from anabranch.sim.plan import SECOND_US
+from anabranch.sim.store import StoreFaults
+
+if TYPE_CHECKING:
+    from anabranch.core.controller.image import PartitionImage
+    from anabranch.sim.clients.workload import Workload
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.faults import Faults
+    from anabranch.sim.node import SimNode
+
+PATIENCE_US = 20 * SECOND_US
+"""How long the cluster has for finding a leader by itself."""
+AGAIN_US = 5 * SECOND_US
+
+
+class Healing:
+    """See the module. `elections` counts the unclean ones that the operator asked for."""
+
+    def __init__(self, cluster: Cluster, faults: Faults, workload: Workload) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.faults = faults
+        self.workload = workload
+        self.elections = 0
+        self._next_election_us = 0
+
+    def begin(self) -> None:
+        """End all faults and start whoever is down."""
+        self.faults.end()
+        self.world.note("heal", "world")
+        self.cluster.network.heal()
+        self.cluster.store.faults = StoreFaults()
+        for node in self._nodes():
+            mend(node)
+            node.resume()
+        self._next_election_us = self.world.now_us + PATIENCE_US
+        self.care()
+
+    def care(self) -> None:
+        """Look whether anybody needs the operator; called again and again until all is at rest."""
+        for node, path in self.faults.rotten:
+            self._replace_disk(node, path)
+        for node in self._nodes():
+            if not node.is_up:
+                node.newest = {}
+                node.start()
+        if self.world.now_us >= self._next_election_us:
+            self._next_election_us = self.world.now_us + AGAIN_US
+            self._elect()
+
+    def _nodes(self) -> list[SimNode]:
+        nodes = self.cluster.nodes
+        return [nodes[node_id] for node_id in sorted(nodes)]
+
+    def _replace_disk(self, node: SimNode, path: str) -> None:
+        """A broker says that it cannot use a log whose bits had flipped: it gets an empty disk."""
+        disk, _, folder = path.rpartition("/")
+        topic, _, index = folder.rpartition("-")
+        offline = node.broker.partitions.offline if node.is_up else {}
+        if TopicPartition(topic, int(index)) in offline:
+            self.world.note("repair", node.name, path)
+            node.crash()
+            node.lose_folder(disk)
+
+    def _elect(self) -> None:
+        image = self.cluster.image
+        for name in sorted(image.topic_ids_by_name):
+            topic = image.topic(name)
+            for index, partition in sorted(topic.partitions.items()) if topic else ():
+                place = TopicPartition(name, index)
+                if partition.leader < 0 and not self._has_heir(place, partition):
+                    self.elections += 1
+                    self.world.note("operate", "operator", f"lets anybody lead {place}")
+                    self.workload.operator.elect(place, 1)
+
+    def _has_heir(self, place: TopicPartition, partition: PartitionImage) -> bool:
+        """Whether somebody who may lead cleanly is there with the log."""
+        for node_id in (*partition.isr, *partition.elr):
+            node = self.cluster.nodes.get(node_id)
+            if node is not None and node.broker.partitions.get(*place) is not None:
+                return True
+        return False
