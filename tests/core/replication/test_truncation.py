@@ -139,6 +139,22 @@ def test_a_follower_before_the_leader_s_start_begins_there():
     assert peers[2].high_watermark == 6
 
 
+def test_a_leader_s_log_may_start_within_a_batch():
+    """DeleteRecords may name any offset; the batch that holds it is copied whole."""
+    peers = Peers(2)
+    peers.lose_all()
+    for _ in range(3):
+        peers[1].produce(4, acks=1)
+    peers.change(isr=(1,))
+    peers.publish(1)
+    peers[1].replica.log.delete_records_before(6)
+    peers.settle()
+    log = peers[2].replica.log
+    assert (log.start_offset, log.segments[0].base_offset, log.end_offset) == (6, 4, 12)
+    assert peers[2].bytes_upto(12) == peers[1].bytes_upto(12)
+    assert set(peers.state.isr) == {1, 2}
+
+
 def test_the_log_start_follows_the_leader_s():
     peers = Peers(3, observers=(3,))
     for _ in range(3):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import PartitionData
 
 NOTHING_SENT = -1
+BASE_OFFSET_BYTES = 8
+"""A batch begins with its base offset."""
 
 
 class Next(Enum):
@@ -89,6 +91,9 @@ class Following:
             return Next.FETCH
         start_offset = log.start_offset
         if answer.records:
+            first_offset = int.from_bytes(answer.records[:BASE_OFFSET_BYTES])
+            if first_offset < log.end_offset == log.start_offset:
+                log.truncate_fully(first_offset)  # the leader's log starts within a batch
             log.append_as_follower(answer.records, now_ms=wall_ms)
             replica.appended_bytes += len(answer.records)
         replica.copied(answer.high_watermark, answer.log_start_offset)
