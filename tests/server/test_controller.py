@@ -11,6 +11,7 @@ import pytest
 from anabranch.core.api.handler import Propose
 from anabranch.core.controller.batches import encode_batch
 from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.metadata_store import StoredBatch
 from anabranch.core.controller.replay import everything
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.store_check import CopyEnd, store_fault
@@ -23,7 +24,6 @@ from anabranch.server.files import RealFiles
 from anabranch.server.metadata_copy import MetadataCopy
 from anabranch.server.metadata_restore import restore_store
 from anabranch.server.metadata_store.sqlite import SqliteStore
-from anabranch.server.metadata_store.store import StoredBatch
 
 CONFIG = BrokerConfig.of()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
-from tests.server.node_kit import ThreadNode, free_port
 from tests.clients.members import until
+from tests.server.node_kit import ThreadNode, free_port
 
 IDS = (1, 2, 3)
 RECORDS = 500

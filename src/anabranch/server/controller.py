@@ -28,6 +28,14 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.metadata_store import (
+    NOBODY,
+    Committed,
+    Lease,
+    MetadataStore,
+    Snapshot,
+    StoredBatch,
+)
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.sessions import AFTER_A_HIT_MS
@@ -37,14 +45,6 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.logs import logger
-from anabranch.server.metadata_store.sqlite import NOBODY
-from anabranch.server.metadata_store.store import (
-    Committed,
-    Lease,
-    MetadataStore,
-    Snapshot,
-    StoredBatch,
-)
 
 LOG = logger("controller")
 LEASE_TIMEOUT_S = 6.0
@@ -277,40 +277,48 @@ class ControllerShell:
         free = seen is None or seen.holder in (NOBODY, node_id)
         if not free and not silent:
             return False
-        asked_s = time.monotonic()
         lease = await self.store.take_lease(seen, node_id, self.incarnation, self.endpoint)
         if lease is None:
             return False
-        self._lease, self._confirmed_s = lease, asked_s
         self._was_in_office = True
-        image, log = await self._read_all()
-        self._committed = image
-        self._snapshot_ms = steady_ms()
-        self.controller.take_office(lease.epoch, image, log, steady_ms())
-        self._begin_epoch(lease.epoch)
-        LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
-        return True
+        return await self._begin_epoch(lease)
 
     def _is_a_twin_s(self, lease: Lease) -> bool:
         """Whether another process of this node's id took over: two would take turns for ever."""
         same_id = lease.holder == self.controller.node_id
         return self._was_in_office and same_id and lease.incarnation != self.incarnation
 
-    def _begin_epoch(self, epoch: int) -> None:
-        """Mark the new epoch in the log; a new log also gets the feature levels."""
-        first = self.controller.image.next_offset
-        new = not self.controller.image.features
+    async def _begin_epoch(self, lease: Lease) -> bool:
+        """Mark the new epoch in the log, and take office when that is committed.
+
+        Only then is it known that all of the log was read: a store's copy that is behind would
+        otherwise be served, and make every follower stop. A new log also gets the feature levels.
+        """
+        image, log = await self._read_all()
+        first = image.next_offset
         payload = leader_change_batch(
             base_offset=first,
-            epoch=epoch,
+            epoch=lease.epoch,
             leader_id=self.controller.node_id,
             now_ms=wall_ms(),
         )
-        self.controller.advance((), first)
-        self._queue(StoredBatch(first, first + 1, epoch, payload))
-        if new:
+        batch = StoredBatch(first, first + 1, lease.epoch, payload)
+        asked_s = time.monotonic()
+        answer = await self.store.append(lease.epoch, first, [batch])
+        if not isinstance(answer, Committed):
+            LOG.warning("did not become controller", epoch=lease.epoch, why=str(answer))
+            return False
+        log.extend(CommittedBatch(*batch))
+        image, _delta = replay_batch(image, (), first, lease.epoch)
+        self._lease, self._confirmed_s = lease, asked_s
+        self._committed = image
+        self._snapshot_ms = steady_ms()
+        self.controller.take_office(lease.epoch, image, log, steady_ms())
+        if not image.features:
             minimum = self.controller.static_config.min_insync_replicas
             self._plan(Result(bootstrap_records(minimum), None))
+        LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
+        return True
 
     async def _read_all(self) -> tuple[MetadataImage, CommittedLog]:
         """Everything committed: the snapshot and the batches after it."""

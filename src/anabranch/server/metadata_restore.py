@@ -12,11 +12,11 @@ import time
 from typing import NamedTuple
 
 from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
+from anabranch.core.controller.metadata_store import Snapshot, StoredBatch
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Files
 from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
 from anabranch.server.metadata_store.opening import open_store
-from anabranch.server.metadata_store.store import Snapshot, StoredBatch
 
 META_PROPERTIES = "meta.properties"
 

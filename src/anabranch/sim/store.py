@@ -15,14 +15,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from anabranch.core.types import Buffer
+from anabranch.core.controller.metadata_store import (
+    NOBODY,
+    Appended,
+    Committed,
+    Deposed,
+    Lease,
+    StoredBatch,
+    Unknown,
+)
 from anabranch.sim.processes import Process
 from anabranch.sim.world import World
 
-NOBODY = -1
-"""Who holds a lease that was given back."""
+__all__ = ["AWAY", "NOBODY", "Committed", "Lease", "SimStore", "StoreFaults", "StoredBatch"]
+
 WAY_US = (100, 300)
 """From a node to the store, and back."""
 COMMIT_US = (300, 1_500)
@@ -31,48 +39,6 @@ GIVE_UP_US = 3_000_000
 """After so long without an answer a caller of a store that is away hears that."""
 
 
-class StoredBatch(NamedTuple):
-    """One committed record batch, whole."""
-
-    first_offset: int
-    end_offset: int  # exclusive
-    epoch: int
-    payload: Buffer
-
-
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """Who may append. `beat` grows with every renewal."""
-
-    epoch: int
-    holder: int
-    incarnation: str
-    beat: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The batches are durable; the log now ends at `end_offset`."""
-
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deposed:
-    """Nothing was written: another epoch holds the lease, or the log ends elsewhere."""
-
-    epoch: int
-    end_offset: int
-
-
-@dataclass(frozen=True, slots=True)
-class Unknown:
-    """Nobody can say whether the batches are durable."""
-
-    cause: str
-
-
-Appended: TypeAlias = Committed | Deposed | Unknown
 OnCommitted: TypeAlias = Callable[[StoredBatch], None]
 
 
@@ -159,7 +125,7 @@ class SimStore:
     def steal_lease(self) -> None:
         """Somebody who is no part of this cluster's world takes the lease, and goes away."""
         epoch = max(self.held.epoch if self.held else 0, self.last_epoch) + 1
-        self.held = Lease(epoch, NOBODY, "stolen")
+        self.held = Lease(epoch, NOBODY, "stolen", "", 0)
 
     def go_back(self, count: int) -> None:
         """The last batches are gone, as when a backup was put in place."""
@@ -224,7 +190,7 @@ class SimStore:
         if self.held != seen:
             return None
         epoch = max(seen.epoch if seen else 0, self.last_epoch) + 1
-        self.held = Lease(epoch, holder, incarnation)
+        self.held = Lease(epoch, holder, incarnation, "", 0)
         return self.held
 
     def _renew(self, lease: Lease) -> Lease | None:

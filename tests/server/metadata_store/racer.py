@@ -3,8 +3,8 @@
 import asyncio
 import sys
 
+from anabranch.core.controller.metadata_store import Committed, StoredBatch
 from anabranch.server.metadata_store.opening import open_store
-from anabranch.server.metadata_store.store import Committed, StoredBatch
 
 
 async def race(url: str, holder: int, rounds: int) -> int:

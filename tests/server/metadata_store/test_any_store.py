@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.opening import open_store
-from anabranch.server.metadata_store.store import (
+from anabranch.core.controller.metadata_store import (
     Committed,
     Deposed,
     Lease,
@@ -19,6 +17,8 @@ from anabranch.server.metadata_store.store import (
     StoreEnd,
     Unknown,
 )
+from anabranch.core.errors import StorageFault
+from anabranch.server.metadata_store.opening import open_store
 
 ENGINES = ("sqlite",)
 

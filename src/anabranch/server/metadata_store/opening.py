@@ -1,13 +1,13 @@
 """From `metadata.store.url` to a store.
 
 What: the one place that knows which engine a URL names. Why: an engine is imported only when it is
-chosen. Not here: what a store does, see `store.py`.
+chosen. Not here: what a store does, see `core/controller/metadata_store.py`.
 """
 
 from __future__ import annotations
 
+from anabranch.core.controller.metadata_store import MetadataStore
 from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.store import MetadataStore
 
 SQLITE = "sqlite://"
 

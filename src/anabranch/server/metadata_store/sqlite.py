@@ -19,8 +19,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.store import (
+from anabranch.core.controller.metadata_store import (
+    NOBODY,
     Appended,
     Committed,
     Deposed,
@@ -30,6 +30,7 @@ from anabranch.server.metadata_store.store import (
     StoreEnd,
     Unknown,
 )
+from anabranch.core.errors import StorageFault
 
 ResultT = TypeVar("ResultT")
 
@@ -46,8 +47,6 @@ SCHEMA = (
     "epoch INTEGER NOT NULL, holder INTEGER NOT NULL, incarnation TEXT NOT NULL, "
     "endpoint TEXT NOT NULL, beat INTEGER NOT NULL)",
 )
-NOBODY = -1
-"""Holder of a lease that was given back."""
 
 
 class SqliteStore:

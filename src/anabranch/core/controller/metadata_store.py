@@ -14,6 +14,9 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from anabranch.core.types import Buffer
 
+NOBODY = -1
+"""Who holds a lease that was given back."""
+
 
 class StoredBatch(NamedTuple):
     """One committed record batch (v2, metadata records or a control record), whole."""
