@@ -2,8 +2,10 @@
 
 What: the part of Metadata and DescribeTopicPartitions that is the same: leaders that can be
 reached, offline replicas, errors. Why cached: a topic's image is immutable, so that its answer is
-made once
-for an image of the brokers and asked for ever after. Source: Kafka's KRaftMetadataCache.
+made once for an image of the brokers and asked for ever after. Rule kept: Metadata names observers
+after the replicas, since Java clients fetch only from brokers that it names;
+DescribeTopicPartitions does not, since tools take a replica that is not in sync for a failure
+(decision 13). Source: Kafka's KRaftMetadataCache.
 """
 
 from __future__ import annotations
@@ -65,11 +67,12 @@ def partition_view(
 ) -> MetadataResponsePartition:
     """One partition, with the error that Kafka gives when its leader cannot be reached."""
     leader, error = reachable_leader(image, state, view)
-    replicas, isr = list(state.replicas), list(state.isr)
+    replicas, isr = [*state.replicas, *state.observers], list(state.isr)
+    listed = len(replicas)
     if view.hides_dead_replicas:
         replicas = [broker for broker in replicas if _alive(image, broker, view.listener)]
         isr = [broker for broker in isr if _alive(image, broker, view.listener)]
-        dead = len(replicas) < len(state.replicas) or len(isr) < len(state.isr)
+        dead = len(replicas) < listed or len(isr) < len(state.isr)
         if error == ErrorCode.NONE and dead:
             error = ErrorCode.REPLICA_NOT_AVAILABLE
     return MetadataResponsePartition(
@@ -79,7 +82,9 @@ def partition_view(
         leader_epoch=state.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=offline_replicas(image, state, view.listener),
+        offline_replicas=offline_replicas(
+            image, (*state.replicas, *state.observers), view.listener
+        ),
     )
 
 
@@ -97,9 +102,9 @@ def reachable_leader(
     return state.leader, ErrorCode.NONE
 
 
-def offline_replicas(image: MetadataImage, state: PartitionImage, listener: str) -> list[int]:
+def offline_replicas(image: MetadataImage, replicas: tuple[int, ...], listener: str) -> list[int]:
     """Replicas whose broker is gone or fenced, or cannot be reached on this listener."""
-    return [broker for broker in state.replicas if not _alive(image, broker, listener)]
+    return [broker for broker in replicas if not _alive(image, broker, listener)]
 
 
 def listed_brokers(image: MetadataImage, listener: str, own_id: int) -> list[BrokerImage]:

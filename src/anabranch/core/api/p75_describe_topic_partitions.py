@@ -5,7 +5,8 @@ Versions: 0.
 Behaviour: topics in order of name, all of them when none is named; a response holds at most
     `response_partition_limit` partitions (and `max.request.partition.size.limit`), and a cursor
     that says where the next one begins. With topics named, the cursor's must be among them. A topic
-    that may not be described is refused without saying whether it exists.
+    that may not be described is refused without saying whether it exists. Observers are left out:
+    they are no replicas that could be in sync.
 Skipped: nothing
 """
 
@@ -132,7 +133,7 @@ def _partition(
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=offline_replicas(broker.image, state, request.listener),
+        offline_replicas=offline_replicas(broker.image, state.replicas, request.listener),
     )
 
 
