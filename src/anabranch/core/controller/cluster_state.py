@@ -51,7 +51,8 @@ class ClusterState:
         """The state that belongs to an image: one pass over everything, on taking office."""
         state = cls()
         state.image = image
-        for topic in image.topics_by_id.values():
+        for topic_id in sorted(image.topics_by_id):  # the order in which records are made from it
+            topic = image.topics_by_id[topic_id]
             state._name_appears(topic.name)
             for index, partition in topic.partitions.items():
                 state._appears((topic.topic_id, index), partition)
