@@ -58,6 +58,8 @@ class Healing:
         for node, path in self.faults.rotten:
             self._replace_disk(node, path)
         for node in self._nodes():
+            if node.is_serving and node.broker.partitions.offline_folders:
+                node.crash()  # a folder that failed is looked at again by the next process
             if not node.is_up:
                 node.newest = {}
                 node.start()

@@ -145,6 +145,7 @@ class _Run:
         deadline_us = self.world.now_us + AUDIT_US
         while not self._audited() and self.world.now_us < deadline_us:
             self.world.run(self.world.now_us + LOOK_US // 10)
+            self.healing.care()
         if not self._audited():
             raise Violation("liveness", "Healed, and not everything can be read.", {})
 
