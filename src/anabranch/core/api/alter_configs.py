@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from anabranch.core.access.authorize import (
@@ -19,7 +19,7 @@ from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.validation import Resource
-from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 
 Plan = Callable[[Controller, Any], Sequence[MetadataRecord]]
 Answer = Callable[..., Any]
@@ -45,9 +45,7 @@ def decide_resources(
             check_allowed(controller, request, *key)
             made = plan(controller, each)
             records += made
-            reasons.append(
-                Reason(Code.CONFIGS_CHANGED, f"{len(made)} settings of resource {key} change")
-            )
+            reasons += _reasons(key, made)
         except ClientFault as fault:
             code, sentence = fault.code, fault.message
         answers.append(
@@ -59,7 +57,7 @@ def decide_resources(
             )
         )
     if request.body.validate_only:
-        records = []
+        records, reasons = [], []
     return answers, Result(tuple(records), None, tuple(reasons))
 
 
@@ -90,3 +88,16 @@ def refuse_resources(request: Request, answer: Answer, code: ErrorCode, sentence
         )
         for each in request.body.resources
     ]
+
+
+def _reasons(key: tuple[int, str], made: Sequence[MetadataRecord]) -> Iterator[Reason]:
+    count = sum(isinstance(record, ConfigRecord) for record in made)
+    yield Reason(Code.CONFIGS_CHANGED, f"{count} settings of resource {key} change")
+    for record in made:
+        if isinstance(record, ClearElrRecord):
+            whose = f"topic {record.topic_name}" if record.topic_name else "all topics"
+            yield Reason(
+                Code.ELR_CLEARED,
+                f"eligible leaders of {whose} are counted anew: min.insync.replicas changed",
+                {"topic": record.topic_name},
+            )

@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from anabranch.core.controller.eligible import MIN_INSYNC, clear_elr
 from anabranch.core.controller.features import elr_enabled
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
@@ -35,9 +36,7 @@ from anabranch.core.settings.validation import (
     validate_broker_configs,
     validate_topic_configs,
 )
-from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
-
-MIN_INSYNC = "min.insync.replicas"
+from anabranch.core.wire.metadata_records import ConfigRecord, MetadataRecord
 
 NAMELESS: Mapping[int, str] = {Resource.CLIENT_METRICS: "client metrics", Resource.GROUP: "group"}
 """Resources that exist by having settings, in the words of refusals."""
@@ -165,7 +164,7 @@ def _records(
     ]
     if MIN_INSYNC in changed and elr_enabled(image):
         topic = name if resource_type == RESOURCE_TOPIC else ""
-        records.append(ClearElrRecord(topic_name=topic))
+        records += clear_elr(image, topic)
     return tuple(records)
 
 

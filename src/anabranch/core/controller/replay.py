@@ -321,7 +321,9 @@ def _register_controller(builder: ImageBuilder, record: records.RegisterControll
 
 
 def _clear_elr(builder: ImageBuilder, record: records.ClearElrRecord) -> None:
-    """Empty the eligible leaders of one topic, or of all when the name is empty (KIP-966)."""
+    """Empty the eligible leaders of one topic, or of all when the name is empty (KIP-966).
+
+    Where there were any, the partition's epoch grows; elsewhere nothing changes."""
     if record.topic_name:
         chosen = [builder.changing("topic_ids_by_name")[record.topic_name]]
     else:
@@ -338,7 +340,8 @@ def _clear_topic_elr(builder: ImageBuilder, topic_id: TopicId) -> None:
     for index in {**topic.partitions, **builder.touched.get(topic_id, {})}:
         partition = current[index]
         if partition.elr or partition.last_known_elr:
-            cleared = replace(partition, elr=(), last_known_elr=())
+            epoch = partition.partition_epoch + 1
+            cleared = replace(partition, elr=(), last_known_elr=(), partition_epoch=epoch)
             builder.partitions(topic_id)[index] = cleared
             builder.touched[topic_id][index] = None
 
