@@ -386,10 +386,10 @@ class Peers:
     def settle(self) -> None:
         """Until everybody has everything: messages, retries, the controller's news."""
         for _ in range(4):
-            self.run()
+            self.run(8)
             self.publish()
             self.wait(int(self.config.get("replica.fetch.backoff.ms", 1000)))
-        self.run()
+        self.run(4)
 
     def restart(self, broker_id: int, *, lose_from: int | None = None) -> None:
         """End a process and begin it anew; its log may have lost its end (power was lost)."""

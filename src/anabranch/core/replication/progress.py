@@ -43,6 +43,6 @@ class Progress:
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.end_offset = fetch_offset
         self.start_offset = start_offset
-        self.broker_epoch = max(self.broker_epoch, broker_epoch)
+        self.broker_epoch = broker_epoch
         self.leader_end_then = leader_end
         self.fetched_ms = now_ms
