@@ -11,14 +11,16 @@ Skipped: upgrading a KIP-848 group's members one by one.
 
 from __future__ import annotations
 
+from functools import partial
 from uuid import UUID
 
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed
+from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler, Outcome, Request, Wait
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
+from anabranch.core.groups.answers import LONGEST_WAIT_MS
 from anabranch.core.groups.members import Join
 from anabranch.core.groups.rebalance import join_refused
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
@@ -39,11 +41,16 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         return _in_version(refused, version)
     try:
         outcome = members.join(broker.groups, _asked(broker, request), now_ms)
+        if isinstance(outcome, JoinGroupResponse):
+            return _in_version(outcome, version)
+        shard = broker.groups.shard_of(body.group_id, now_ms)
     except ApiError as error:
         return _in_version(join_refused(error.code, body.member_id), version)
-    if isinstance(outcome, JoinGroupResponse):
-        return _in_version(outcome, version)
-    waiting = outcome.wait(now_ms, lambda: join_refused(ErrorCode.NOT_COORDINATOR, body.member_id))
+    late = partial(join_refused, ErrorCode.NOT_COORDINATOR, body.member_id)
+    if shard.pending_effects:  # a static member that is back waits for its record's replicas
+        waiting = wait_committed(outcome, shard, now_ms, late, LONGEST_WAIT_MS)
+    else:
+        waiting = outcome.wait(now_ms, late)
     if not isinstance(waiting, Wait):
         return _in_version(waiting, version)
     look = waiting.poll
