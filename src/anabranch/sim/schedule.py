@@ -168,7 +168,8 @@ class _Run:
 
     def outcome(self, violation: str, sentence: str) -> Outcome:
         """What became of it."""
-        operations = self.workload.operations + self.history.operations
+        seen = len(self.history.polls) + len(self.history.commits)
+        operations = self.workload.operations + seen
         return Outcome(
             seed=self.plan.seed,
             violation=violation,

@@ -40,6 +40,7 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from anabranch.sim.clients.client import NOBODY, Client
+from anabranch.sim.history import UncleanAsked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -81,6 +82,8 @@ class Admin(Client):
 
     def elect(self, place: TopicPartition, kind: int) -> None:
         """Have the preferred leader (0), or whoever is there (1), lead a partition."""
+        if kind == UNCLEAN:
+            self.history.add(UncleanAsked(place, self.world.now_us))
         wanted = TopicPartitions(topic=place.topic, partitions=[place.partition])
         self._do(ElectLeadersRequest(election_type=kind, topic_partitions=[wanted]))
 

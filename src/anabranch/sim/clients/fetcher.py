@@ -348,6 +348,7 @@ class Fetcher:
                 return
             position.checked_epoch = leader_epoch
             if _EPOCH_END_UNKNOWN < answer.end_offset < position.offset:
+                self.client.history.mark("reader-truncated")
                 self._start_over(position, answer.end_offset)
             self.turn()
 

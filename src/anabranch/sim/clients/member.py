@@ -87,6 +87,7 @@ class Member(Client):
         self.membership = membership
         self.reading = reading
         self.coordinator = NOBODY
+        self.last_coordinator = NOBODY
         self.member_id = ""
         self.generation = NO_GENERATION
         self.fetcher: Fetcher | None = None
@@ -155,6 +156,9 @@ class Member(Client):
                 self._again(find=True)
                 return
             self.coordinator = found.node_id
+            if self.last_coordinator not in (NOBODY, found.node_id):
+                self.history.mark("coordinator-moved")
+            self.last_coordinator = found.node_id
             self._join()
 
         self.ask(node_id, message, told)

@@ -25,7 +25,7 @@ from anabranch.core.wire.messages.produce import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.clients.client import NOBODY, Client, Patience
-from anabranch.sim.history import Send
+from anabranch.sim.history import FAILED, OK, UNKNOWN, Send
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.init_producer_id import InitProducerIdResponse
@@ -73,7 +73,14 @@ _SAME_LEADER = frozenset(
     }
 )
 """Answers that say nothing against the leader that is known."""
-_SURELY_NOT_WRITTEN = frozenset({ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.CORRUPT_MESSAGE})
+_MARKS: dict[int, str] = {
+    ErrorCode.NOT_ENOUGH_REPLICAS: "not-enough-replicas",
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "not-enough-replicas-after-append",
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: "not-leader",
+    ErrorCode.REQUEST_TIMED_OUT: "request-timed-out",
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: "out-of-order-sequence",
+}
+"""Answers that a campaign must have seen, with their marks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,6 @@ class _Batch:
     deadline_us: int
     sequence: int = -1
     attempts: int = 0
-    may_be_written: bool = False
     over: bool = False
 
 
@@ -203,7 +209,7 @@ class Producer(Client):
             lambda response: self._answered(lane, batch, key, attempt, response),
         )
         if self.manner.acks == 0:
-            self._settle(lane, batch, "unknown")
+            self._settle(lane, batch, UNKNOWN)
 
     def _records(self, lane: _Lane, batch: _Batch) -> bytearray:
         now_ms = self.world.now_ms
@@ -258,11 +264,14 @@ class Producer(Client):
         if batch.over or attempt != batch.attempts or batch not in lane.flying:
             return
         code, answer = _verdict(response)
-        if code not in _SURELY_NOT_WRITTEN:
-            batch.may_be_written = True
+        mark = _MARKS.get(code)
+        if mark is not None:
+            self.history.mark(mark)
         if code == ErrorCode.NONE or code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             base = answer.base_offset if answer is not None and not code else -1
-            self._settle(lane, batch, "ok", base)
+            if batch.attempts > 1:
+                self.history.mark("retried-and-acknowledged")
+            self._settle(lane, batch, OK, base)
         elif (lane.producer_id, lane.epoch) != key:
             self._give_up(lane, batch)
         elif code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self.manner.idempotent:
@@ -301,8 +310,6 @@ class Producer(Client):
 
     def _begin_anew(self, lane: _Lane) -> None:
         """A new epoch from sequence 0; what was ever sent under the old one stays unknown."""
-        for batch in lane.flying:
-            batch.may_be_written = True
         for batch in [*lane.flying, *lane.waiting]:
             if batch.sequence >= 0:
                 self._give_up(lane, batch)
@@ -313,14 +320,13 @@ class Producer(Client):
             lane.epoch += 1
 
     def _give_up(self, lane: _Lane, batch: _Batch) -> None:
-        self._settle(lane, batch, "unknown" if batch.may_be_written else "failed")
+        """A copy of what was sent may still arrive: it failed only if it never was."""
+        self._settle(lane, batch, UNKNOWN if batch.attempts else FAILED)
 
     def _expire(self, lane: _Lane, batch: _Batch) -> None:
         """The delivery timeout: a gap in the sequence makes a new epoch necessary."""
         if batch.over:
             return
-        if batch in lane.flying:
-            batch.may_be_written = True
         if batch.sequence >= 0:
             self._begin_anew(lane)
         if not batch.over:
