@@ -74,11 +74,17 @@ class Network:
         *args: Any,
     ) -> None:
         """Have `action` happen to `process` when the message arrives, if it does."""
-        link = self._link(source, target)
+        link = self._links.get((source, target)) or self._link(source, target)
         fault = link.fault or self.everywhere
         self.sent += 1
         if fault is HEALTHY:
-            self._carry(link, fault, process, action, args)
+            world = self.world
+            low, high = self.latency_us
+            due_us = world.now_us + low + int(self._random.random() * (high - low))
+            if due_us < link.free_us:
+                due_us = link.free_us
+            link.free_us = due_us
+            world.arrive_at(process, due_us, action, *args)
             return
         if fault.cut or (fault.loss and self._random.random() < fault.loss):
             self.lost += 1

@@ -64,6 +64,8 @@ BOOT_US = (20_000, 60_000)
 """From the start of a process until it speaks."""
 SLOW_BOOT_US = (2_000_000, 8_000_000)
 UPKEEP_MS = 1_000
+IDLE_UPKEEP_MS = 5_000
+"""How often a broker looks after its logs: in vain, most of the time, where no log has flush.ms."""
 
 
 class SimNode(Machine):
@@ -201,6 +203,7 @@ class SimNode(Machine):
         self.office.start()
         self.follower.start()
         self.session.start()
+        self._upkeep_ms = self.world.steady_ms
         self.later(UPKEEP_MS, self._upkeep)
 
     def registered(self, broker_epoch: int) -> None:
@@ -409,24 +412,25 @@ class SimNode(Machine):
 
     def _upkeep(self) -> None:
         hosting, now_ms = self.hosting, self.world.steady_ms
-        config = self.broker.config
+        config, last_ms = self.broker.config, self._upkeep_ms
         self.begin()
         if hosting.flushes_late:
             hosting.flush_due()
-        if _is_due(now_ms, config.replica_high_watermark_checkpoint_interval_ms):
+        if _is_due(last_ms, now_ms, config.replica_high_watermark_checkpoint_interval_ms):
             hosting.checkpoint_high_watermarks()
-        if _is_due(now_ms, config.log_flush_offset_checkpoint_interval_ms):
+        if _is_due(last_ms, now_ms, config.log_flush_offset_checkpoint_interval_ms):
             hosting.each_folder(LogFolder.checkpoint)
-        if _is_due(now_ms, config.log_retention_check_interval_ms):
+        if _is_due(last_ms, now_ms, config.log_retention_check_interval_ms):
             hosting.clean()
         self.settle()
-        self.later(UPKEEP_MS, self._upkeep)
+        self._upkeep_ms = now_ms
+        self.later(UPKEEP_MS if hosting.flushes_late else IDLE_UPKEEP_MS, self._upkeep)
 
 
 def _granted(wish: Wish, _answer: Any) -> None:
     wish.done()
 
 
-def _is_due(now_ms: int, interval_ms: int) -> bool:
-    """Whether a multiple of the interval fell into the last round of upkeep."""
-    return now_ms // interval_ms != (now_ms - UPKEEP_MS) // interval_ms
+def _is_due(last_ms: int, now_ms: int, interval_ms: int) -> bool:
+    """Whether a multiple of the interval lies between two rounds of upkeep."""
+    return now_ms // interval_ms != last_ms // interval_ms

@@ -61,7 +61,7 @@ class Office:
         self._lease: Lease | None = None
         self._confirmed_ms = 0
         self._pending: list[StoredBatch] = []
-        self._appending = False
+        self._appending = self._taking = False
         self._waiting: list[Waiting] = []
         self._seen: Lease | None = None
         self._seen_ms = 0
@@ -71,7 +71,7 @@ class Office:
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""
         self._seen_ms = self.world.steady_ms
-        self.store.lease(self.node, self._first_look)
+        self._consider(self.store.lease(self.node), silent=False)
 
     # Decisions.
 
@@ -167,19 +167,15 @@ class Office:
 
     # The lease.
 
-    def _first_look(self, seen: Any) -> None:
-        self._consider(seen, silent=False)
-
     def _look(self) -> None:
-        if not self.controller.active:
-            self.store.lease(self.node, self._looked)
-
-    def _looked(self, seen: Any) -> None:
+        if self.controller.active or self._lease is not None:
+            return
+        seen = self.store.lease(self.node)
         silent = self.world.steady_ms - self._seen_ms > LEASE_TIMEOUT_MS
         self._consider(seen, silent=silent and seen == self._seen)
 
     def _consider(self, seen: Any, *, silent: bool) -> None:
-        if self.controller.active:
+        if self.controller.active or self._taking:
             return
         if seen is not AWAY and seen != self._seen:
             self._seen, self._seen_ms = seen, self.world.steady_ms
@@ -188,6 +184,7 @@ class Office:
             self.world.after_in(self.node, WATCH_MS * 1000, self._look)
             return
         asked_ms = self.world.steady_ms
+        self._taking = True
 
         def taken(lease: Any) -> None:
             self._taken(lease, asked_ms)
@@ -195,6 +192,7 @@ class Office:
         self.store.take_lease(self.node, seen, self.node.node_id, self.incarnation, taken)
 
     def _taken(self, lease: Any, asked_ms: int) -> None:
+        self._taking = False
         if lease is None or lease is AWAY:
             self.world.after_in(self.node, WATCH_MS * 1000, self._look)
             return

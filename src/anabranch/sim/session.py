@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 STARTING_MS = 10
 RETRY_MS = 100
+EAGER_KNOCKS = 12
+"""Heartbeats of a fenced broker at the short interval; a real one goes on so, which costs much."""
 FOREVER_MS = 1 << 40
 SHUTDOWN_MS = 10_000
 """A controller that is gone must not keep a broker from stopping."""
@@ -42,7 +44,7 @@ class Session:
         self._previous_epoch = previous_epoch
         self._leaving: Callable[[], None] | None = None
         self._leave_by_ms = 0
-        self._beating = 0
+        self._beating = self._knocks = 0
 
     def start(self) -> None:
         """Register, then heartbeat until the end of this life."""
@@ -126,7 +128,8 @@ class Session:
             return
         if answer is not None and not answer.error_code and not answer.is_fenced:
             self.is_let_in = True
-        pause_ms = STARTING_MS
+        self._knocks = 0 if self.is_let_in else self._knocks + 1
+        pause_ms = STARTING_MS if self._knocks < EAGER_KNOCKS else RETRY_MS
         if self.is_let_in:
             pause_ms = self.node.config.broker_heartbeat_interval_ms
         self.node.later(pause_ms, lambda: self._beat(turn))
@@ -138,7 +141,9 @@ class Session:
             assert self._leaving is not None
             self._leaving()
         else:
-            self.node.later(STARTING_MS, lambda: self._beat(turn))
+            self._knocks += 1
+            pause_ms = STARTING_MS if self._knocks < EAGER_KNOCKS else RETRY_MS
+            self.node.later(pause_ms, lambda: self._beat(turn))
 
     def _look_again(self, turn: int) -> None:
         """The controller says that this epoch is not the broker's: the metadata says why."""

@@ -93,9 +93,10 @@ class SimStore:
         away = Unknown("the store did not answer")
         self._ask(process, self._append, (epoch, expected_end, batches), answer, away, COMMIT_US)
 
-    def lease(self, process: Process, answer: Callable[[Any], None]) -> None:
-        """The lease as it stands; `None` also when the store is away (see `is_away`)."""
-        self._ask(process, self._lease, (), answer, AWAY)
+    def lease(self, process: Process) -> Any:
+        """The lease as it stands, AWAY when the store is away. At once: those who wait for the
+        lease look often, and a look that is a little old by then tells them nothing else."""
+        return AWAY if self._is_away(process) else self.held
 
     def take_lease(
         self,
@@ -157,12 +158,15 @@ class SimStore:
         answer: Callable[[Any], None],
         away: Any,
     ) -> None:
-        if self.faults.away or process.name in self.faults.cut_off:
+        if self._is_away(process):
             outcome, delay_us = away, GIVE_UP_US
         else:
             outcome, delay_us = act(*args), self._random.randint(*WAY_US)
         if process.life == life:
             self.world.after_in(process, delay_us, answer, outcome)
+
+    def _is_away(self, process: Process) -> bool:
+        return self.faults.away or process.name in self.faults.cut_off
 
     def _append(self, epoch: int, expected_end: int, batches: list[StoredBatch]) -> Appended:
         holds = self.held is not None and self.held.epoch == epoch
@@ -182,9 +186,6 @@ class SimStore:
         if unknown:
             return Unknown("the connection broke after the append was done")
         return Committed(self.end_offset)
-
-    def _lease(self) -> Lease | None:
-        return self.held
 
     def _take(self, seen: Lease | None, holder: int, incarnation: str) -> Lease | None:
         if self.held != seen:
