@@ -1,0 +1,198 @@
+"""The anomalies of Jepsen's Kafka tests, over the whole history of the clients, at the end.
+
+    inconsistent-offsets   one offset, two values
+    duplicate              one value of an idempotent producer at two offsets
+    lost-write             acknowledged under acks=all, below what was seen, and never seen
+    unseen                 acknowledged under acks=all, and not there when all was read at the end
+    G1a                    a value was seen whose write surely failed
+    phantom                a value was seen that nobody wrote
+    poll-skip              a reader was not shown a record between two that it was shown
+    nonmonotonic-poll      a reader was shown an older record after a newer one
+    nonmonotonic-send      a producer's records stand in another order than it sent them
+
+A loss that a recorded rule allows (`truth.losses`) makes the offsets from its place on two
+histories: what differs only by that is counted under the rule's name and not raised. Offsets may
+have gaps where no record was. Source: jepsen.tests.kafka (the names). Not here: transactions, of
+which no broker has any yet; order across rebalances, which no group promises.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.history import FAILED, OK
+
+if TYPE_CHECKING:
+    from anabranch.sim.checks.logs import LogChecks
+    from anabranch.sim.history import History, Poll, Send
+
+AUDITOR = "auditor"
+ACKS_ALL = -1
+NOT_REPLICATED = "acks=1: the leader was gone before it was copied"
+Value = bytes
+
+
+class Anomalies:
+    """One judgement. `allowed` counts what a rule allows, by rule."""
+
+    def __init__(self, history: History, logs: LogChecks) -> None:
+        self.history = history
+        self.logs = logs
+        self.allowed: Counter[str] = Counter()
+        self.seen: dict[TopicPartition, dict[int, Value]] = {}
+        """What was seen at each offset, the last time."""
+        self.offsets: dict[tuple[TopicPartition, Value], list[int]] = {}
+        """Every offset at which a value was seen."""
+        self.last: dict[TopicPartition, dict[int, Value]] = {}
+        """What the reader at the end saw."""
+
+    def check(self) -> None:
+        """Raise the first anomaly."""
+        for poll in self.history.polls:
+            self._read(poll)
+        by_value = {send.value: send for send in self.history.sends}
+        self._check_values(by_value)
+        for send in self.history.sends:
+            if send.outcome == OK:
+                self._check_acknowledged(send)
+        self._check_order_of_polls()
+        self._check_order_of_sends()
+
+    def _loss(self, place: TopicPartition, offset: int) -> str:
+        """The rule by which the record at an offset may be another one than it was."""
+        truth = self.logs.places.get(place)
+        for loss in truth.losses if truth is not None else ():
+            if loss.entry.base <= offset:
+                return loss.rule
+        return ""
+
+    def _start(self, place: TopicPartition) -> int:
+        truth = self.logs.places.get(place)
+        return 0 if truth is None else truth.start
+
+    # What was seen.
+
+    def _read(self, poll: Poll) -> None:
+        place = poll.place
+        seen = self.seen.setdefault(place, {})
+        last = self.last.setdefault(place, {}) if poll.client.startswith(AUDITOR) else None
+        for offset, value in poll.records:
+            before = seen.get(offset)
+            if before is None or before != value:
+                if before is not None and not self._loss(place, offset):
+                    raise Violation(
+                        "inconsistent-offsets", "Two values were seen at one offset.",
+                        {"partition": place, "offset": offset, "values": (before, value),
+                         "client": poll.client},
+                    )  # fmt: skip
+                seen[offset] = value
+                self.offsets.setdefault((place, value), []).append(offset)
+            if last is not None:
+                last[offset] = value
+
+    def _check_values(self, by_value: dict[Value, Send]) -> None:
+        for (place, value), offsets in self.offsets.items():
+            send = by_value.get(value)
+            if send is None or send.place != place:
+                raise Violation(
+                    "phantom", "A value was seen that nobody wrote there.",
+                    {"partition": place, "value": value, "offset": offsets[0]},
+                )  # fmt: skip
+            if send.outcome == FAILED:
+                raise Violation(
+                    "G1a", "A value was seen whose write failed.",
+                    {"partition": place, "record": send.id, "offset": offsets[0]},
+                )  # fmt: skip
+            if len(set(offsets)) > 1 and send.idempotent:
+                rule = self._loss(place, max(offsets))
+                if not rule and min(offsets) >= self._start(place):
+                    raise Violation(
+                        "duplicate", "A value stands at two offsets.",
+                        {"partition": place, "record": send.id, "offsets": sorted(set(offsets))},
+                    )  # fmt: skip
+
+    # What was acknowledged.
+
+    def _check_acknowledged(self, send: Send) -> None:
+        place, offset = send.place, send.offset
+        found = self.offsets.get((place, send.value))
+        if found is not None and offset >= 0 and offset not in found and send.idempotent:
+            if not self._loss(place, min(offset, *found)):
+                raise Violation(
+                    "inconsistent-offsets", "A record was seen elsewhere than its producer heard.",
+                    {"partition": place, "record": send.id, "told": offset, "seen": found},
+                )  # fmt: skip
+        last = self.last.get(place)
+        if last is None or send.acks == 0:
+            return
+        if found is not None and any(last.get(each) == send.value for each in found):
+            return
+        start = self._start(place)
+        if offset < start and (offset >= 0 or start > 0):
+            return  # deleted, or perhaps so
+        rule = self._loss(place, offset if offset >= 0 else max(last, default=0))
+        if not rule and send.acks != ACKS_ALL:
+            rule = NOT_REPLICATED
+            self.logs.marks.hit("acked-on-few")
+        if rule:
+            self.allowed[f"acknowledged: {rule}"] += 1
+            return
+        below = offset >= 0 and offset <= max(self.seen.get(place, {}), default=-1)
+        raise Violation(
+            "lost-write" if below else "unseen",
+            "A record was acknowledged under acks=all and is not there at the end.",
+            {"partition": place, "record": send.id, "offset": offset, "seen_before": found},
+        )
+
+    # Order.
+
+    def _check_order_of_polls(self) -> None:
+        ends: dict[tuple[str, TopicPartition], int] = {}
+        for poll in self.history.polls:
+            offsets = [offset for offset, _ in poll.records]
+            told = {"client": poll.client, "partition": poll.place, "position": poll.position}
+            if offsets != sorted(set(offsets)) or (offsets and offsets[0] < poll.position):
+                raise Violation(
+                    "nonmonotonic-poll", "An answer goes back.", {**told, "offsets": offsets}
+                )
+            reader = (poll.client, poll.place)
+            before = ends.get(reader)
+            if before is not None and poll.position < before and not poll.in_group:
+                raise Violation(
+                    "nonmonotonic-poll", "A reader went back.", {**told, "before": before}
+                )
+            if offsets:
+                self._check_gaps(poll, offsets, before)
+                ends[reader] = offsets[-1] + 1
+
+    def _check_gaps(self, poll: Poll, offsets: list[int], before: int | None) -> None:
+        """Between the first and the last that a reader is shown is nothing that others see."""
+        first = poll.position if before is None or poll.in_group else before
+        last = self.last.get(poll.place, {})
+        shown = set(offsets)
+        for offset in range(max(first, self._start(poll.place)), offsets[-1]):
+            if offset not in shown and offset in last and not self._loss(poll.place, offset):
+                raise Violation(
+                    "poll-skip", "A reader was not shown a record.",
+                    {"client": poll.client, "partition": poll.place, "offset": offset,
+                     "position": poll.position, "shown": offsets},
+                )  # fmt: skip
+
+    def _check_order_of_sends(self) -> None:
+        newest: dict[tuple[str, TopicPartition], Send] = {}
+        for send in self.history.sends:
+            if not send.idempotent or send.outcome != OK or send.offset < 0:
+                continue
+            key = (send.client, send.place)
+            before = newest.get(key)
+            if before is not None and send.offset <= before.offset:
+                if not self._loss(send.place, before.offset):
+                    raise Violation(
+                        "nonmonotonic-send", "A later record stands before an earlier one.",
+                        {"partition": send.place, "earlier": before.id, "at": before.offset,
+                         "later": send.id, "later_at": send.offset},
+                    )  # fmt: skip
+            newest[key] = send

@@ -1,0 +1,128 @@
+"""One replica's log as its node has it, followed batch by batch.
+
+What: a `Copy` knows what its replica was like at the last look (`replica.log.end_offset` and the
+like) and the batches of its log. `grow` reads what was appended, `reload` reads everything again
+after a cut or a start and says what is gone. Why: a look at a copy that has not changed costs a few
+comparisons, however long the log is. Not here: judgement (`logs.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.sim.checks.entries import BEGIN, Entry, Unreadable, read_entries
+from anabranch.sim.checks.violation import Violation
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
+    from anabranch.sim.checks.truth import Truth
+    from anabranch.sim.node import SimNode
+
+NOT_SEEN = -9
+
+
+class Copy:
+    """One replica on one node. `is_sure`: the batches are those that the node has."""
+
+    __slots__ = (
+        "cut_to",
+        "end",
+        "entries",
+        "epoch",
+        "high",
+        "is_sure",
+        "leads",
+        "node",
+        "partition_epoch",
+        "position",
+        "replica",
+        "sequences",
+        "start",
+        "truth",
+    )
+
+    def __init__(self, node: SimNode, truth: Truth) -> None:
+        self.node = node
+        self.truth = truth
+        self.entries: list[Entry] = []
+        self.is_sure = False
+        self.cut_to = NOT_SEEN
+        """Where a cut was announced since the last look."""
+        self.sequences: dict[tuple[int, int], int] = {}
+        """(producer id, epoch) -> the last batch's sequence number."""
+        self.replica: Replica | None = None
+        self.position = BEGIN
+        self.forget()
+
+    def forget(self) -> None:
+        """The process is gone; the batches are still what its disk holds, as far as is known."""
+        self.replica = None
+        self.end = self.start = self.high = self.epoch = self.partition_epoch = NOT_SEEN
+        self.leads = False
+
+    def told(self) -> dict[str, object]:
+        """For a violation's details."""
+        return {
+            "node": self.node.name,
+            "partition": "" if self.replica is None else self.replica.topic_partition,
+            "epoch": self.epoch,
+        }
+
+    def grow(self) -> list[Entry]:
+        """Read what was appended since the last look; the new batches."""
+        assert self.replica is not None
+        log = self.replica.log
+        fresh: list[Entry] = []
+        try:
+            for entry, position in read_entries(self.node.disk, log, self.position):
+                fresh.append(self._checked(entry))
+                self.position = position
+        except Unreadable as fault:
+            sentence = f"The log has bytes that are no batch: {fault}."
+            raise Violation("L1", sentence, self.told()) from None
+        end = self.entries[-1].end if self.entries else None
+        if end is not None and end != log.end_offset:
+            raise Violation(
+                "L1", "The log's end is not where its last batch ends.",
+                {**self.told(), "end": log.end_offset, "batches_end": end},
+            )  # fmt: skip
+        return fresh
+
+    def reload(self) -> list[Entry]:
+        """Read the whole log again; the batches that are gone."""
+        before = self.entries
+        self.entries, self.sequences, self.position = [], {}, BEGIN
+        self.grow()
+        here = set(self.entries)
+        return [entry for entry in before if entry not in here]
+
+    def _checked(self, entry: Entry) -> Entry:
+        """L1 between batches, L2 among copies, L8 within the log."""
+        if self.entries and entry.base != self.entries[-1].end:
+            raise Violation(
+                "L1", "A batch does not begin where the one before it ends.",
+                {**self.told(), "base": entry.base, "before": self.entries[-1].end},
+            )  # fmt: skip
+        known = self.truth.known(entry)
+        if known is None:
+            first = self.truth.written[entry.base, entry.epoch]
+            raise Violation(
+                "L2", "Two batches have the same offset and leader epoch.",
+                {**self.told(), "one": tuple(first), "other": tuple(entry)},
+            )  # fmt: skip
+        if entry.producer_id >= 0 and entry.sequence >= 0:
+            self._check_sequence(entry)
+        self.entries.append(known)
+        return known
+
+    def _check_sequence(self, entry: Entry) -> None:
+        producer = (entry.producer_id, entry.producer_epoch)
+        last = self.sequences.get(producer, -1)
+        if entry.sequence <= last:
+            raise Violation(
+                "L8", "A producer's sequence number stands twice in one log, or goes back.",
+                {**self.told(), "producer": entry.producer_id,
+                 "producer_epoch": entry.producer_epoch, "sequence": entry.sequence,
+                 "last": last, "offset": entry.base},
+            )  # fmt: skip
+        self.sequences[producer] = entry.sequence + entry.end - entry.base - 1

@@ -1,0 +1,444 @@
+"""L1 to L8: what must hold of every replica's log, and of what was told to be committed.
+
+    L1  log start <= high watermark <= end; each batch begins where the one before it ends
+    L2  one batch an offset and leader epoch; copies are equal up to what each knows as committed
+    L3  what is committed is with every member of the ISR that the metadata log names
+    L4  who leads, or joins the ISR, has all that is committed; else the election said so
+    L5  a high watermark goes back only with its log; nobody shows more than what is committed
+    L6  no committed batch is cut off a log
+    L7  committed means: on min.insync.replicas, flushed where that is promised; an acknowledged
+        record is committed; a process that ends takes nothing with it
+    L8  a producer's sequence numbers stand once, and in order, in a log
+
+What: after each event, the copies of the node whose event it was are looked at; `_judge` decides
+about one that changed. The true high watermark and the losses that a recorded rule allows are those
+of `truth.py`. Rule kept: nothing of the node is changed, and nothing of its own conclusions is
+believed that can be seen in bytes. Not here: reading bytes (`entries.py`, `copies.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.copies import NOT_SEEN, Copy
+from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.metadata import Elected
+from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.truth import Loss, Truth
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.processes import State
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
+    from anabranch.sim.history import Send
+    from anabranch.sim.node import SimNode
+
+ACKS_ALL = -1
+ZOMBIE_WROTE = "acknowledged by a leader that an unclean election had replaced"
+
+
+class Seat:
+    """A node and its copies. `live` are those that are hosted now."""
+
+    __slots__ = ("broker", "copies", "image", "live", "node", "offline")
+
+    def __init__(self, node: SimNode) -> None:
+        self.node = node
+        self.copies: dict[Key, Copy] = {}
+        self.live: list[Copy] = []
+        self.broker: object = None
+        self.image: object = None
+        self.offline = 0
+
+
+class LogChecks:
+    """See the module."""
+
+    def __init__(self, model: Model, marks: Marks) -> None:
+        self.model = model
+        self.marks = marks
+        self.seats: dict[int, Seat] = {}
+        self.truths: dict[Key, Truth] = {}
+        self.places: dict[TopicPartition, Truth] = {}
+
+    # What is told.
+
+    def look(self, node: SimNode) -> None:
+        """After an event of a node: judge those of its copies that changed."""
+        seat = self.seats.get(node.node_id)
+        if seat is None:
+            seat = self.seats[node.node_id] = Seat(node)
+        broker = node.broker
+        if (
+            broker.image is not seat.image
+            or broker is not seat.broker
+            or len(broker.partitions.offline) != seat.offline
+        ):
+            self._rehost(seat)
+        for copy in seat.live:
+            replica = copy.replica
+            assert replica is not None
+            log = replica.log
+            if (
+                log.end_offset != copy.end
+                or replica.high_watermark != copy.high
+                or replica.partition_epoch != copy.partition_epoch
+                or replica.leader_epoch != copy.epoch
+                or log.start_offset != copy.start
+                or copy.cut_to != NOT_SEEN
+            ) and log.fault is None:
+                self._judge(copy, replica)
+
+    def truncated(self, node: SimNode, place: TopicPartition, after: int) -> None:
+        """A log is about to be cut."""
+        seat = self.seats.get(node.node_id)
+        for copy in seat.live if seat is not None else ():
+            if copy.replica is not None and copy.replica.topic_partition == place:
+                copy.cut_to = after if copy.cut_to == NOT_SEEN else min(copy.cut_to, after)
+
+    def node_changed(self, node: SimNode, what: str) -> None:
+        """A process started or ended."""
+        seat = self.seats.get(node.node_id)
+        if seat is None:
+            return
+        if what in ("power", "wipe", "rot"):
+            for copy in seat.copies.values():
+                copy.is_sure = False
+                if what == "wipe":
+                    copy.entries = []
+        if what == "wipe":
+            self.marks.hit("wiped")
+        if what == "pause" and any(copy.leads for copy in seat.live):
+            self.marks.hit("paused-leader")
+        if what in ("power", "crash", "stop", "start"):
+            for copy in seat.live:
+                copy.forget()
+            seat.live = []
+            seat.broker = None
+
+    def elected(self, elected: Elected) -> None:
+        """The metadata log names a new leader."""
+        truth = self._truth(elected.key)
+        if elected.rule:
+            truth.reset_epoch = elected.now.leader_epoch
+            truth.reset_rule = elected.rule
+        before = elected.before
+        seat = self.seats.get(before.leader) if before is not None else None
+        copy = seat.copies.get(elected.key) if seat is not None else None
+        if copy is not None and copy.leads and elected.now.leader != copy.node.node_id:
+            if copy.node.state is not State.CRASHED:
+                self.marks.hit("zombie-leader")
+
+    def joined(self, key: Key, members: tuple[int, ...]) -> None:
+        """The metadata log says that these are in sync now."""
+        truth = self._truth(key)
+        if truth.reset_epoch > truth.led_epoch:
+            return
+        for member in members:
+            missing = self._lacks(member, key, truth.start, truth.high)
+            if missing is not None:
+                raise Violation(
+                    "L4", "A replica joined the ISR without all that is committed.",
+                    {"partition": self.model.place(key), "node": member,
+                     "missing": tuple(missing), "committed": truth.high},
+                )  # fmt: skip
+
+    def acknowledged(self, send: Send) -> None:
+        """A producer was told that its record is safe."""
+        truth = self.places.get(send.place)
+        if send.acks != ACKS_ALL or send.offset < 0:
+            return
+        if truth is None or not (
+            send.offset < truth.high or truth.lost_at(send.offset) is not None
+        ):
+            raise Violation(
+                "L7", "A record was acknowledged under acks=all and is not committed.",
+                {"partition": send.place, "offset": send.offset, "record": send.id,
+                 "committed": None if truth is None else truth.high},
+            )  # fmt: skip
+
+    def shown(self, place: TopicPartition, offset: int, client: str) -> None:
+        """A consumer was shown the record at an offset."""
+        truth = self.places.get(place)
+        if truth is None or offset >= truth.peak:
+            raise Violation(
+                "L5", "A consumer was shown a record that was never committed.",
+                {"partition": place, "offset": offset, "client": client,
+                 "committed": None if truth is None else truth.peak},
+            )  # fmt: skip
+
+    # Which copies there are.
+
+    def _truth(self, key: Key) -> Truth:
+        truth = self.truths.get(key)
+        if truth is None:
+            truth = self.truths[key] = Truth(key)
+            self.places[self.model.place(key)] = truth
+        return truth
+
+    def _rehost(self, seat: Seat) -> None:
+        """Another image, another life, or a partition gone offline: see what is hosted now."""
+        broker = seat.node.broker
+        partitions = broker.partitions
+        offline = len(partitions.offline)
+        if broker is seat.broker and offline > seat.offline:
+            self.marks.hit("replica-offline")
+        seat.broker, seat.image, seat.offline = broker, broker.image, offline
+        before, seat.live = seat.live, []
+        opened: list[tuple[Copy, Replica]] = []
+        for replica in partitions:
+            key = (replica.topic_id, replica.topic_partition.partition)
+            copy = seat.copies.get(key)
+            if copy is None:
+                copy = seat.copies[key] = Copy(seat.node, self._truth(key))
+            if copy.replica is not replica:
+                copy.forget()
+                copy.replica = replica
+                opened.append((copy, replica))
+            seat.live.append(copy)
+        for copy in before:
+            if copy not in seat.live:
+                copy.forget()
+        for copy, replica in opened:
+            if replica.log.fault is None:
+                self._open(copy, replica)
+
+    def _open(self, copy: Copy, replica: Replica) -> None:
+        """A log was opened: what the process before knew must be there."""
+        was_sure = copy.is_sure
+        cut_to, copy.cut_to = copy.cut_to, NOT_SEEN
+        gone = copy.reload()
+        copy.is_sure = True
+        if gone and not was_sure:
+            self.marks.hit("power-cut-lost-tail")
+        elif gone:
+            start = max(replica.log.start_offset, copy.truth.start)
+            for entry in gone:
+                if entry.end > start and (cut_to == NOT_SEEN or entry.base < cut_to):
+                    raise Violation(
+                        "L7", "A process ended, its machine did not, and records are gone.",
+                        {**copy.told(), "gone": tuple(entry)},
+                    )  # fmt: skip
+            self._check_cut(copy, replica, gone)
+        self._judge(copy, replica)
+
+    # One copy.
+
+    def _judge(self, copy: Copy, replica: Replica) -> None:
+        """A copy changed: read what is new, and look at everything that this may break."""
+        log = replica.log
+        before = copy.high
+        was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
+        if was_cut:
+            copy.cut_to = NOT_SEEN
+            gone = copy.reload()
+            copy.end = log.end_offset
+            self._check_cut(copy, replica, gone)
+        elif log.end_offset != copy.end:
+            copy.grow()
+            copy.end = log.end_offset
+        self._check_marks(copy, replica)
+        self._check_epochs(copy, replica)
+        if log.start_offset != copy.start:
+            self._start_moved(copy, replica)
+        high = copy.high = replica.high_watermark
+        if high > before:
+            self._told_committed(copy, replica, before)
+        elif high < before and not was_cut:
+            raise Violation(
+                "L5", "A high watermark went back without its log.",
+                {**copy.told(), "high": high, "before": before},
+            )  # fmt: skip
+
+    def _check_marks(self, copy: Copy, replica: Replica) -> None:
+        log = replica.log
+        if not log.start_offset <= replica.high_watermark <= log.end_offset:
+            raise Violation(
+                "L1", "Log start, high watermark and end are not in this order.",
+                {**copy.told(), "start": log.start_offset, "high": replica.high_watermark,
+                 "end": log.end_offset},
+            )  # fmt: skip
+
+    def _start_moved(self, copy: Copy, replica: Replica) -> None:
+        start = replica.log.start_offset
+        if copy.start != NOT_SEEN:
+            if start < copy.start:
+                raise Violation(
+                    "L1", "A log start went back.",
+                    {**copy.told(), "start": start, "before": copy.start},
+                )  # fmt: skip
+            self.marks.hit("records-deleted")
+        copy.start = start
+        if copy.leads and copy.epoch == copy.truth.led_epoch:
+            copy.truth.start_moved(start)
+
+    def _check_epochs(self, copy: Copy, replica: Replica) -> None:
+        epoch, partition_epoch = replica.leader_epoch, replica.partition_epoch
+        if epoch < copy.epoch or (epoch == copy.epoch and partition_epoch < copy.partition_epoch):
+            raise Violation(
+                "M1", "A replica's leader or partition epoch went back.",
+                {**copy.told(), "now": (epoch, partition_epoch),
+                 "before": (copy.epoch, copy.partition_epoch)},
+            )  # fmt: skip
+        is_new = epoch != copy.epoch or replica.is_leader != copy.leads
+        copy.epoch, copy.partition_epoch, copy.leads = epoch, partition_epoch, replica.is_leader
+        if replica.is_leader and is_new:
+            self._begins_to_lead(copy, replica)
+
+    def _begins_to_lead(self, copy: Copy, replica: Replica) -> None:
+        """L4: a leader has everything, or its election said that it may not."""
+        truth, epoch, node_id = copy.truth, copy.epoch, copy.node.node_id
+        elected = self.model.leaders.get((truth.key, epoch))
+        if elected != node_id:
+            raise Violation(
+                "M2", "A broker leads in an epoch for which another one was elected.",
+                {**copy.told(), "elected": elected},
+            )  # fmt: skip
+        if epoch <= truth.led_epoch:
+            return
+        missing = truth.missing_in(copy.entries, truth.start, truth.high)
+        if missing is not None:
+            if not truth.led_epoch < truth.reset_epoch <= epoch:
+                raise Violation(
+                    "L4", "A leader does not have all that is committed.",
+                    {**copy.told(), "missing": tuple(missing), "committed": truth.high,
+                     "end": replica.log.end_offset, "led_before": truth.led_by},
+                )  # fmt: skip
+            truth.cut(missing, truth.reset_rule, epoch)
+            self.marks.hit("lost-by-rule")
+        if replica.high_watermark < truth.high:
+            self.marks.hit("high-watermark-behind")
+        truth.led_epoch, truth.led_by = epoch, node_id
+        truth.start_moved(replica.log.start_offset)
+
+    def _check_cut(self, copy: Copy, replica: Replica, gone: list[Entry]) -> None:
+        """L6: what a log was cut by is not committed."""
+        truth, log = copy.truth, replica.log
+        cut = [entry for entry in gone if entry.end > log.start_offset]
+        if cut:
+            self.marks.hit("truncation")
+        elif gone and log.start_offset > 0:
+            self.marks.hit("restart-at-leader-start")
+        for entry in cut:
+            if entry.base >= truth.start and truth.holds(entry):
+                raise Violation(
+                    "L6", "A committed batch was cut off.",
+                    {**copy.told(), "batch": tuple(entry), "committed": truth.high,
+                     "end": log.end_offset},
+                )  # fmt: skip
+
+    # What is told to be committed.
+
+    def _told_committed(self, copy: Copy, replica: Replica, before: int) -> None:
+        """A replica's high watermark rose: what is below it must be committed."""
+        truth, high = copy.truth, copy.high
+        is_stale = copy.epoch < truth.reset_epoch
+        if high > truth.high:
+            if copy.leads:
+                self._commit(copy, replica, high, is_stale=is_stale)
+            elif not is_stale and not truth.losses:
+                raise Violation(
+                    "L5", "A follower's high watermark is above what any leader committed.",
+                    {**copy.told(), "high": high, "committed": truth.high},
+                )  # fmt: skip
+        if is_stale or (before == NOT_SEEN and truth.losses):
+            return
+        missing = truth.missing_in(copy.entries, max(before, replica.log.start_offset), high)
+        if missing is not None:
+            raise Violation(
+                "L2", "A replica shows something else as committed than what is.",
+                {**copy.told(), "committed": tuple(missing), "high": high},
+            )  # fmt: skip
+
+    def _commit(self, copy: Copy, replica: Replica, high: int, *, is_stale: bool) -> None:
+        """A leader says that more is committed than anybody said before."""
+        truth = copy.truth
+        fresh = [entry for entry in copy.entries if entry.base >= truth.high and entry.end <= high]
+        if copy.epoch < truth.led_epoch and not self._still_true(copy, fresh, high):
+            return
+        if not is_stale:
+            self._check_holders(copy, replica, fresh, high)
+        truth.commit(fresh, high)
+
+    def _still_true(self, copy: Copy, fresh: list[Entry], high: int) -> bool:
+        """Whether what a replaced leader commits is with the present one; False when it is lost by
+        a rule."""
+        truth = copy.truth
+        leader = self.seats[truth.led_by].copies[truth.key]
+        here = set(leader.entries)
+        missing = [entry for entry in fresh if entry not in here]
+        if not leader.is_sure or not missing:
+            return True
+        if truth.reset_epoch <= copy.epoch:
+            raise Violation(
+                "L4", "A replaced leader committed what the present one does not have.",
+                {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
+            )  # fmt: skip
+        truth.losses += [Loss(entry, ZOMBIE_WROTE, truth.led_epoch) for entry in missing]
+        truth.peak = max(truth.peak, high)
+        self.marks.hit("lost-by-rule")
+        return False
+
+    def _check_holders(self, copy: Copy, replica: Replica, fresh: list[Entry], high: int) -> None:
+        """L3 and L7: who must have what is committed now."""
+        truth, own = copy.truth, copy.node.node_id
+        partition = self.model.partitions.get(truth.key)
+        if partition is None:
+            return
+        told = {**copy.told(), "high": high, "isr": partition.isr}
+        holders = 0
+        for member in partition.replicas:
+            missing = None if member == own else self._missing(member, truth.key, fresh)
+            if missing is None:
+                holders += 1
+            elif member in partition.isr:
+                raise Violation(
+                    "L3", "A record was told to be committed that an in-sync replica lacks.",
+                    {**told, "without": member, "missing": tuple(missing)},
+                )  # fmt: skip
+        if holders < self._required(copy, len(partition.replicas)):
+            raise Violation(
+                "L7", "A record was told to be committed on fewer than min.insync.replicas.",
+                {**told, "holders": holders},
+            )  # fmt: skip
+        flushed = self.model.setting(truth.key, "flush.messages", "") == "1"
+        if flushed and replica.log.flushed_offset < high:
+            raise Violation(
+                "L7", "A record was told to be committed before it was flushed.",
+                {**told, "flushed": replica.log.flushed_offset},
+            )  # fmt: skip
+
+    def _required(self, copy: Copy, replicas: int) -> int:
+        """min.insync.replicas as that node knows it."""
+        image = copy.node.broker.image
+        topic = self.model.topics.get(copy.truth.key[0], "")
+        name = "min.insync.replicas"
+        wanted = image.config(2, topic).get(name) or image.config(4, "").get(name) or "1"
+        return min(int(wanted), max(1, replicas))
+
+    def _missing(self, node_id: int, key: Key, entries: list[Entry]) -> Entry | None:
+        """The first of these that a replica lacks for certain."""
+        copy = self._certain(node_id, key)
+        if copy is None:
+            return None
+        have = copy.entries
+        for entry in entries:
+            if entry not in have[-len(entries) - 64 :] and entry not in have:
+                return entry
+        return None
+
+    def _lacks(self, node_id: int, key: Key, start: int, upto: int) -> Entry | None:
+        """The first committed batch of a range that a replica lacks for certain."""
+        copy = self._certain(node_id, key)
+        return None if copy is None else copy.truth.missing_in(copy.entries, start, upto)
+
+    def _certain(self, node_id: int, key: Key) -> Copy | None:
+        """A replica's copy, if it is known what it has and the metadata mean its present life."""
+        seat = self.seats.get(node_id)
+        copy = seat.copies.get(key) if seat is not None else None
+        registered = self.model.brokers.get(node_id)
+        if copy is None or not copy.is_sure or registered is None:
+            return None
+        return copy if copy.node.broker.broker_epoch == registered.epoch else None

@@ -1,0 +1,60 @@
+"""What has to happen somewhere in a campaign, or its faults and clients are too tame.
+
+A mark is counted when the thing that it names was seen. Rule kept: a mark is a fact about a run,
+never a judgement. Source: the `sometimes` assertions of FoundationDB and Antithesis.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+MARKS: dict[str, str] = {
+    "unclean-election": "a replica leads that was not known to have everything",
+    "last-known-leader": "the last leader leads again after all in-sync replicas crashed",
+    "elr-election": "an eligible leader replica was elected while nobody was in sync (KIP-966)",
+    "clean-failover": "an in-sync replica took over from a leader that is gone",
+    "preferred-election": "the leadership moved back to the first replica",
+    "leaderless": "a partition had no leader",
+    "isr-shrink": "a replica left the ISR",
+    "isr-shrink-to-1": "only the leader was left in sync",
+    "isr-expansion": "a replica joined the ISR",
+    "recovered-leader": "a leader after an unclean election said that it has recovered",
+    "broker-fenced": "a broker was fenced",
+    "broker-returned": "a broker registered again",
+    "controlled-shutdown": "a broker left in order",
+    "controller-failover": "another controller took over",
+    "controller-deposed": "a controller learned that its epoch is over",
+    "min-isr-changed": "min.insync.replicas was changed while the topic was in use",
+    "zombie-leader": "a leader was alive when another one was elected",
+    "truncation": "a follower cut records that its leader does not have",
+    "restart-at-leader-start": "a follower dropped its log and began at the leader's start",
+    "power-cut-lost-tail": "a power cut took records that were not synced",
+    "lost-by-rule": "a committed record was lost, and a rule allows it",
+    "high-watermark-behind": "a new leader knew less than was committed",
+    "records-deleted": "the start of a log moved",
+    "replica-offline": "a partition's folder or log failed",
+    "wiped": "a broker came back with an empty disk",
+    "paused-leader": "a leader stood still",
+    "acked-on-few": "acks=1 was answered, and the record is gone",
+    "retried-and-acknowledged": "a record was sent more than once and acknowledged",
+    "not-enough-replicas": "a write was refused because too few replicas are in sync",
+    "not-enough-replicas-after-append": "a write was not acknowledged because the ISR shrank",
+    "not-leader": "a write was refused by a broker that does not lead",
+    "request-timed-out": "an acknowledgement took too long",
+    "out-of-order-sequence": "a producer's batch was refused because one before it is missing",
+    "reader-truncated": "a reader found that what it had read was truncated",
+    "coordinator-moved": "a group's members found another coordinator",
+    "rebalanced": "a group went on in a new generation",
+    "observer-read": "an observer served a reader",
+}
+"""Name -> what was seen. A campaign of enough schedules must hit every one."""
+
+
+class Marks(Counter[str]):
+    """How often what was seen."""
+
+    def hit(self, name: str) -> None:
+        """Count one sight; the name must be of the table."""
+        if name not in MARKS:
+            raise KeyError(f"{name} is no mark; see sim/checks/marks.py")
+        self[name] += 1

@@ -1,0 +1,333 @@
+"""M1 to M5: what must hold of the metadata log, and of everybody's copy of it.
+
+    M1  broker epoch, controller epoch, a replica's leader and partition epoch never go back
+    M2  at most one leader a partition and leader epoch, and only one who was elected
+    M3  leader in ISR; ISR and ELR of replicas, apart, without fenced ones; ELR empty with enough
+    M4  replicas distinct; placeholders -1 to -n at the end, never leading
+    M5  everybody's image is what the committed log says up to its offset
+
+What: `committed` applies each batch to the checker's own `Model` and looks at what it touched;
+`look` compares a node's image with what the log said, once for each batch that the node followed.
+Rule kept: the cost is that of what changed. Not here: logs of partitions (`logs.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.model import NOBODY, Broker, Changes, Key, Model, Partition
+from anabranch.sim.checks.violation import Violation
+
+if TYPE_CHECKING:
+    from anabranch.core.controller.image import MetadataImage
+    from anabranch.sim.node import SimNode
+
+UNCLEAN, LAST_KNOWN, BY_OPERATOR = "unclean election", "last known leader", "operator's election"
+"""Rules that allow a leader who may lack committed records."""
+
+Asked = Callable[[Key], bool]
+"""Whether an operator asked for an unclean election of a partition."""
+
+
+class Elected:
+    """A new leader by the committed log. `rule` allows it to lack records; "" when none does."""
+
+    __slots__ = ("before", "key", "now", "rule")
+
+    def __init__(self, key: Key, before: Partition | None, now: Partition, rule: str) -> None:
+        self.key = key
+        self.before = before
+        self.now = now
+        self.rule = rule
+
+
+class MetadataChecks:
+    """See the module. `elected` hears of each new leader, `joined` of each new ISR member."""
+
+    def __init__(self, marks: Marks, asked: Asked) -> None:
+        self.model = Model()
+        self.marks = marks
+        self.elected: list[Callable[[Elected], None]] = []
+        self.joined: list[Callable[[Key, tuple[int, ...]], None]] = []
+        self._asked = asked
+        self._said: dict[int, tuple[dict[Key, Partition | None], dict[int, Broker | None]]] = {}
+        """End offset of a batch -> what it made of what it touched (None: deleted)."""
+        self._ends: list[int] = []
+        self._equal: dict[int, MetadataImage] = {}
+        """Offset -> an image that was found to be right."""
+        self._followed: dict[int, MetadataImage] = {}
+        self._decided: dict[int, int] = {}
+        self.rewound = False
+
+    # Each committed batch.
+
+    def committed(
+        self, records: tuple[Any, ...], first_offset: int, end_offset: int, epoch: int
+    ) -> None:
+        """See Watcher."""
+        model = self.model
+        if first_offset < model.end_offset:
+            self.rewound = True  # the store was put back: nodes have to stop by themselves
+        if self.rewound:
+            return
+        if first_offset != model.end_offset or end_offset <= first_offset:
+            raise Violation(
+                "M5", "A batch does not begin where the metadata log ends.",
+                {"first": first_offset, "end": end_offset, "log_end": model.end_offset},
+            )  # fmt: skip
+        if epoch < model.epoch:
+            raise Violation(
+                "M1", "The controller epoch went back.", {"epoch": epoch, "before": model.epoch}
+            )
+        if epoch > model.epoch > 0:
+            self.marks.hit("controller-failover")
+        changes = model.apply(records, end_offset, epoch)
+        self._remember(changes, end_offset)
+        self._check_brokers(changes)
+        touched = dict(changes.partitions)
+        for broker_id in changes.brokers:
+            for key in model.keys_of.get(broker_id, ()):
+                touched.setdefault(key, model.partitions.get(key))
+        for resource_type, name in changes.configs:
+            for key in model.partitions if resource_type == 4 else self._of_topic(name):
+                touched.setdefault(key, model.partitions[key])
+        for key, before in touched.items():
+            partition = model.partitions.get(key)
+            if partition is not None:
+                self._check_partition(key, partition)
+                if before is not partition:
+                    self._changed(key, before, partition)
+
+    def _of_topic(self, name: str) -> list[Key]:
+        topics = self.model.topics
+        return [key for key in self.model.partitions if topics.get(key[0]) == name]
+
+    def _remember(self, changes: Changes, end_offset: int) -> None:
+        model = self.model
+        partitions: dict[Key, Partition | None] = {
+            key: model.partitions.get(key) for key in changes.partitions
+        }
+        partitions.update(dict.fromkeys(changes.deleted))
+        brokers = {broker_id: model.brokers.get(broker_id) for broker_id in changes.brokers}
+        self._said[end_offset] = (partitions, brokers)
+        self._ends.append(end_offset)
+
+    def _check_brokers(self, changes: Changes) -> None:
+        for broker_id, before in changes.brokers.items():
+            now = self.model.brokers.get(broker_id)
+            if before is None or now is None:
+                continue
+            if now.epoch < before.epoch:
+                raise Violation(
+                    "M1", "A broker's epoch went back.",
+                    {"broker": broker_id, "epoch": now.epoch, "before": before.epoch},
+                )  # fmt: skip
+            if now.epoch > before.epoch:
+                self.marks.hit("broker-returned")
+            elif now.fenced and not before.fenced:
+                self.marks.hit("broker-fenced")
+            if now.leaving and not before.leaving:
+                self.marks.hit("controlled-shutdown")
+
+    def _check_partition(self, key: Key, partition: Partition) -> None:
+        replicas, isr, elr, leader = (
+            partition.replicas, partition.isr, partition.elr, partition.leader,
+        )  # fmt: skip
+        told = {"partition": self.model.place(key), "state": tuple(partition)}
+        wrong = ""
+        if leader >= 0 and leader not in isr:
+            wrong = "The leader is not in the ISR."
+        elif len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
+            wrong = "The ISR is not a set of replicas."
+        elif len(set(elr)) != len(elr) or not set(elr) <= set(replicas):
+            wrong = "The ELR is not a set of replicas."
+        elif set(elr) & set(isr):
+            wrong = "A replica is in ISR and ELR at once."
+        elif elr and len(isr) >= self.model.min_isr(key):
+            wrong = "Enough are in sync, and the ELR is not empty."
+        elif set(partition.observers) & {*isr, *elr, *replicas}:
+            wrong = "An observer counts as a replica."
+        elif not self._members_may_be(partition):
+            wrong = "A broker is in the ISR that is fenced, leaving or not registered."
+        if wrong:
+            raise Violation("M3", wrong, told)
+        real = [each for each in replicas if each >= 0]
+        holes = sorted(each for each in replicas if each < 0)
+        if len(set(real)) != len(real):
+            wrong = "A broker stands twice among the replicas."
+        elif holes != list(range(-len(holes), 0)):
+            wrong = "Placeholders are not -1 to -n."
+        elif any(each < 0 for each in replicas[: len(real)]):
+            wrong = "A placeholder stands before a broker."
+        if wrong:
+            raise Violation("M4", wrong, told)
+
+    def _members_may_be(self, partition: Partition) -> bool:
+        brokers = self.model.brokers
+        members = [brokers.get(each) for each in partition.isr]
+        if all(member is not None and member.active for member in members):
+            return True
+        # Without ELR the ISR is never empty: its last member stays there while nobody leads.
+        return partition.leader == NOBODY and not self.model.elr_enabled and len(members) == 1
+
+    def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
+        if before is not None:
+            self._mark(before, now)
+        if before is None or now.leader_epoch != before.leader_epoch:
+            known = self.model.leaders.setdefault((key, now.leader_epoch), now.leader)
+            if known != now.leader:
+                raise Violation(
+                    "M2", "Two leaders were elected in one leader epoch.",
+                    {"partition": self.model.place(key), "epoch": now.leader_epoch,
+                     "leaders": (known, now.leader)},
+                )  # fmt: skip
+            if now.leader >= 0:
+                rule = "" if before is None else self._rule(key, before, now)
+                for hears in self.elected:
+                    hears(Elected(key, before, now, rule))
+        joined = tuple(each for each in now.isr if before is None or each not in before.isr)
+        if joined and before is not None:
+            for tell in self.joined:
+                tell(key, joined)
+
+    def _rule(self, key: Key, before: Partition, now: Partition) -> str:
+        """What allows this leader to lack records; raises L4 when that was not allowed."""
+        if now.leader in before.isr:
+            if now.leader != before.leader:
+                gone = before.leader not in now.isr
+                self.marks.hit("clean-failover" if gone else "preferred-election")
+            return ""
+        told = {
+            "partition": self.model.place(key), "leader": now.leader, "epoch": now.leader_epoch,
+            "isr": before.isr, "elr": before.elr, "last_known": before.last_known,
+        }  # fmt: skip
+        eligible = now.leader in before.elr
+        for member in (*before.isr, *(() if eligible else before.elr)):
+            broker = self.model.brokers.get(member)
+            if broker is not None and broker.active:
+                raise Violation(
+                    "L4", "A replica was elected that may lack records, though one could lead "
+                    "that does not.", {**told, "could_lead": member},
+                )  # fmt: skip
+        if eligible:
+            self.marks.hit("elr-election")
+            return ""
+        if not now.recovering:
+            raise Violation("L4", "An unclean election was not recorded as one.", told)
+        if before.last_known == (now.leader,) or (
+            not before.last_known and now.leader == before.leader
+        ):
+            self.marks.hit("last-known-leader")
+            return LAST_KNOWN
+        self.marks.hit("unclean-election")
+        if self.model.unclean_allowed(key):
+            return UNCLEAN
+        if self._asked(key):
+            return BY_OPERATOR
+        raise Violation("L4", "An unclean election that nothing allows.", told)
+
+    def _mark(self, before: Partition, now: Partition) -> None:
+        marks = self.marks
+        if len(now.isr) < len(before.isr):
+            marks.hit("isr-shrink")
+            if len(now.isr) == 1:
+                marks.hit("isr-shrink-to-1")
+        elif len(now.isr) > len(before.isr):
+            marks.hit("isr-expansion")
+        if now.leader == NOBODY != before.leader:
+            marks.hit("leaderless")
+        if before.recovering and not now.recovering:
+            marks.hit("recovered-leader")
+
+    # Each node's copy.
+
+    def look(self, node: SimNode) -> None:
+        """After an event of a node: its image, and its controller's if that is active."""
+        image = node.broker.image
+        if self._followed.get(node.node_id) is not image:
+            self._follow(node, image)
+        controller = node.controller
+        if controller.active and self._decided.get(node.node_id) != self.model.end_offset:
+            planned = controller.image
+            if planned.offset + 1 == self.model.end_offset and controller.epoch == self.model.epoch:
+                since = self._decided.get(node.node_id, 0)
+                self._decided[node.node_id] = self.model.end_offset
+                self._compare(node, planned, since)
+
+    def forget(self, node: SimNode) -> None:
+        """The node's process ended: the next one begins anew."""
+        self._followed.pop(node.node_id, None)
+        self._decided.pop(node.node_id, None)
+
+    def _follow(self, node: SimNode, image: MetadataImage) -> None:
+        before = self._followed.get(node.node_id)
+        self._followed[node.node_id] = image
+        if image.offset < 0 or self.rewound:
+            return
+        if before is not None and image.offset < before.offset:
+            raise Violation(
+                "M1", "A node's metadata went back.",
+                {"node": node.name, "offset": image.offset, "before": before.offset},
+            )  # fmt: skip
+        equal = self._equal.get(image.offset)
+        if equal is image:
+            return
+        if image.offset + 1 not in self._said:
+            raise Violation(
+                "M5", "A node's metadata log is no prefix of what was committed.",
+                {"node": node.name, "end": image.offset + 1, "committed": self.model.end_offset},
+            )  # fmt: skip
+        self._compare(node, image, 0 if before is None else before.offset + 1)
+        self._equal[image.offset] = image
+
+    def _compare(self, node: SimNode, image: MetadataImage, since: int) -> None:
+        """Compare an image with what the batches after `since` said of what they touched."""
+        partitions: dict[Key, Partition | None] = {}
+        brokers: dict[int, Broker | None] = {}
+        for end_offset in self._ends_between(since, image.offset + 1):
+            partitions.update(self._said[end_offset][0])
+            brokers.update(self._said[end_offset][1])
+        for key, said in partitions.items():
+            shown = _partition_of(image, key)
+            if shown != said:
+                raise Violation(
+                    "M5", "A partition's state is not what the metadata log says.",
+                    {"node": node.name, "partition": self.model.place(key),
+                     "offset": image.offset, "log": said, "node_has": shown},
+                )  # fmt: skip
+        for broker_id, state in brokers.items():
+            known = image.brokers.get(broker_id)
+            has = known and Broker(known.epoch, known.fenced, known.in_controlled_shutdown)
+            if has != state:
+                raise Violation(
+                    "M5", "A broker's state is not what the metadata log says.",
+                    {"node": node.name, "broker": broker_id, "offset": image.offset,
+                     "log": state, "node_has": has},
+                )  # fmt: skip
+
+    def _ends_between(self, since: int, upto: int) -> list[int]:
+        ends = self._ends
+        first = len(ends)
+        while first and ends[first - 1] > since:
+            first -= 1
+        return [end for end in ends[first:] if end <= upto]
+
+
+def _partition_of(image: MetadataImage, key: Key) -> Partition | None:
+    topic = image.topics_by_id.get(key[0])  # type: ignore[call-overload]
+    state = None if topic is None else topic.partitions.get(key[1])
+    if state is None:
+        return None
+    return Partition(
+        replicas=state.replicas,
+        isr=state.isr,
+        elr=state.elr,
+        last_known=state.last_known_elr,
+        leader=state.leader,
+        leader_epoch=state.leader_epoch,
+        partition_epoch=state.partition_epoch,
+        recovering=state.recovery_state == 1,
+        observers=state.observers,
+    )

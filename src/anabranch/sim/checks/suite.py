@@ -1,0 +1,129 @@
+"""All checks of one run: who is told what, when, and what is counted.
+
+What: `Suite` watches a cluster, hands each event to the checks that it concerns, takes clients'
+records as they are written down, and at the end has the whole history judged. `marks` counts what
+was seen, `losses` the committed records that a rule allowed to be lost, by rule. Rule kept: a suite
+changes nothing in what it watches and draws no random numbers, so that a run with it and a run
+without it are the same. Not here: the checks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.anomalies import Anomalies
+from anabranch.sim.checks.groups import GroupChecks
+from anabranch.sim.checks.liveness import unrest
+from anabranch.sim.checks.logs import LogChecks
+from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.metadata import MetadataChecks
+from anabranch.sim.checks.model import Key
+from anabranch.sim.cluster import Watcher
+from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll
+
+if TYPE_CHECKING:
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.history import History
+    from anabranch.sim.node import SimNode
+
+
+class Suite(Watcher):
+    """See the module. It registers itself with the cluster."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self.cluster = cluster
+        self.history = history
+        self.marks = Marks()
+        self.metadata = MetadataChecks(self.marks, self._unclean_was_asked)
+        self.model = self.metadata.model
+        self.logs = LogChecks(self.model, self.marks)
+        self.groups = GroupChecks(self.logs, self.marks)
+        self.metadata.elected.append(self.logs.elected)
+        self.metadata.joined.append(self.logs.joined)
+        self._allowed: Counter[str] = Counter()
+        self._look_at_logs = self.logs.look
+        self._look_at_metadata = self.metadata.look
+        cluster.checks.append(self)
+
+    def _unclean_was_asked(self, key: Key) -> bool:
+        place = self.model.place(key)
+        return any(asked.place == place for asked in self.history.unclean_asked)
+
+    # What the cluster tells.
+
+    def event_ended(self, node: SimNode | None) -> None:
+        """See Watcher."""
+        if node is not None:
+            self._look_at_metadata(node)
+            self._look_at_logs(node)
+        elif self.history.fresh or self.history.open:
+            self._hear_clients()
+
+    def committed(
+        self, records: tuple[Any, ...], first_offset: int, end_offset: int, epoch: int
+    ) -> None:
+        """See Watcher."""
+        self.metadata.committed(records, first_offset, end_offset, epoch)
+
+    def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
+        """See Watcher."""
+        self.logs.truncated(node, place, after)
+
+    def node_changed(self, node: SimNode, what: str) -> None:
+        """See Watcher."""
+        self.logs.node_changed(node, what)
+        if what in ("crash", "power", "stop", "start", "wipe"):
+            self.metadata.forget(node)
+
+    # What clients tell.
+
+    def _hear_clients(self) -> None:
+        history = self.history
+        fresh = history.fresh
+        if fresh:
+            for event in fresh:
+                if type(event) is Poll:
+                    if event.records:
+                        self.logs.shown(event.place, event.records[-1][0], event.client)
+                    if event.in_group:
+                        self.groups.polled(event)
+                elif type(event) is Commit:
+                    self.groups.committed(event)
+                elif type(event) is Assigned:
+                    self.groups.assigned(event)
+            fresh.clear()
+        done = [send for send in history.open if send.outcome is not OPEN]
+        if done:
+            for send in done:
+                if send.outcome == OK:
+                    self.logs.acknowledged(send)
+            history.open = [send for send in history.open if send.outcome is OPEN]
+
+    # The end.
+
+    def unrest(self) -> str:
+        """Why the cluster is not at rest, "" when it is."""
+        return unrest(self.cluster, self.logs)
+
+    def end(self) -> None:
+        """Judge the whole history."""
+        self._hear_clients()
+        anomalies = Anomalies(self.history, self.logs)
+        anomalies.check()
+        for name, count in anomalies.allowed.items():
+            self._allowed[name] += count
+        for name, count in self.history.marks.items():
+            for _ in range(count):
+                self.marks.hit(name)
+        self.history.marks.clear()
+
+    @property
+    def losses(self) -> dict[str, int]:
+        """Records that were lost and a rule allows it, by rule."""
+        losses = Counter(self._allowed)
+        for truth in self.logs.truths.values():
+            for loss in truth.losses:
+                losses[loss.rule] += loss.records
+        return dict(losses)

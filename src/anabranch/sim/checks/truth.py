@@ -1,0 +1,134 @@
+"""What is truly committed of one partition, by the checker's own account, and what was lost of it.
+
+What: `Truth` holds the batches below the true high watermark: the highest offset that any leader
+ever told to be committed, each time checked against those who must have it. It only grows, but for
+losses that a recorded rule allows; those are cut off, kept and counted. `written` knows every batch
+by offset and leader epoch: one leader writes an epoch, so there can be only one (log matching).
+
+Not here: when something is committed, lost or checked (`logs.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import NamedTuple
+
+from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.model import Key
+
+NEVER = -1
+
+
+class Loss(NamedTuple):
+    """A committed batch that is gone, and the rule that allows it."""
+
+    entry: Entry
+    rule: str
+    epoch: int
+    """The leader epoch that began without it."""
+
+    @property
+    def records(self) -> int:
+        """How many offsets."""
+        return self.entry.end - self.entry.base
+
+
+class Truth:
+    """One partition's committed batches."""
+
+    __slots__ = (
+        "entries",
+        "high",
+        "key",
+        "led_by",
+        "led_epoch",
+        "losses",
+        "peak",
+        "reset_epoch",
+        "reset_rule",
+        "start",
+        "written",
+    )
+
+    def __init__(self, key: Key) -> None:
+        self.key = key
+        self.entries: list[Entry] = []
+        self.high = 0
+        """The true high watermark (exclusive)."""
+        self.peak = 0
+        """The highest that it ever was."""
+        self.start = 0
+        """Records before it were deleted."""
+        self.led_epoch = NEVER
+        self.led_by = NEVER
+        """The newest leader epoch that somebody began to lead in, and who."""
+        self.reset_epoch = NEVER
+        self.reset_rule = ""
+        """The last election whose leader may lack committed records."""
+        self.written: dict[tuple[int, int], Entry] = {}
+        self.losses: list[Loss] = []
+
+    def known(self, entry: Entry) -> Entry | None:
+        """The batch as it was first seen, None when it is another one for offset and epoch."""
+        first = self.written.setdefault((entry.base, entry.epoch), entry)
+        return first if first is entry or first == entry else None
+
+    def commit(self, entries: list[Entry], high: int) -> None:
+        """These batches are committed too, up to `high`."""
+        self.entries += entries
+        self.high = max(self.high, high)
+        self.peak = max(self.peak, self.high)
+
+    def holds(self, entry: Entry) -> bool:
+        """Whether that very batch is committed."""
+        index = bisect_left(self.entries, entry.base, key=_base)
+        return index < len(self.entries) and self.entries[index] == entry
+
+    def between(self, first: int, upto: int) -> list[Entry]:
+        """The committed batches that begin in `[first, upto)`."""
+        entries = self.entries
+        return entries[
+            bisect_left(entries, first, key=_base) : bisect_left(entries, upto, key=_base)
+        ]
+
+    def missing_in(self, entries: list[Entry], start: int, upto: int) -> Entry | None:
+        """The first committed batch of `[start, upto)` that is not among these, None for none."""
+        start = max(start, self.start)
+        for entry in self.between(start, upto):
+            at = bisect_left(entries, entry.base, key=_base)
+            if at >= len(entries) or (entries[at] is not entry and entries[at] != entry):
+                return entry
+        return None
+
+    def cut(self, entry: Entry, rule: str, epoch: int) -> list[Loss]:
+        """The leader of `epoch` may begin without this batch: it and all after it are lost."""
+        at = bisect_left(self.entries, entry.base, key=_base)
+        lost = [Loss(each, rule, epoch) for each in self.entries[at:]]
+        del self.entries[at:]
+        self.losses += lost
+        self.high = entry.base
+        return lost
+
+    def start_moved(self, start: int) -> None:
+        """A leader's log begins later."""
+        if start > self.start:
+            self.start = start
+            gone = bisect_right(self.entries, start, key=_end)
+            del self.entries[:gone]
+            self.high = max(self.high, start)
+            self.peak = max(self.peak, self.high)
+
+    def lost_at(self, offset: int) -> Loss | None:
+        """What was lost at an offset, the last time."""
+        for loss in reversed(self.losses):
+            if loss.entry.base <= offset < loss.entry.end:
+                return loss
+        return None
+
+
+def _base(entry: Entry) -> int:
+    return entry.base
+
+
+def _end(entry: Entry) -> int:
+    return entry.end
