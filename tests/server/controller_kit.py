@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.core.api.handler import Propose
-from anabranch.core.api.registry import CONTROLLER, handlers
+from anabranch.core.api.registry import handlers
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.result import Result
 from anabranch.core.settings.broker import BrokerConfig
@@ -63,9 +63,7 @@ class Host:
             self.node_id, cluster_id, self.store, self.config,
             on_changed=side.changed, on_stop=self.sentences.append,
         )  # fmt: skip
-        self.dispatcher = ControllerDispatcher(
-            CONTROLLER, self.shell.controller, handlers(), side, set()
-        )
+        self.dispatcher = ControllerDispatcher(self.shell.controller, handlers(), side)
         side.attach(self.shell, self.dispatcher)
         await self.listen()
         await self.shell.start()

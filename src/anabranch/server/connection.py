@@ -138,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         for slot in self._slots:
             self._dispatcher.abandon(slot)
         self._slots.clear()
+        self._dispatcher.left(self)
         self._queue.clear()
         self._frame = None
         self._out.clear()

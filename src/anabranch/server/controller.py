@@ -11,6 +11,7 @@ Source: the architecture's "How a decision is made". Not here: what is decided (
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from anabranch.core.controller.batches import (
 from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog, SnapshotView
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.hints import Answer, Probe
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.metadata_store import (
     NOBODY,
@@ -38,12 +40,12 @@ from anabranch.core.controller.metadata_store import (
 )
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.sessions import AFTER_A_HIT_MS
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
 from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.dialling import Watch, dial
 from anabranch.server.logs import logger
 
 LOG = logger("controller")
@@ -52,6 +54,9 @@ LEASE_TIMEOUT_S = 6.0
 RENEW_S = 2.0
 WATCH_S = 0.5
 """How often a waiting controller looks at the lease."""
+IDLE_MS = 1000
+"""How often the clock is looked at when nothing is due: a wake-up more for the forgiving of what
+was not heard while this process did not run."""
 READ_BYTES = 8 * 1024 * 1024
 
 
@@ -102,6 +107,10 @@ class ControllerShell:
         self._snapshot_task: asyncio.Task[None] | None = None
         self._snapshot_ms = 0
         self._was_in_office = False
+        self._watch: Watch | None = None
+        self._holder_is_gone = asyncio.Event()
+        self._took_office = asyncio.Event()
+        self._dials: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -120,7 +129,8 @@ class ControllerShell:
         lease = self._lease
         self._stopping = True
         self._resign("this node stops")
-        for task in (*self._tasks, *filter(None, (self._snapshot_task,))):
+        self._watch_holder(None)
+        for task in (*self._tasks, *self._dials, *filter(None, (self._snapshot_task,))):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if lease is not None:
@@ -258,13 +268,31 @@ class ControllerShell:
         seen = await self.store.lease()
         since_s = time.monotonic()
         while not self.controller.active:
-            silent = time.monotonic() - since_s > LEASE_TIMEOUT_S
+            gone = self._holder_is_gone.is_set()
+            silent = gone or time.monotonic() - since_s > LEASE_TIMEOUT_S
             if await self._try_office(seen, silent=silent):
+                self._watch_holder(None)
                 return
-            await asyncio.sleep(WATCH_S)
+            self._watch_holder(seen)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_S):
+                    await self._holder_is_gone.wait()
             now = await self.store.lease()
+            if seen is None or now is None or now.epoch != seen.epoch:
+                self._holder_is_gone.clear()  # somebody was quicker: it was another that is gone
             if now != seen:
                 seen, since_s = now, time.monotonic()
+
+    def _watch_holder(self, lease: Lease | None) -> None:
+        """Keep a connection to whoever holds the lease: when its process is gone, its epoch need
+        not be waited for, since an append under it is refused once another has taken the lease."""
+        endpoint = "" if lease is None or lease.holder == NOBODY else lease.endpoint
+        if endpoint == (self._watch.endpoint if self._watch is not None else ""):
+            return
+        if self._watch is not None:
+            self._watch.stop()
+        self._holder_is_gone.clear()
+        self._watch = Watch(endpoint, self._holder_is_gone.set) if endpoint else None
 
     async def _try_office(self, seen: Lease | None, *, silent: bool) -> bool:
         node_id = self.controller.node_id
@@ -314,6 +342,7 @@ class ControllerShell:
         self._committed = image
         self._snapshot_ms = steady_ms()
         self.controller.take_office(lease.epoch, image, log, steady_ms())
+        self._took_office.set()
         if not image.features:
             minimum = self.controller.static_config.min_insync_replicas
             self._plan(Result(bootstrap_records(minimum), None))
@@ -354,19 +383,51 @@ class ControllerShell:
     # What is due by time
 
     async def _tick(self) -> None:
-        due_ms = steady_ms()
+        controller, due_ms = self.controller, steady_ms()
         while True:
             now_ms = steady_ms()
-            pause_ms = self.controller.sessions.check_interval_ms
-            if now_ms - due_ms > pause_ms:  # heartbeats may lie unread in their sockets
-                self.controller.sessions.forgive(now_ms - due_ms, now_ms)
-            result = self.controller.tick(now_ms)
+            if now_ms - due_ms > controller.sessions.check_interval_ms:
+                controller.sessions.forgive(now_ms - due_ms, now_ms)  # heartbeats may lie unread
+            result = controller.tick(now_ms)
             if result is not None:
-                pause_ms = AFTER_A_HIT_MS
-                future = self.submit(Propose(result))
-                future.add_done_callback(_read_exception)
-            due_ms = steady_ms() + pause_ms
-            await asyncio.sleep(pause_ms / 1000)
+                self._submit_own(result)
+            self._probe()
+            due_ms = now_ms + IDLE_MS
+            if controller.active:
+                due_ms = max(now_ms + 1, min(due_ms, controller.next_tick_ms))
+            self._took_office.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((due_ms - now_ms) / 1000):
+                    await self._took_office.wait()
+            due_ms = min(due_ms, steady_ms())
+
+    def _submit_own(self, result: Result[None]) -> None:
+        """Make a decision durable that nobody asked for."""
+        self.submit(Propose(result)).add_done_callback(_read_exception)
+
+    # Brokers whose connection closed
+
+    def connection_closed(self, broker_id: int, broker_epoch: int) -> None:
+        """A connection on which a broker sent heartbeats has closed, for any cause."""
+        self.controller.connection_closed(broker_id, broker_epoch, steady_ms())
+        self._probe()
+
+    def _probe(self) -> None:
+        for probe in self.controller.take_probes():
+            task = asyncio.get_running_loop().create_task(self._dial(self.controller.epoch, probe))
+            self._dials.add(task)
+            task.add_done_callback(self._dials.discard)
+
+    async def _dial(self, epoch: int, probe: Probe) -> None:
+        broker = self.controller.image.brokers.get(probe.broker_id)
+        endpoint = next(iter(broker.endpoints.values()), None) if broker is not None else None
+        answer = Answer.SILENCE
+        if endpoint is not None:
+            answer = await dial(endpoint.host, endpoint.port)
+        if self.controller.active and self.controller.epoch == epoch:
+            result = self.controller.probed(probe, answer, steady_ms())
+            if result is not None:
+                self._submit_own(result)
 
     def _maybe_snapshot(self) -> None:
         new_bytes = self.controller.log.bytes_since_snapshot

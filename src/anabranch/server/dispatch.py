@@ -418,6 +418,9 @@ class Dispatcher:
         slot.is_done = True
         return slot
 
+    def left(self, connection: Connection) -> None:
+        """A connection has ended, for any cause."""
+
     def abandon(self, slot: Slot) -> None:
         """Nobody reads this answer any more."""
         slot.is_done = True

@@ -17,7 +17,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.api.registry import CONTROLLER, handlers
+from anabranch.core.api.registry import handlers
 from anabranch.server import folders
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
@@ -128,7 +128,7 @@ class Node:
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
             store_url=config.metadata_store_url,
         )  # fmt: skip
-        dispatcher = ControllerDispatcher(CONTROLLER, shell.controller, handlers(), side, set())
+        dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:

@@ -10,14 +10,15 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Hashable, Iterable
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.api.handler import Propose, Request
-from anabranch.core.api.registry import BROKER, handlers
+from anabranch.core.api.handler import Handler, Propose, Request, Run
+from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
@@ -40,12 +41,16 @@ from anabranch.server.replicating import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
+    from anabranch.core.controller.controller import Controller
+    from anabranch.server.connection import Connection
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
     from anabranch.server.folders import HeldFolders
     from anabranch.server.node import Node
 
 LOG = logger("broker")
+
+HEARTBEAT_KEY = 63
 
 
 class BrokerRole:
@@ -222,9 +227,21 @@ class ControllerDispatcher(Dispatcher):
     shell's steady clock; a wall clock that is set must fence nobody.
     """
 
+    def __init__(
+        self, controller: Controller, handlers: dict[int, Handler], side: ControllerSide
+    ) -> None:
+        heartbeat = replace(handlers[HEARTBEAT_KEY], controller=side.hearing(handlers))
+        handlers = {**handlers, HEARTBEAT_KEY: heartbeat}
+        super().__init__(CONTROLLER, controller, handlers, side, set())
+        self._side = side
+
     def begin(self) -> None:
         """Read the clock, once for everything that this step does."""
         self.now_ms = steady_ms()
+
+    def left(self, connection: Connection) -> None:
+        """A connection has ended: it may have been a broker's."""
+        self._side.left(connection.identity)
 
 
 class ControllerSide:
@@ -233,6 +250,8 @@ class ControllerSide:
     def __init__(self) -> None:
         self.shell: ControllerShell | None = None
         self._dispatcher: Dispatcher | None = None
+        self._brokers: dict[int, tuple[int, int]] = {}
+        """Connection -> id and epoch of the broker that sends its heartbeats over it."""
 
     def attach(self, shell: ControllerShell, dispatcher: Dispatcher) -> None:
         """Tie the three together."""
@@ -243,6 +262,24 @@ class ControllerSide:
         """Committed batches moved: wake who waits for them."""
         if self._dispatcher is not None:
             self._dispatcher.wake(*keys)
+
+    def hearing(self, handlers: dict[int, Handler]) -> Run:
+        """The handler of heartbeats, noting over which connection a broker sends them."""
+        run = handlers[HEARTBEAT_KEY].controller
+        assert run is not None
+
+        def heartbeat(controller: Controller, request: Request, now_ms: int) -> Any:
+            body = request.body
+            self._brokers[request.connection_id] = (body.broker_id, body.broker_epoch)
+            return run(controller, request, now_ms)
+
+        return heartbeat
+
+    def left(self, connection_id: int) -> None:
+        """A connection of the controller listener has ended."""
+        broker = self._brokers.pop(connection_id, None)
+        if broker is not None and self.shell is not None:
+            self.shell.connection_closed(*broker)
 
     def settle(self) -> None:
         """Nothing is left by a step of the controller: its shell acts by itself."""
