@@ -153,13 +153,14 @@ def draw_plan(seed: int) -> Plan:
 
 
 def _config(random: Random) -> dict[str, str]:
-    heartbeat_ms = random.choice((500, 1_000, 2_000))
+    heartbeat_ms = random.choice((500, 1_000, 2_000, 2_000))
     session_ms = heartbeat_ms * random.choice((3, 4, 6))
+    fetch_wait_ms = random.choice((500, 1_000, 2_000, 2_000))
     config = {
         "broker.heartbeat.interval.ms": heartbeat_ms,
         "broker.session.timeout.ms": session_ms,
-        "replica.lag.time.max.ms": random.choice((1_500, 3_000, 5_000, 10_000)),
-        "replica.fetch.wait.max.ms": random.choice((500, 1_000)),
+        "replica.lag.time.max.ms": fetch_wait_ms + random.choice((1_000, 2_000, 4_000, 8_000)),
+        "replica.fetch.wait.max.ms": fetch_wait_ms,
         "replica.fetch.backoff.ms": random.choice((100, 300, 1_000)),
         "replica.socket.timeout.ms": random.choice((2_000, 5_000)),
         "replica.high.watermark.checkpoint.interval.ms": random.choice((1_000, 5_000)),
@@ -198,7 +199,7 @@ def _topics(random: Random, brokers: int) -> tuple[TopicPlan, ...]:
 def _patience(random: Random) -> Patience:
     return Patience(
         request_timeout_ms=random.choice((300, 1_000, 2_000)),
-        retry_backoff_ms=random.choice((20, 100, 300)),
+        retry_backoff_ms=random.choice((30, 100, 300)),
         most_backoff_ms=random.choice((500, 1_000)),
         delivery_timeout_ms=random.choice((3_000, 8_000, 20_000, 40_000)),
     )
