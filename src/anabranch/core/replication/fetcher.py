@@ -117,6 +117,7 @@ class Fetcher:
                 topic = topics[topic_id] = FetchTopic(topic=name, topic_id=topic_id, partitions=[])
             topic.partitions.append(following.asked(config.replica_fetch_max_bytes))
         request = FetchRequest(
+            replica_id=broker.broker_id,  # before version 15
             replica_state=ReplicaState(
                 replica_id=broker.broker_id, replica_epoch=broker.broker_epoch
             ),
