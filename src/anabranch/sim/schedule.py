@@ -115,8 +115,9 @@ class _Run:
             self._rest()
             self.suite.end()
         except Violation as violation:
-            self.world.note("violation", violation.id, violation.sentence)
-            return violation.id, violation.sentence
+            _, _, sentence = str(violation).partition(": ")
+            self.world.note("violation", violation.id, sentence)
+            return violation.id, sentence
         except Exception as fault:
             sentence = _sentence_of(fault)
             self.world.note("violation", BUG, sentence)
@@ -154,7 +155,8 @@ class _Run:
             return "a producer waits for an answer"
         if not self.workload.is_stable:
             return "a member is in no generation"
-        return self.suite.unrest()
+        unrest: str = self.suite.unrest()
+        return unrest
 
     def _audited(self) -> bool:
         image = self.cluster.image
