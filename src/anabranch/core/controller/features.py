@@ -1,7 +1,7 @@
 """Feature levels: what the cluster as a whole may use (KIP-584), as Kafka 4.1 sets them.
 
 A new cluster starts with `BOOTSTRAP_LEVELS`. A broker that does not support a finalized level may
-not register. Not here: changing levels (UpdateFeatures).
+not register. Changing levels: `feature_updates.py`.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from anabranch.core.wire.metadata_records import ConfigRecord, FeatureLevelRecor
 from anabranch.core.wire.own_records import OWN_RECORD_IDS, RECORDS_FEATURE
 
 METADATA_VERSION = "metadata.version"
+KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     RECORDS_FEATURE: (0, 1),
     ELR_VERSION: (0, 1),
     "group.version": (0, 1),
-    "kraft.version": (0, 1),
+    KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (7, 27),
     "transaction.version": (0, 2),
 }

@@ -92,7 +92,7 @@ def partition_reasons(
 ) -> Iterator[Reason]:
     """Why a broker's fate changed a partition. `place` is topic and index, "flights-3".
 
-    `waits` says that an unclean election is allowed and is held back for now.
+    `waits` says that an unclean election is allowed and held back.
     """
     details = {"partition": place, "broker_id": broker_id, "cause": cause.name}
     if record.isr is not None and broker_id in before.isr and broker_id not in record.isr:

@@ -81,6 +81,7 @@ _TABLE = (
     (47, "OffsetDelete", range(1), NEVER),
     (55, "DescribeQuorum", range(3), 0),
     (56, "AlterPartition", range(2, 4), 0),
+    (57, "UpdateFeatures", range(3), 0),
     (58, "Envelope", range(1), 0),
     (59, "FetchSnapshot", range(2), 0),
     (60, "DescribeCluster", range(3), 0),
