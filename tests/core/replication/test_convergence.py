@@ -14,7 +14,11 @@ from tests.core.replication.peers import Peers, outcome_of
 
 from anabranch.core.errors import ErrorCode
 
-CONFIG = {"replica.lag.time.max.ms": "10000", "replica.fetch.max.bytes": "300"}
+CONFIG = {
+    "replica.lag.time.max.ms": "10000",
+    "replica.fetch.max.bytes": "1",
+    "replica.fetch.response.max.bytes": "1",
+}
 
 
 class Replicating(RuleBasedStateMachine):
@@ -61,10 +65,21 @@ class Replicating(RuleBasedStateMachine):
         self.pass_on(at)
 
     @precondition(lambda self: self.peers.mail)
-    @rule(times=st.integers(1, 12))
-    def deliver_many(self, times):
-        for _ in range(min(times, len(self.peers.mail))):
-            self.pass_on(0)
+    @rule(times=st.integers(1, 12), whose=st.integers(0, 4))
+    def deliver_many(self, times, whose):
+        """Some messages in order; `whose` 1 to 4: only that broker's."""
+        for _ in range(times):
+            at = next(
+                (
+                    at
+                    for at, (sender, *_) in enumerate(self.peers.mail)
+                    if whose in (0, sender.broker_id)
+                ),
+                None,
+            )
+            if at is None:
+                return
+            self.pass_on(at)
 
     def pass_on(self, at, **how):
         _, _, effect = self.peers.mail[at]
@@ -109,7 +124,7 @@ class Replicating(RuleBasedStateMachine):
     def die(self, picked):
         """A process ends; the controller notices, and elects in the ISR that is left."""
         alive = [each for each in self.peers.peers if each not in self.dead]
-        if len(alive) < 2:
+        if len(alive) < 2 or (self.dead and not self.peers.mail):
             return
         gone = picked.draw(st.sampled_from(alive))
         self.dead.add(gone)
@@ -190,8 +205,10 @@ class Replicating(RuleBasedStateMachine):
         while self.dead:
             self.live()
         self.peers.mail = [each for each in self.peers.mail if each[1] is each[0].broker]
-        for _ in range(2):
+        for _ in range(20):  # a fetch brings one batch
             self.peers.settle()
+            if len({(peer.end, peer.high_watermark) for peer in self.hosted()}) == 1:
+                break
         logs = {peer.bytes_upto(peer.end) for peer in self.hosted()}
         assert len(logs) == 1, "everybody has the same log at last"
         assert set(self.peers.state.isr) == set(self.peers.state.replicas)
@@ -200,8 +217,8 @@ class Replicating(RuleBasedStateMachine):
 
 
 Replicating.TestCase.settings = settings(
-    max_examples=30,
-    stateful_step_count=40,
+    max_examples=40,
+    stateful_step_count=70,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )

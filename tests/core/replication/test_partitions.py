@@ -1,5 +1,6 @@
 """What a change of metadata asks of a broker."""
 
+from msgspec.structs import replace
 from tests.core.api.in_memory_node import InMemoryNode
 
 from anabranch.core.controller.image import MetadataDelta
@@ -44,6 +45,27 @@ def test_an_offline_partition_is_not_created_again_but_its_successor_is():
     assert TopicPartition("t", 0) in partitions.offline
     node.remove("t")
     assert partitions.offline == {}
+
+
+def test_a_log_that_is_gone_is_copied_anew_only_when_nobody_counts_on_it():
+    node = InMemoryNode()
+    node.topic(replicas=(1, 2, 3), leader=2)
+    partitions, place = node.broker.partitions, TopicPartition("t", 0)
+    state = node.broker.image.partition("t", 0)
+    others = replace(state, leader=2, isr=(2, 3), elr=(), last_known_elr=())
+    assert partitions.may_begin_anew(others)
+    for counted in ({"isr": (2, 1)}, {"elr": (1,)}, {"last_known_elr": (1,)}, {"leader": -1}):
+        assert not partitions.may_begin_anew(replace(others, **counted))
+    assert not partitions.may_begin_anew(replace(others, leader=1))
+
+    partitions.take_offline(node.replica())
+    partitions.missing.add(place)
+    node.change("t", replicas=(1, 2, 3), leader=2, isr=(1, 2, 3))
+    assert place in partitions.offline
+    node.change("t", replicas=(1, 2, 3), leader=2, isr=(2, 3))
+    assert place not in partitions.offline
+    assert place not in partitions.missing
+    assert not node.replica().is_leader
 
 
 def test_an_older_state_is_left_alone():

@@ -1,0 +1,181 @@
+"""R1: what a broker sends: sessions, retries, how many requests are under way, when nothing is."""
+
+from tests.core.replication.peers import Peers
+from tests.core.replication.test_in_sync import deliver_fetch_of, only
+
+from anabranch.core.replication.effects import SendAlterPartition, SendFetch
+from anabranch.core.replication.replication import FAR_MS
+from anabranch.core.types import TopicPartition
+
+
+def fetches_of(peers, broker_id):
+    return [
+        effect
+        for sender, _, effect in peers.mail
+        if sender.broker_id == broker_id and isinstance(effect, SendFetch)
+    ]
+
+
+def named(effect):
+    """Partitions in a request, and those that it forgets."""
+    told = sorted(part.partition for topic in effect.request.topics for part in topic.partitions)
+    gone = sorted(
+        index for topic in effect.request.forgotten_topics_data for index in topic.partitions
+    )
+    return told, gone
+
+
+def test_one_request_a_leader_is_under_way():
+    peers = Peers(3, partitions=4)
+    assert [len(fetches_of(peers, each)) for each in (1, 2, 3)] == [0, 1, 1]
+    peers.publish()
+    assert len(fetches_of(peers, 2)) == 1
+
+
+def test_several_fetchers_share_a_leader_s_partitions():
+    peers = Peers(2, partitions=4, config={"num.replica.fetchers": "2"})
+    first, second = fetches_of(peers, 2)
+    assert {first.fetcher, second.fetcher} == {0, 1}
+    assert sorted(named(first)[0] + named(second)[0]) == [0, 1, 2, 3]
+
+
+def test_a_session_names_only_what_has_news():
+    peers = Peers(2, partitions=3)
+    assert named(fetches_of(peers, 2)[0]) == ([0, 1, 2], [])
+    peers[1].produce(1)
+    deliver_fetch_of(peers, 2)
+    (following,) = fetches_of(peers, 2)
+    assert named(following) == ([0], [])
+    assert (following.request.session_epoch, following.request.session_id != 0) == (1, True)
+    deliver_fetch_of(peers, 2)
+    assert named(fetches_of(peers, 2)[0]) == ([], [])
+
+
+def test_a_request_says_who_asks_and_what_is_there():
+    peers = Peers(2)
+    peers[1].produce(2)
+    deliver_fetch_of(peers, 2)
+    (effect,) = fetches_of(peers, 2)
+    request, part = effect.request, effect.request.topics[0].partitions[0]
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 7)
+    assert (part.fetch_offset, part.current_leader_epoch, part.last_fetched_epoch) == (2, 0, 0)
+    assert effect.version == 17
+
+
+def test_no_answer_is_followed_by_a_new_session_after_a_pause():
+    peers = Peers(2, partitions=2)
+    deliver_fetch_of(peers, 2)
+    deliver_fetch_of(peers, 2, lose=True)
+    assert fetches_of(peers, 2) == []
+    assert peers[2].broker.replication.next_tick_ms == peers.now_ms + 1000
+    peers.wait(1000)
+    (effect,) = fetches_of(peers, 2)
+    assert (effect.request.session_epoch, named(effect)) == (0, ([0, 1], []))
+
+
+def test_a_session_that_the_leader_forgot_begins_anew_at_once():
+    peers = Peers(2, partitions=2)
+    deliver_fetch_of(peers, 2)
+    for session in list(peers[1].broker.fetch_sessions):
+        peers[1].broker.fetch_sessions.close(session.session_id)
+    deliver_fetch_of(peers, 2)
+    (effect,) = fetches_of(peers, 2)
+    assert (effect.request.session_epoch, named(effect)) == (0, ([0, 1], []))
+
+
+def test_a_leader_without_room_for_sessions_is_told_all_each_time():
+    peers = Peers(2, partitions=2)
+    peers[1].broker.fetch_sessions.slots = 0
+    for _ in range(3):
+        deliver_fetch_of(peers, 2)
+        assert named(fetches_of(peers, 2)[0]) == ([0, 1], [])
+
+
+def test_a_partition_that_moves_is_forgotten():
+    peers = Peers(3, partitions=2)
+    deliver_fetch_of(peers, 3)
+    peers.change(leader=2)
+    peers.publish(2, 3)
+    deliver_fetch_of(peers, 3)
+    told = {effect.leader_id: named(effect) for effect in fetches_of(peers, 3)}
+    assert told == {1: ([], [0]), 2: ([0], [])}
+
+
+def test_a_partition_in_error_rests_and_the_others_go_on():
+    peers = Peers(2, partitions=2)
+    peers[1].broker.partitions.take_offline(peers[1].replica)
+    deliver_fetch_of(peers, 2)
+    assert named(fetches_of(peers, 2)[0]) == ([], [0])
+    deliver_fetch_of(peers, 2)
+    peers.wait(1000)
+    deliver_fetch_of(peers, 2)
+    assert named(fetches_of(peers, 2)[0]) == ([0], [])
+
+
+def test_a_late_answer_is_left_alone():
+    peers = Peers(2)
+    peers[1].produce(1, acks=1)
+    (_, broker, effect) = peers.mail.pop(only(peers, SendFetch)[0])
+    answer = peers._answer(effect)
+    broker.replication.fetch_failed(effect, peers.now_ms)
+    broker.replication.fetched(effect, answer, peers.now_ms)
+    assert peers[2].end == 0
+
+
+def test_a_dropped_or_offline_partition_is_followed_no_more():
+    peers = Peers(2)
+    broker = peers[2].broker
+    broker.partitions.take_offline(peers[2].replica)
+    broker.replication.follow([TopicPartition("t", 0)], 0)
+    assert broker.replication.statistics()["followed"] == 0
+    peers[1].produce(1, acks=1)
+    deliver_fetch_of(peers, 2)
+    assert fetches_of(peers, 2) == []
+
+
+def test_everything_can_be_followed_again_from_nothing():
+    """`follow(None)`: what a shell does when it has lost track of what changed."""
+    peers = Peers(3, partitions=3)
+    before = [effect.version for effect in fetches_of(peers, 2)]
+    for peer in peers.peers.values():
+        peer.broker.replication.follow(None, peers.now_ms)
+        peer.finish()
+    assert [effect.version for effect in fetches_of(peers, 2)] == before
+    peers[1].produce(1)
+    peers.run(4)
+    assert peers[1].high_watermark == 1
+
+
+def test_one_request_to_the_controller_is_under_way_and_carries_all_that_waits():
+    peers = Peers(2, partitions=5, publish=False)
+    for index in range(5):
+        peers.change(index, isr=(1,))
+    peers.publish()
+    deliver_fetch_of(peers, 2)
+    (at,) = only(peers, SendAlterPartition)
+    assert len(peers.mail[at][2].proposals) == 5
+    peers.deliver(at, lose=True)
+    assert only(peers, SendAlterPartition) == []
+    peers.wait(50)
+    peers.deliver(only(peers, SendAlterPartition)[0])
+    assert {peers.states[index].isr for index in range(5)} == {(1, 2)}
+    counts = peers[1].broker.replication.statistics()
+    assert (counts["isr_expands"], counts["isr_shrinks"]) == (5, 0)
+
+
+def test_nothing_is_due_where_nothing_is_shared():
+    peers = Peers(1, partitions=3)
+    assert peers[1].broker.replication.next_tick_ms == FAR_MS
+    assert peers[1].broker.replication.take_effects() == []
+
+
+def test_a_parked_fetch_is_answered_when_records_come():
+    peers = Peers(2, config={"replica.fetch.wait.max.ms": "500"})
+    leader, follower = peers[1], peers[2]
+    (_, broker, effect) = peers.mail.pop(0)
+    box = leader.ask(effect.request, effect.version)
+    assert box == []
+    leader.produce(1, acks=1)
+    assert bytes(box[0].responses[0].partitions[0].records) == leader.bytes_upto(1)
+    broker.replication.fetched(effect, box[0], peers.now_ms)
+    assert follower.end == 1
