@@ -25,6 +25,7 @@ VERBS = {
     "consume": "Read records of a topic.",
     "groups": "List and describe consumer groups, move and delete their offsets.",
     "cluster": "Describe the nodes of a cluster.",
+    "rehearse": "Lose a broker, a rack or a data centre of a made-up cluster, and see.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",
     "completion": "Print a script that lets a shell complete verbs and options.",

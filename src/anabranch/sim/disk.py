@@ -190,6 +190,13 @@ class SimDisk:
         self.stored_names = dict(self.names)
         self.fail_in, self.free = -1, UNLIMITED
 
+    def sync_all(self) -> None:
+        """What the operating system does by itself when it has time: everything is stored."""
+        for inode in self.names.values():
+            if inode is not None:
+                inode.sync()
+        self.stored_names = dict(self.names)
+
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Let a stored bit rot."""
         inode = self.inode(path, create=False)

@@ -75,6 +75,8 @@ class Event:
     to: Who | None = None
     """The other side of a cut; whom a producer speaks to although it may not lead."""
     one_way: bool = False
+    plane: str = "all"
+    """Which links a cut is of: `data` between brokers, `control` to controllers, or `all`."""
     down_us: int = 0
     """How long a restart takes."""
     election: str = ""
@@ -113,6 +115,8 @@ class Rehearsal:
     length_us: int
     brokers: tuple[int, ...]
     racks: Mapping[int, str]
+    controller: int
+    """Which node is the active controller at the beginning."""
     bandwidth_bytes: int
     settings: Mapping[str, str]
     topics: tuple[TopicPlan, ...]

@@ -2,7 +2,7 @@
 
     name, about, source         texts; source says where the question is from
     seed, length, watch         chance; how long; which partition a transcript follows
-    cluster                     brokers or racks, bandwidth, settings of every broker
+    cluster                     brokers or racks, controller, bandwidth, settings of every broker
     topics.<name>               partitions + replication, or replicas; settings, retained, produce
     events                      a list: `at` and one action each (`reading_events.py`)
     claims                      sentences, each with the number that would make it true
@@ -14,6 +14,7 @@ anything runs, with line, field and remedy. Not here: the state that results (`s
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
@@ -42,9 +43,11 @@ MEASURES = (
     "high_watermark",
     "leaders_moved",
     "offline_partitions",
+    "offline_seconds",
     "read_only_partitions",
+    "read_only_seconds",
     "records_lost",
-    "records_refused",
+    "topics_refused",
     "under_replicated_partitions",
     "under_replicated_at_end",
 )
@@ -56,8 +59,9 @@ def read(text: str, source: str) -> Rehearsal:
 
     Raises PlanError."""
     top = parse(text, source)
-    brokers, racks, bandwidth, settings = _cluster(top.need("cluster").section())
-    topics = _topics(top.need("topics").section(), brokers, racks, settings)
+    cluster = _cluster(top.need("cluster").section())
+    brokers, racks = cluster.brokers, cluster.racks
+    topics = _topics(top.need("topics").section(), brokers, racks)
     length_us = top.quantity("length", DEFAULT_LENGTH_US, units.duration_us, "90s or 2m")
     _within(top, "length", length_us, LENGTH_MOST_US)
     known = Known(brokers, racks, topics, length_us, topic_settings)
@@ -70,8 +74,9 @@ def read(text: str, source: str) -> Rehearsal:
         length_us=length_us,
         brokers=brokers,
         racks=racks,
-        bandwidth_bytes=bandwidth,
-        settings=settings,
+        controller=cluster.controller,
+        bandwidth_bytes=cluster.bandwidth_bytes,
+        settings=cluster.settings,
         topics=topics,
         events=events,
         claims=_claims(top.take("claims"), known),
@@ -87,9 +92,15 @@ def _within(top: Section, name: str, value_us: int, most_us: int) -> None:
         raise where.fault(f"It must be more than nothing and at most {most_us // 3_600_000_000}h.")
 
 
-def _cluster(
-    section: Section,
-) -> tuple[tuple[int, ...], Mapping[int, str], int, Mapping[str, str]]:
+class _Cluster(NamedTuple):
+    brokers: tuple[int, ...]
+    racks: Mapping[int, str]
+    controller: int
+    bandwidth_bytes: int
+    settings: Mapping[str, str]
+
+
+def _cluster(section: Section) -> _Cluster:
     count, by_rack = section.take("brokers"), section.take("racks")
     if (count is None) == (by_rack is None):
         raise section.item.fault(
@@ -107,8 +118,12 @@ def _cluster(
     if bandwidth <= 0:
         raise section.need("bandwidth").fault("It must be more than nothing.")
     settings = _settings(section.take("settings"), BROKER_SETTINGS, "broker")
+    controller = section.take("controller")
+    first = brokers[-1] if controller is None else controller.whole(0, NUMBER_MOST)
+    if controller is not None and first not in brokers:
+        raise controller.fault(f"There is no broker {first}. Name one of the cluster's.")
     section.end()
-    return brokers, racks, bandwidth, settings
+    return _Cluster(brokers, racks, first, bandwidth, settings)
 
 
 def _racks(item: Item, racks: dict[int, str]) -> tuple[int, ...]:
@@ -145,10 +160,7 @@ def topic_settings(item: Item | None) -> Mapping[str, str]:
 
 
 def _topics(
-    section: Section,
-    brokers: tuple[int, ...],
-    racks: Mapping[int, str],
-    broker_settings: Mapping[str, str],
+    section: Section, brokers: tuple[int, ...], racks: Mapping[int, str]
 ) -> tuple[TopicPlan, ...]:
     topics = tuple(
         _topic(name, item.section(), brokers, racks) for name, item in section.all().items()

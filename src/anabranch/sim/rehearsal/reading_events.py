@@ -3,7 +3,8 @@
     kill, power_loss, pause, resume, start, shut_down, wipe: WHO     what happens to nodes
     restart: WHO, down: 5s      controlled shutdown, and a start that much later
     roll: WHO, down: 5s         restart one after the other, each when all are in sync again
-    cut: WHO, from: WHO         links, both ways; `one_way: true`: only from the second to the first
+    cut: WHO, from: WHO         links, both ways; with `one_way: true` only towards the first;
+                                `links: replication` or `links: controller`: only these
     heal: links                 every link is whole again
     elect: preferred|unclean, of: orders-0       as kafka-leader-election does
     set: {topic: orders, settings: {…}}          as kafka-configs does
@@ -31,6 +32,7 @@ EVENTS_MOST = 1_000
 DOWN_US = 5 * units.SECOND_US
 ROLES = ("leader", "followers")
 WHO_EXAMPLES = "a broker's id, a list of ids, a rack, `all`, `controller` or `leader of TOPIC-0`"
+PLANES = {"all": "all", "replication": "data", "controller": "control"}
 ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 
 
@@ -151,11 +153,12 @@ def _restart(section: Section, item: Item, known: Known) -> dict[str, Any]:
 
 
 def _cut(section: Section, item: Item, known: Known) -> dict[str, Any]:
-    one_way = section.take("one_way")
+    one_way, links = section.take("one_way"), section.take("links")
     return {
         "who": known.who(item),
         "to": known.who(section.need("from")),
         "one_way": one_way is not None and one_way.flag(),
+        "plane": PLANES["all" if links is None else links.one_of(PLANES)],
     }
 
 

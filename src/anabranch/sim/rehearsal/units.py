@@ -63,7 +63,9 @@ def rate_per_second(text: str) -> float | None:
 
 
 def say_duration(seconds: float) -> str:
-    """A time for people: `0.3 s`, `41 s`, `3 min 20 s`, `2 h 5 min`."""
+    """A time for people: `43 ms`, `1.3 s`, `41 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 1:
+        return f"{round(seconds * 1000)} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     whole = round(seconds)

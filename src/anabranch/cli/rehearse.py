@@ -1,0 +1,223 @@
+"""`anabranch rehearse`: lose a broker, a rack or a data centre of a made-up cluster, and see."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from anabranch.cli.running import json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from anabranch.sim.rehearsal.answers import Answers
+    from anabranch.sim.rehearsal.model import Rehearsal
+
+
+T = TypeVar("T")
+
+WIDTH = 96
+"""Where sentences are wrapped."""
+
+
+@click.command(epilog="Example: anabranch rehearse rack-loss")
+@click.argument("rehearsal", required=False, metavar="[FILE.yaml|NAME]")
+@click.option("--list", "lists", is_flag=True, help="Show the rehearsals that come with Anabranch.")
+@click.option("--show", is_flag=True, help="Print the rehearsal's file instead of running it.")
+@click.option(
+    "--transcript", is_flag=True, help="Tell what happens to one partition, step by step."
+)
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Another chance than the file's.")
+@json_option
+def command(
+    rehearsal: str | None, lists: bool, show: bool, transcript: bool, seed: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Rehearse a failure: run a cluster and its accidents in a made-up world, and see what is lost.
+
+    The cluster and what happens to it come from a small YAML file, or from one of those that come
+    with Anabranch (--list). No node is started and nothing is written.
+    """
+    if lists:
+        _list(as_json)
+        return
+    if rehearsal is None:
+        raise click.UsageError("Name a file or a rehearsal; --list shows those that come along.")
+    text, source = _text(rehearsal)
+    if show:
+        click.echo(text, nl=False)
+        return
+    plan = _plan(text, source, seed)
+    if transcript:
+        from anabranch.sim.rehearsal.transcript import transcribe
+
+        click.echo(_ready(transcribe, plan), nl=False)
+        return
+    from anabranch.sim.rehearsal.stage import run
+
+    answers = _ready(run, plan)
+    if as_json:
+        from anabranch.sim.rehearsal.answers import as_json as told
+
+        print_json(told(answers))
+    else:
+        _print(plan, answers)
+    if answers.violation:
+        sys.exit(1)
+
+
+def _text(name: str) -> tuple[str, str]:
+    """What the file or the shipped rehearsal says, and what its mistakes are told under."""
+    from anabranch.sim.rehearsal.fields import FILE_SIZE_MOST, nearest
+    from anabranch.sim.rehearsal.library import names, text_of
+
+    shipped = text_of(name)
+    if shipped is not None:
+        return shipped, f"{name}.yaml"
+    path = Path(name)
+    if not path.exists():
+        raise click.ClickException(
+            f"There is no file and no rehearsal {name!r}.{nearest(name, names())} "
+            "`anabranch rehearse --list` shows those that come along."
+        )
+    try:
+        with path.open("rb") as file:
+            return file.read(FILE_SIZE_MOST + 1).decode("utf-8-sig"), name
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{name} is not text in UTF-8. Save it as that.") from None
+
+
+def _plan(text: str, source: str, seed: int | None) -> Rehearsal:
+    from dataclasses import replace
+
+    from anabranch.sim.rehearsal.fields import PlanError
+    from anabranch.sim.rehearsal.reading import read
+
+    try:
+        plan = read(text, source)
+    except PlanError as fault:
+        raise click.ClickException(str(fault)) from None
+    return plan if seed is None else replace(plan, seed=seed)
+
+
+def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
+    """Run a plan; a cluster that never got ready is the plan's fault, told in a sentence."""
+    from anabranch.sim.rehearsal.checking import NotReady
+
+    try:
+        return work(plan)
+    except NotReady as fault:
+        raise click.ClickException(f"{fault} Look at the settings of the cluster.") from None
+
+
+def _list(as_json: bool) -> None:
+    from anabranch.sim.rehearsal.library import names, text_of
+    from anabranch.sim.rehearsal.reading import read
+
+    plans = [(name, read(text_of(name) or "", f"{name}.yaml")) for name in names()]
+    if as_json:
+        keys = ("name", "title", "about", "source")
+        print_json([dict(zip(keys, (name, p.name, p.about, p.source))) for name, p in plans])
+        return
+    print_table(("name", "what happens"), [(name, plan.name) for name, plan in plans])
+
+
+def _print(plan: Rehearsal, answers: Answers) -> None:
+    from anabranch.sim.rehearsal.units import SECOND_US, say_duration
+
+    length = say_duration(answers.length_us / SECOND_US)
+    click.echo(
+        f"{plan.name} (brokers {len(plan.brokers)}, partitions {answers.partitions}, {length}, "
+        f"seed {answers.seed})"
+    )
+    if plan.source:
+        click.echo(f"After {plan.source}.")
+    click.echo()
+    _print_conditions(answers)
+    _print_writes(answers)
+    _print_losses(answers)
+    _print_rest(answers)
+    click.echo("\nWhat to take from it:")
+    for sentence in answers.lessons:
+        click.echo(click.wrap_text(sentence, WIDTH, initial_indent="- ", subsequent_indent="  "))
+
+
+def _print_conditions(answers: Answers) -> None:
+    from anabranch.sim.rehearsal.answers import Condition
+    from anabranch.sim.rehearsal.units import SECOND_US, say_duration
+
+    def cell(condition: Condition, topic: str) -> str:
+        places = answers.places(condition, topic)
+        if not places:
+            return "-"
+        longest = say_duration(answers.longest_us(condition, topic) / SECOND_US)
+        lasting = len(answers.lasting(condition, topic))
+        return f"{len(places)}, up to {longest}" + (f", {lasting} still" if lasting else "")
+
+    headings = ("topic", "partitions", *(each.value for each in Condition))
+    rows = [
+        (topic, count, *(cell(each, topic) for each in Condition))
+        for topic, count in answers.topics.items()
+    ]
+    print_table(headings, rows)
+
+
+def _print_writes(answers: Answers) -> None:
+    from anabranch.sim.rehearsal.answers import acks_text
+    from anabranch.sim.rehearsal.units import SECOND_US, say_duration
+
+    rows = [
+        (
+            each.topic,
+            acks_text(each.acks),
+            f"{each.sent:,}",
+            f"{each.acknowledged:,}",
+            ", ".join(f"{count:,} {name}" for name, count in sorted(each.refused.items())) or "0",
+            f"{each.unanswered:,}",
+            say_duration(each.longest_gap_us / SECOND_US),
+        )
+        for each in answers.writes
+        if each.sent
+    ]
+    if rows:
+        click.echo()
+        headings = ("topic", "acks", "sent", "acknowledged", "refused", "unanswered")
+        print_table((*headings, "longest pause"), rows)
+
+
+def _print_losses(answers: Answers) -> None:
+    from anabranch.sim.rehearsal.answers import acks_text
+
+    click.echo(f"\nAcknowledged records lost: {answers.records_lost:,}")
+    for loss in answers.losses:
+        offsets = f"{loss.offsets[0]}-{loss.offsets[-1]}"
+        place = "{}-{}".format(*loss.place)
+        text = (
+            f"{place}, acks={acks_text(loss.acks)}: {len(loss.offsets):,} of offsets {offsets}; "
+            f"{loss.rule or 'NO RULE ALLOWS IT'}"
+        )
+        click.echo(click.wrap_text(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
+
+
+def _print_rest(answers: Answers) -> None:
+    from anabranch.sim.rehearsal.units import SECOND_US, say_bytes, say_duration
+
+    away = sum(move.now >= 0 for move in answers.moves)
+    hows = [move.how for move in answers.moves if move.how]
+    odd = "".join(f", {hows.count(how):,} {how}" for how in sorted(set(hows)))
+    click.echo(f"Leaders moved: {away:,}{odd}")
+    click.echo(
+        f"To copy: {say_bytes(answers.copied_total)}, "
+        f"{say_duration(answers.copy_us / SECOND_US)} at "
+        f"{say_bytes(answers.bandwidth_bytes)}/s a broker"
+    )
+    click.echo(f"Invariants: {answers.violation or 'none broken'}")
+    for verdict in answers.verdicts:
+        word = "holds" if verdict.holds else "CONTRADICTED"
+        measure = verdict.claim.measure.replace("_", " ")
+        click.echo(
+            f"Claim “{verdict.claim.says}”: {word} ({measure}: claimed "
+            f"{verdict.claim.expected:,}, seen {verdict.seen:,})"
+        )

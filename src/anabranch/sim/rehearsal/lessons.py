@@ -1,0 +1,145 @@
+"""What an operator should take from a rehearsal, said in sentences made from what was seen.
+
+The rule it keeps: a sentence follows from the answers and the plan alone, names its numbers, and
+ends in what could be done where something can. Nothing that did not happen is warned of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.sim.rehearsal.answers import Answers, Condition, Place, acks_text
+from anabranch.sim.rehearsal.losses import ONLY_THE_LEADER, POWER, UNCLEAN_ELECTION
+from anabranch.sim.rehearsal.model import Rehearsal, TopicPlan
+from anabranch.sim.rehearsal.units import SECOND_US, say_bytes, say_duration
+
+MIN_IN_SYNC = "min.insync.replicas"
+FELT_US = SECOND_US
+"""What is shorter, a client's retries bridge without anybody noticing."""
+
+REMEDIES = {
+    ONLY_THE_LEADER: " Use acks=all for what must not be lost.",
+    UNCLEAN_ELECTION: " Leave it off for what must not be lost.",
+    POWER: " Set flush.messages=1 for what must not be lost, or give the replicas power apart.",
+}
+"""What to do about a rule."""
+
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def lessons(plan: Rehearsal, answers: Answers) -> list[str]:
+    """The sentences, the gravest first."""
+    parts = (_broken, _lost, _offline, _read_only, _claims, _creations, _healing, _kept)
+    return [sentence for part in parts for sentence in part(plan, answers)]
+
+
+def _broken(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    if answers.violation:
+        yield (
+            f"An invariant was broken: {answers.violation}. That is a defect of Anabranch: please "
+            f"report it with this file and seed {answers.seed}."
+        )
+
+
+def _lost(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    by_rule: dict[tuple[str, int], int] = {}
+    for loss in answers.losses:
+        key = (loss.rule, loss.acks)
+        by_rule[key] = by_rule.get(key, 0) + len(loss.offsets)
+    for (rule, acks), count in sorted(by_rule.items()):
+        what = f"{_records(count)} acknowledged with acks={acks_text(acks)}"
+        if not rule:
+            yield f"{what} went away, and no rule allows it. Report this with seed {answers.seed}."
+        else:
+            yield f"{what} went away: {rule}.{REMEDIES.get(rule, '')}"
+
+
+def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    lasting = answers.lasting(Condition.OFFLINE)
+    if lasting:
+        yield (
+            f"{_partitions(lasting)} nobody to serve them at the end. Bring back a broker that "
+            f"was in sync; or, where staying down is worse than losing the newest records, set "
+            f"{UNCLEAN}=true for the topic, or elect with `kafka-leader-election --election-type "
+            "unclean`."
+        )
+    elif answers.longest_us(Condition.OFFLINE) >= FELT_US:
+        longest = say_duration(answers.longest_us(Condition.OFFLINE) / SECOND_US)
+        yield (
+            f"The longest time without anyone to serve a partition was {longest}. Producers need a "
+            "delivery.timeout.ms well above that, or they give up records that could be written."
+        )
+    elif answers.moves:
+        yield "Leadership moved so fast that a producer that retries does not notice."
+
+
+def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    for topic in plan.topics:
+        longest = answers.longest_us(Condition.READ_ONLY, topic.name)
+        if longest < FELT_US:
+            continue
+        count = len(answers.places(Condition.READ_ONLY, topic.name))
+        required, replication = _min_in_sync(plan, topic), len(topic.replicas[0])
+        spare = replication - required
+        limit = (
+            f"more than {spare} of them are out of sync" if spare else "any of them is out of sync"
+        )
+        yield (
+            f"{topic.name} took no acks=all for up to {say_duration(longest / SECOND_US)} in "
+            f"{count} of {answers.topics[topic.name]} partitions: with {replication} replicas and "
+            f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads went on."
+        )
+
+
+def _claims(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    for verdict in answers.verdicts:
+        if not verdict.holds:
+            measure = verdict.claim.measure.replace("_", " ")
+            yield (
+                f"“{verdict.claim.says}” does not hold: {measure} would have to be "
+                f"{verdict.claim.expected:,}, and was {verdict.seen:,}."
+            )
+
+
+def _creations(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    failed = [each for each in answers.creations if each[2] != "NONE"]
+    if failed:
+        errors = ", ".join(sorted({error for _, _, error in failed}))
+        yield f"{len(failed)} of {len(answers.creations)} topics could not be created: {errors}."
+    elif answers.creations:
+        yield f"All {len(answers.creations)} topics could be created."
+
+
+def _healing(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    if answers.copy_us >= FELT_US:
+        yield (
+            f"Healing copies {say_bytes(answers.copied_total)}; at "
+            f"{say_bytes(answers.bandwidth_bytes)}/s a broker the slowest needs "
+            f"{say_duration(answers.copy_us / SECOND_US)}. Until then those replicas are missing."
+        )
+    lasting = answers.lasting(Condition.UNDER_REPLICATED)
+    if lasting:
+        yield f"{_partitions(lasting)} fewer in-sync replicas than they should at the end."
+
+
+def _kept(plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    if answers.losses or answers.violation:
+        return
+    sure = sum(each.acknowledged for each in answers.writes if each.acks < 0)
+    if sure:
+        yield f"All {sure:,} records that were acknowledged with acks=all are there."
+
+
+def _min_in_sync(plan: Rehearsal, topic: TopicPlan) -> int:
+    wanted = int(topic.settings.get(MIN_IN_SYNC, plan.settings.get(MIN_IN_SYNC, "1")))
+    return min(wanted, len(topic.replicas[0]))
+
+
+def _records(count: int) -> str:
+    return f"{count:,} record{'s' if count != 1 else ''}"
+
+
+def _partitions(places: list[Place]) -> str:
+    if len(places) == 1:
+        return f"{places[0][0]}-{places[0][1]} has"
+    return f"{len(places)} partitions have"

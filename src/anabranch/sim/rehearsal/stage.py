@@ -1,0 +1,244 @@
+"""Running a rehearsal: build the cluster, let it come to rest, let things happen, gather answers.
+
+What: the clock of a rehearsal begins when every broker serves, every topic is whole and what is
+retained has been written and synced. Then producers write, events happen at their moments with all
+checks of the simulator on, and at the end the books are closed.
+
+Rule kept: seed and file give the same run to the byte. The retained bytes of a partition are a few
+records that stand for them: a replica that copies one of those has copied its share of the bytes.
+Not here: what an event does (`acting.py`), what is looked at (`probe.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.sim.cluster import Cluster
+from anabranch.sim.rehearsal.acting import Actor
+from anabranch.sim.rehearsal.answers import Answers, Place, Verdict
+from anabranch.sim.rehearsal.checking import Checking, NotReady
+from anabranch.sim.rehearsal.consuming import look
+from anabranch.sim.rehearsal.lessons import lessons
+from anabranch.sim.rehearsal.losses import losses
+from anabranch.sim.rehearsal.measuring import copied, copy_time, outstanding, seen_at_end
+from anabranch.sim.rehearsal.model import ACKS_ALL, Action, Claim, Event, Rehearsal
+from anabranch.sim.rehearsal.probe import Probe
+from anabranch.sim.rehearsal.producing import Sender, Steady, fared
+from anabranch.sim.rehearsal.units import SECOND_US
+from anabranch.sim.world import World
+
+STANDS_FOR = 10
+"""Records of a partition that stand for what it retains."""
+
+SETTLE_US = SECOND_US
+READY_US = 120 * SECOND_US
+"""A healthy cluster that is not ready by then never will be."""
+
+OnEvent = Callable[[Event, tuple[int, ...]], None]
+
+
+class Stage:
+    """One rehearsal being run. `on_event` hears of each event before it is done."""
+
+    def __init__(self, plan: Rehearsal) -> None:
+        self.plan = plan
+        self.world = World(plan.seed)
+        self.cluster = Cluster(
+            self.world, list(plan.brokers), dict(plan.settings), plan.racks,
+            controller=plan.controller,
+        )  # fmt: skip
+        self.probe = Probe(self.cluster)
+        self.checking = Checking(self.cluster)
+        self.cluster.checks.append(self.probe)
+        self.actor = Actor(self.cluster, self.probe)
+        self.producers = [Steady(self.cluster, topic) for topic in plan.topics]
+        self.clients = {
+            t.name: Sender(self.cluster, f"client-{t.name}", t.name) for t in plan.topics
+        }
+        for sender in self.senders:
+            sender.sends = self.checking.sent
+            sender.heard.append(self.checking.told)
+        self.history_ends: dict[Place, int] = {}
+        self.on_event: OnEvent | None = None
+        self.on_begin: Callable[[], None] | None = None
+        self.on_look: Callable[[str], None] | None = None
+        self.begins_us = 0
+        self._seen_at: dict[int, int] = {}
+
+    def run(self) -> None:
+        """Run it all; what is violated on the way ends it."""
+        self.checking.run(self._run)
+
+    def _run(self) -> None:
+        self.prepare()
+        self.perform()
+
+    # Before anything happens.
+
+    def prepare(self) -> None:
+        """Start the cluster, create the topics, write what they retain, and come to rest."""
+        self.cluster.start()
+        self._until(self._all_serve, "a broker does not serve")
+        for topic in self.plan.topics:
+            self.actor.operator.create(topic)
+        self._until(self._all_whole, "a topic is not whole")
+        for sender in [*self.producers, *self.clients.values()]:
+            sender.refresh()
+        self._until(self._all_know, "a producer knows no leader")
+        self._write_history()
+        self._until(self._all_told, "what topics retain is not written")
+        whole_seconds = -(-(self.world.now_us + SETTLE_US) // SECOND_US)
+        self.world.run(whole_seconds * SECOND_US)
+        for node in self.cluster.nodes.values():
+            node.disk.sync_all()
+            self.probe.note_high_watermarks(node)
+        self.history_ends = dict(self.probe.committed_ends)
+        self.begins_us = self.world.now_us
+
+    def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
+        while not is_so():
+            if self.world.now_us > READY_US:
+                raise NotReady(
+                    f"The cluster is not ready after {READY_US // SECOND_US} s: {otherwise}."
+                )
+            self.world.run(self.world.now_us + SECOND_US // 10)
+
+    def _all_serve(self) -> bool:
+        return all(node.is_serving for node in self.cluster.nodes.values())
+
+    def _all_whole(self) -> bool:
+        states = self.probe.states
+        return all(
+            (state := states.get((topic.name, index))) is not None
+            and len(state.isr) == len(row)
+            and self.probe.serving_leader((topic.name, index)) is not None
+            for topic in self.plan.topics
+            for index, row in enumerate(topic.replicas)
+        )
+
+    def _all_know(self) -> bool:
+        senders = [*self.producers, *self.clients.values()]
+        return all(each.leaders and -1 not in each.leaders.values() for each in senders)
+
+    def _write_history(self) -> None:
+        for topic in self.plan.topics:
+            if topic.retained_bytes:
+                for index in range(len(topic.replicas)):
+                    self.clients[topic.name].send(index, STANDS_FOR, ACKS_ALL)
+
+    def _all_told(self) -> bool:
+        return all(sent.is_acknowledged for each in self.clients.values() for sent in each.log)
+
+    # What happens.
+
+    def perform(self) -> None:
+        """Let the producers write and the events happen until the end."""
+        self.probe.begin()
+        if self.on_begin is not None:
+            self.on_begin()
+        for producer in self.producers:
+            producer.start()
+        for event in self.plan.events:
+            self.world.after(event.at_us, self._do, event)
+        for claim in self.plan.claims:
+            if claim.at_us >= 0:
+                self.world.after(claim.at_us, self._look_at, claim)
+        self.world.run(self.begins_us + self.plan.length_us)
+        for producer in self.producers:
+            producer.stop()
+
+    def _do(self, event: Event) -> None:
+        brokers = () if event.who is None else self.actor.who(event.who)
+        if self.on_event is not None:
+            self.on_event(event, brokers)
+        if event.action is Action.SEND:
+            self._send(event)
+        elif event.action is Action.READ:
+            self._read(event)
+        else:
+            if event.election == "unclean":
+                self._ask_uncleanly(event)
+            self.actor.do(event, brokers)
+
+    def _ask_uncleanly(self, event: Event) -> None:
+        wanted = (event.topic, event.partition)
+        for topic, index in self.probe.states:
+            if event.partition is None or wanted == (topic, index):
+                self.checking.unclean_asked(topic, index)
+
+    def _send(self, event: Event) -> None:
+        assert event.partition is not None
+        client = self.clients[event.topic]
+        if event.to is None:
+            client.send_fresh(event.partition, event.records, event.acks)
+            return
+        for broker in self.actor.who(event.to)[:1]:
+            client.send(event.partition, event.records, event.acks, broker)
+
+    def _read(self, event: Event) -> None:
+        assert event.partition is not None
+        client = self.clients[event.topic]
+        leader = self.probe.states[event.topic, event.partition].leader
+        told = self.on_look or (lambda _text: None)
+        if leader < 0:
+            told("nobody to read from")
+            return
+        topic = (event.topic, client.topic_id)
+        look(self.cluster, client.name, leader, topic, event.partition, told)
+
+    def _look_at(self, claim: Claim) -> None:
+        self._seen_at[id(claim)] = self.high_watermark((claim.topic, claim.partition))
+
+    def high_watermark(self, place: Place) -> int:
+        """What the leader of a partition shows to consumers, or showed last."""
+        leader = self.probe.serving_leader(place)
+        return self.probe.committed_ends.get(place, 0) if leader is None else leader.high_watermark
+
+    # What was seen.
+
+    def answers(self) -> Answers:
+        """Close the books."""
+        plan, probe = self.plan, self.probe
+        probe.end()
+        ends_us = self.begins_us + plan.length_us
+        all_sent = [sent for each in self.senders for sent in each.log]
+        ranges = [*probe.copies.ranges, *outstanding(probe)]
+        bytes_by_broker = copied(plan, ranges, self.history_ends)
+        answers = Answers(
+            name=plan.name,
+            seed=plan.seed,
+            length_us=plan.length_us,
+            bandwidth_bytes=plan.bandwidth_bytes,
+            topics=probe.topics(),
+            spans=probe.relative_spans(self.begins_us),
+            writes=[
+                fared(each, each.plan.acks, self.begins_us, ends_us) for each in self.producers
+            ],
+            losses=losses(probe, all_sent),
+            moves=probe.relative_moves(self.begins_us),
+            copied_bytes=bytes_by_broker,
+            copy_us=copy_time(plan, ranges, self.history_ends),
+            creations=[(at - self.begins_us, name, e) for at, name, e in self.actor.creations],
+            violation=self.checking.violation,
+        )
+        answers.verdicts = [Verdict(claim, self._seen(claim, answers)) for claim in plan.claims]
+        answers.lessons = lessons(plan, answers)
+        return answers
+
+    @property
+    def senders(self) -> list[Sender]:
+        """Everybody who writes."""
+        return [*self.producers, *self.clients.values()]
+
+    def _seen(self, claim: Claim, answers: Answers) -> int:
+        if claim.measure == "high_watermark":
+            at_end = self.high_watermark((claim.topic, claim.partition))
+            return self._seen_at.get(id(claim), at_end)
+        return seen_at_end(claim, answers)
+
+
+def run(plan: Rehearsal) -> Answers:
+    """Run a plan and answer."""
+    stage = Stage(plan)
+    stage.run()
+    return stage.answers()
