@@ -31,13 +31,23 @@ class ThreadNode:
     """A node whose event loop runs in a thread; clients in C may block the test meanwhile."""
 
     def __init__(self, folder, port=0, **settings):
-        self.config = load_config(None, settings_of(folder, port, **settings))
+        self._take(load_config(None, settings_of(folder, port, **settings)))
+
+    def _take(self, config):
+        self.config = config
         self.node = None
         self.fault = None
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._loop = None
         self._stop = None
+
+    @classmethod
+    def again(cls, stopped):
+        """A node with the configuration of one that was stopped."""
+        node = cls.__new__(cls)
+        node._take(stopped.config)
+        return node
 
     def start(self):
         self._thread.start()

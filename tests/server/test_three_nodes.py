@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 
@@ -55,7 +56,8 @@ def produce(bootstrap, values):
 
 
 def log_bytes(tmp_path, node_id):
-    return (tmp_path / str(node_id) / "t-0" / "00000000000000000000.log").read_bytes()
+    log = tmp_path / str(node_id) / "t-0" / "00000000000000000000.log"
+    return log.read_bytes() if log.exists() else b""
 
 
 def test_followers_are_byte_identical_and_another_leads_when_the_leader_leaves(nodes, tmp_path):
@@ -79,6 +81,23 @@ def test_followers_are_byte_identical_and_another_leads_when_the_leader_leaves(n
     until(lambda: len({log_bytes(tmp_path, each) for each in left}) == 1)
 
 
+def test_a_follower_that_lost_a_log_copies_it_anew(nodes, tmp_path):
+    bootstrap = ",".join(node.bootstrap for node in nodes)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("t", 1, 3)])["t"].result(20)
+    produce(bootstrap, [b"first-%d" % each for each in range(RECORDS)])
+    leader = admin.list_topics("t").topics["t"].partitions[0].leader
+    follower = next(each for each in nodes if each.config.node_id != leader)
+    follower.stop()
+    node_id = follower.config.node_id
+    shutil.rmtree(tmp_path / str(node_id) / "t-0")
+    back = ThreadNode.again(follower).start()
+    nodes[nodes.index(follower)] = back
+    until(lambda: len({log_bytes(tmp_path, each) for each in IDS}) == 1)
+    until(lambda: len(admin.list_topics("t").topics["t"].partitions[0].isrs) == len(IDS))
+    assert log_bytes(tmp_path, node_id)
+
+
 @pytest.fixture
 def processes(tmp_path):
     started = {}
@@ -99,7 +118,7 @@ class Acks:
     def __init__(self, bootstrap):
         self.times, self.failures, self.sent = [], [], 0
         self._producer = confluent_kafka.Producer(
-            {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0}
+            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 0}
         )
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)

@@ -175,9 +175,7 @@ class PartitionShell:
             self._set_aside(folder, place)
             folder = None
         is_here = folder is not None
-        missing = "" if is_here or is_new else self._missing(place)
-        if missing:
-            LOG.error("a partition is offline: its log is missing", partition=place, why=missing)
+        if not is_here and not is_new and self._is_missing(assignment):
             self._broker.partitions.offline[place] = assignment.topic_id
             return
         folder = folder or self._roomiest()
@@ -236,19 +234,35 @@ class PartitionShell:
             )
         return log
 
-    def _missing(self, place: TopicPartition) -> str:
-        """Why a log that was not found may not begin anew; '' when it may."""
-        away = sorted(self._broker.partitions.offline_folders)
+    def _is_missing(self, assignment: Assignment) -> bool:
+        """Whether a log that was not found may not begin anew now; says why."""
+        place, _, state = assignment
+        partitions = self._broker.partitions
+        away = sorted(partitions.offline_folders)
         if away:
-            return f"it may be in {', '.join(away)}, which is offline; repair that and restart"
+            self._say_missing(
+                place, f"it may be in {', '.join(away)}, which is offline; repair that and restart"
+            )
+            return True
         for folder in self.working():
             synced = folder.promised(place)
-            if synced:
-                return (
-                    f"{folder.path}/{place} is gone, and records before offset {synced} were synced"
-                    " there; restore that folder and restart, or delete the topic"
+            if synced and not partitions.may_begin_anew(state):
+                partitions.missing.add(place)
+                self._say_missing(
+                    place,
+                    f"{folder.path}/{place} is gone, and records before offset {synced} were "
+                    "synced there; it is copied anew when another replica leads and this one is "
+                    "not in sync; else restore that folder and restart, or delete the topic",
                 )
-        return ""
+                return True
+            if synced:
+                LOG.warning(
+                    "a log that is gone is copied anew", partition=place, leader=state.leader
+                )
+        return False
+
+    def _say_missing(self, place: TopicPartition, why: str) -> None:
+        LOG.error("a partition is offline: its log is missing", partition=place, why=why)
 
     def _roomiest(self) -> LogFolder | None:
         """The working folder with the fewest logs, as Kafka chooses."""

@@ -48,6 +48,8 @@ class Partitions:
         self.by_name: dict[str, dict[int, Replica]] = {}
         self.by_id: dict[TopicId, dict[int, Replica]] = {}
         self.offline: dict[TopicPartition, TopicId] = {}
+        self.missing: set[TopicPartition] = set()
+        """Of those offline: the ones whose logs are gone, to be copied anew when they may be."""
         self.offline_folders: set[str] = set()
         self.folders: list[str] = []
 
@@ -102,6 +104,7 @@ class Partitions:
         self.by_name.setdefault(topic, {})[index] = replica
         self.by_id.setdefault(replica.topic_id, {})[index] = replica
         self.offline.pop(replica.topic_partition, None)
+        self.missing.discard(replica.topic_partition)
 
     def drop(self, replica: Replica) -> None:
         """Hide a replica from requests; dropping twice is harmless."""
@@ -135,9 +138,20 @@ class Partitions:
                     drop += () if replica is None else (replica,)
                 elif replica is not None:
                     update.append((replica, state))
-                elif self.offline.get(place := TopicPartition(topic.name, index)) != topic_id:
+                elif self._is_wanted(place := TopicPartition(topic.name, index), topic_id, state):
                     create.append(Assignment(place, topic_id, state))
         return Plan(tuple(drop), tuple(update), tuple(create))
+
+    def _is_wanted(self, place: TopicPartition, topic_id: TopicId, state: PartitionImage) -> bool:
+        if self.offline.get(place) != topic_id:
+            return True
+        return place in self.missing and self.may_begin_anew(state)
+
+    def may_begin_anew(self, state: PartitionImage) -> bool:
+        """Whether a log that is gone may be copied again from nothing: another broker leads, and
+        the controller does not count on what was here."""
+        counted = (*state.isr, *state.elr, *state.last_known_elr)
+        return state.leader not in (-1, self.broker_id) and self.broker_id not in counted
 
     def _is_placed_here(self, state: PartitionImage) -> bool:
         return self.broker_id in state.replicas or self.broker_id in state.observers
@@ -160,6 +174,7 @@ class Partitions:
     def _forget_offline(self, topic_id: TopicId) -> None:
         for place in [place for place, known in self.offline.items() if known == topic_id]:
             del self.offline[place]
+            self.missing.discard(place)
 
 
 def exists(image: MetadataImage, topic: str, index: int) -> bool:
