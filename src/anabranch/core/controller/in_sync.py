@@ -129,10 +129,14 @@ def _altered(
 
 def _reason(place: str, leader: int, before: Sequence[int], after: Sequence[int]) -> Reason:
     joined, left = sorted(set(after) - set(before)), sorted(set(before) - set(after))
-    said = [f"broker {each} joined" for each in joined] + [f"broker {each} left" for each in left]
+    said = [f"{_named(joined)} joined"] * bool(joined) + [f"{_named(left)} left"] * bool(left)
     return Reason(
         Code.ISR_CHANGED,
         f"{' and '.join(said) or 'nobody joined or left'} the ISR of {place}: its leader, broker "
         f"{leader}, asked for it",
         {"partition": place, "leader": leader, "joined": joined, "left": left},
     )
+
+
+def _named(brokers: Sequence[int]) -> str:
+    return ("broker " if len(brokers) == 1 else "brokers ") + " and ".join(map(str, brokers))

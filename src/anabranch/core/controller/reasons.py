@@ -81,6 +81,10 @@ class Cause(Enum):
     RETURNED = "it is back"
 
 
+NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.UNREGISTERED})
+"""What makes a replica no more eligible to lead."""
+
+
 def partition_reasons(
     place: str,
     before: PartitionImage,
@@ -99,9 +103,7 @@ def partition_reasons(
         yield Reason(
             Code.ISR_CHANGED, f"broker {broker_id} left the ISR of {place}: {cause.value}", details
         )
-    elr = record.eligible_leader_replicas
-    leads = record.leader == broker_id
-    if elr is not None and broker_id in before.elr and broker_id not in elr and not leads:
+    if cause in NOTHING_LEFT and broker_id in before.elr:
         yield Reason(
             Code.ELR_LEFT,
             f"broker {broker_id} is no more eligible to lead {place}: {cause.value}",

@@ -1,0 +1,127 @@
+"""Every code a controller can say is said, from state, with a sentence that names the cause."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+from tests.core.controller.test_features import SAFE, UPGRADE, update
+from tests.core.controller.test_hints import hint
+from tests.core.controller.test_in_sync import alter
+from tests.core.controller.test_resources import alter as alter_config
+from tests.core.controller.world import World
+
+import anabranch.core
+from anabranch.core.controller.observers import set_observers
+from anabranch.core.controller.reasons import CODES, Code
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
+from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+
+TOPIC = 2
+UNCLEAN = "unclean.leader.election.enable"
+
+
+def keep_alive(world: World, broker_id: int, ms: int) -> None:
+    for _ in range(ms // 2_000):
+        world.beat(broker_id)
+        world.pass_time(2_000)
+
+
+@pytest.fixture(scope="module")
+def told() -> World:
+    """A life of a cluster in which everything happens once."""
+    world = World()
+    world.start(1, 2, 3)
+    world.create("t", [1, 2, 3], min_insync_replicas="2")
+    world.ask(CreatePartitionsRequest(topics=[
+        CreatePartitionsTopic(name="t", count=2, assignments=None)]))  # fmt: skip
+    world.commit_result(set_observers(world.controller.state, "t", 0, []))
+    world.start(4)
+    world.commit_result(set_observers(world.controller.state, "t", 0, [4]))
+    alter(world, 1)
+    alter(world, 1, 2)
+    alter_config(world, TOPIC, "t", "min.insync.replicas", "3")
+    hint(world, 1)
+    world.now_ms += 5_000
+    world.beat(2)
+    world.now_ms += 5_000
+    world.beat(2)
+    keep_alive(world, 2, 20_000)
+    world.register(1, incarnation=2)
+    world.beat(1)
+    alter(world, 2, 1, broker_id=2)
+    keep_alive_both(world, 310_000)
+    world.beat(2, want_fence=True)
+    world.beat(1, want_fence=True)
+    world.beat(2)
+    world.beat(2, want_fence=True)
+    alter_config(world, TOPIC, "t", UNCLEAN, "true")
+    world.start(3)
+    world.ask(UnregisterBrokerRequest(broker_id=4))
+    waits(world)
+    update(world, ("group.version", 0, SAFE))
+    update(world, ("group.version", 1, UPGRADE))
+    world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    return world
+
+
+def keep_alive_both(world: World, ms: int) -> None:
+    for _ in range(ms // 2_000):
+        world.beat(1)
+        keep_alive(world, 2, 2_000)
+
+
+def waits(world: World) -> None:
+    """A topic that may elect uncleanly loses its only in-sync replica to a hint, then to silence."""
+    world.start(7, 8)
+    world.create("u", [7, 8], unclean_leader_election_enable="true")
+    world.beat(8, want_fence=True)
+    world.beat(8)
+    hint(world, 7)
+    keep_alive(world, 8, 12_000)
+
+
+@pytest.mark.parametrize("code", list(Code))
+def test_each_code_is_said(told: World, code: Code) -> None:
+    said = told.sentences(code)
+    assert said, f"nothing says {code}"
+    assert all(sentence and sentence[-1] not in ".:" for sentence in said)
+
+
+def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
+    assert {reason.code for reason in told.reasons} == set(Code) == set(CODES)
+    assert all(isinstance(reason.code, Code) for reason in told.reasons)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "brokers 2 and 3 left the ISR of t-0: its leader, broker 1, asked for it",
+        "broker 1 left the ISR of t-0: its process is gone",
+        "broker 3 left the ISR of t-1: its session expired",
+        "broker 2 leads t-0 (broker 1: its process is gone)",
+        "1 leadership(s) go back to preferred brokers",
+        "nobody may lead t-0 (broker 1: it asked to be fenced)",
+        "broker 1 closed its connection and nobody listens where it listened: it is fenced",
+        "broker 3 sent no heartbeat for 9000 ms and is fenced",
+        "nobody leads u-0 (broker 7: its process is gone); an unclean election waits for a whole "
+        "session of silence",
+        "broker 7, fenced before, was silent for 9000 ms",
+        "broker 8 leads u-0 and may lack acknowledged records (broker 7: its session expired)",
+        "eligible leaders of topic t are counted anew: min.insync.replicas changed",
+    ],
+)
+def test_sentences_say_why(told: World, sentence: str) -> None:
+    assert sentence in [reason.sentence for reason in told.reasons]
+
+
+def test_every_reason_is_made_with_a_code_of_the_table() -> None:
+    for path in sorted(Path(anabranch.core.__file__).parent.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Reason":
+                assert ast.unparse(node.args[0]).startswith("Code."), f"{path}:{node.lineno}"
