@@ -121,7 +121,7 @@ class Hosting:
             self._set_aside(folder, place)
             folder = None
         is_here = folder is not None
-        if not is_here and not is_new and self._is_missing(place):
+        if not is_here and not is_new and self._is_missing(assignment):
             self.world.note("offline", self.node.name, f"{place}: its log is missing")
             offline[place] = assignment.topic_id
             return
@@ -185,10 +185,17 @@ class Hosting:
         )  # fmt: skip
         return log
 
-    def _is_missing(self, place: TopicPartition) -> bool:
-        if self.broker.partitions.offline_folders:
+    def _is_missing(self, assignment: Assignment) -> bool:
+        """Whether a log that was not found may not begin anew now."""
+        place, _, state = assignment
+        partitions = self.broker.partitions
+        if partitions.offline_folders:
             return True
-        return any(folder.promised(place) for folder in self.working())
+        promised = any(folder.promised(place) for folder in self.working())
+        if not promised or partitions.may_begin_anew(state):
+            return False
+        partitions.missing.add(place)
+        return True
 
     def _roomiest(self) -> LogFolder | None:
         return min(self.working(), key=lambda folder: len(folder.logs), default=None)
