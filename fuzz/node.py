@@ -24,7 +24,9 @@ from anabranch.core.api.registry import handlers
 from anabranch.core.controller.batches import encode_batch
 from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
+from anabranch.core.controller.hints import Hints
 from anabranch.core.controller.image import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
@@ -38,6 +40,7 @@ from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.replication.partitions import Assignment, Partitions
 from anabranch.core.replication.replica import Replica
+from anabranch.core.replication.replication import Replication
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition
@@ -196,7 +199,7 @@ class Node:
             return Node.fresh()
         self.now_ms, broker.steady_ms = START_MS, STEADY_MS
         for replica in list(broker.partitions):
-            if replica.log.end_offset or replica.log.start_offset or replica.follower_ends:
+            if replica.log.end_offset or replica.log.start_offset or replica.followers:
                 self._begin_anew(replica)
         self.folder.doomed.clear()
         self.clean_points.clear()
@@ -204,6 +207,9 @@ class Node:
         if broker.groups.groups or broker.groups.timers.next_due_ms() is not None:
             broker.groups = GroupCoordinator(broker)
             broker.groups.follow(self.now_ms)
+        broker.replication = Replication(broker)
+        broker.replication.follow(None, STEADY_MS)
+        self.controller.hints, self.controller.duties = Hints(), Duties(broker.config, STEADY_MS)
         self.controller.sessions = Sessions(self.controller.config.broker_session_timeout_ms)
         self.controller.sessions.begin(broker.image, self.now_ms)
         self.producer_ids = itertools.count(FIRST_PRODUCER_ID)
