@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.core.log.support import NOW_MS, append, batch, new_log, reopen, sync, tags
 
+from anabranch.core.log.files import DiskFull
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import patch
 
@@ -79,3 +81,25 @@ def test_an_answer_larger_than_a_segment_is_spread_over_several() -> None:
     log.append_as_follower(answer, now_ms=NOW_MS)
     assert (log.end_offset, len(log.segments)) == (10, 5)
     assert tags(reopen(log)) == [0, 1, 2, 3, 4]
+
+
+def test_a_disk_that_fills_at_a_roll_leaves_no_empty_segment_behind() -> None:
+    """Smaller batches may still fit the old segment; an opening would end at the empty one."""
+    log = new_log(segment_bytes=250)
+    append(log, batch(1))
+    file_type = type(log.active.file) if log.active else None
+    assert file_type is not None
+    whole, truncate = bytearray(batch(2)), file_type.truncate
+
+    def full(self: object, size: int) -> None:
+        raise DiskFull("no room")
+
+    file_type.truncate = full  # type: ignore[method-assign]
+    try:
+        with pytest.raises(DiskFull):
+            append(log, whole)
+    finally:
+        file_type.truncate = truncate  # type: ignore[method-assign]
+    append(log, batch(1, size_bytes=1))
+    assert len(log.segments) == 1
+    assert reopen(log, clean=True).end_offset == 2

@@ -230,6 +230,8 @@ class Log:
             if self.active is not None:
                 self.close_segment(self.active)
         except DiskFull:
+            segment.file.close()
+            self.files.remove(segment.file.path)  # the log may go on without it, past its offset
             raise
         except StorageFault as fault:
             self.fault = fault
