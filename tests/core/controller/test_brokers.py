@@ -133,3 +133,92 @@ def test_a_controlled_shutdown_moves_leaderships_first() -> None:
     world.beat(2)
     assert world.beat(1, want_shut_down=True).should_shut_down
     assert world.image.brokers[1].fenced
+
+
+# What else Kafka's ClusterControlManagerTest and ReplicationControlManagerTest ask for.
+
+
+def test_the_same_incarnation_keeps_its_epoch_and_another_gets_a_new_one() -> None:
+    world = World()
+    world.start(1)
+    first = world.image.brokers[1]
+    again = world.register(1, rack="r")
+    assert again.broker_epoch == first.epoch
+    assert (world.image.brokers[1].rack, world.image.brokers[1].fenced) == ("r", False)
+    another = world.register(1, incarnation=2)
+    assert another.broker_epoch > first.epoch and world.image.brokers[1].fenced
+
+
+def test_an_incarnation_that_never_was_unfenced_has_a_session_too() -> None:
+    world = World()
+    world.register(1)
+    elsewhere = {"incarnation": 2, "log_dirs": [bytes([200]) * 16]}
+    assert world.register(1, **elsewhere).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    world.pass_time(9_001)
+    assert world.register(1, **elsewhere).error_code == 0
+
+
+def test_a_directory_belongs_to_one_broker() -> None:
+    world = World()
+    world.start(1)
+    taken = world.image.brokers[1].log_dirs
+    assert world.register(2, log_dirs=list(taken)).error_code == ErrorCode.INVALID_REGISTRATION
+
+
+def test_a_new_replica_lies_in_the_only_directory_or_in_one_its_broker_chooses() -> None:
+    world = World()
+    world.start(1)
+    world.register(2, log_dirs=[bytes([201]) * 16, bytes([202]) * 16])
+    world.beat(2)
+    world.create("t", [1, 2])
+    assert world.partition("t").directories == (bytes([101]) * 16, bytes(16))
+
+
+def test_fencing_one_broker_after_another_moves_leaders_and_keeps_the_last_in_sync() -> None:
+    world = World()
+    world.level("eligible.leader.replicas.version", 0)
+    world.start(1, 2, 3)
+    world.create("t", [1, 2, 3])
+    seen = []
+    for broker_id in (1, 2, 3):
+        world.beat(broker_id, want_fence=True)
+        state = world.partition("t")
+        seen.append((state.leader, state.isr, state.leader_epoch))
+    assert seen == [(2, (2, 3), 1), (3, (3,), 2), (-1, (3,), 3)]
+    world.beat(1)
+    assert world.partition("t").leader == -1
+    world.beat(3)
+    assert (world.partition("t").leader, world.partition("t").isr) == (3, (3,))
+
+
+def test_a_broker_that_leaves_is_led_past_and_asked_to_wait_until_all_have_read_it() -> None:
+    world = World()
+    world.start(1, 2, 3)
+    world.create("t", [1, 2, 3])
+    answer = world.beat(1, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (False, False)
+    assert world.image.brokers[1].in_controlled_shutdown
+    assert (world.partition("t").leader, world.partition("t").isr) == (2, (2, 3))
+    world.beat(2)
+    assert not world.beat(1, want_shut_down=True).should_shut_down
+    world.beat(3)
+    answer = world.beat(1, want_shut_down=True)
+    assert (answer.is_fenced, answer.should_shut_down) == (True, True)
+
+
+def test_who_leads_nothing_stops_at_once() -> None:
+    world = World()
+    world.start(1, 2)
+    world.create("t", [2, 1])
+    answer = world.beat(1, want_shut_down=True)
+    assert answer.should_shut_down and world.image.brokers[1].fenced
+    assert world.partition("t").isr == (2,)
+
+
+def test_an_unfenced_broker_leads_again_and_the_isr_grows_only_by_its_leader() -> None:
+    world = World()
+    world.start(1, 2)
+    world.create("t", [1, 2])
+    world.beat(1, want_fence=True)
+    world.beat(1)
+    assert (world.partition("t").leader, world.partition("t").isr) == (2, (2,))

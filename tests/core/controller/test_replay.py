@@ -1,10 +1,12 @@
 """Live state == replay of the log == snapshot plus tail; a change costs what it touches."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
 from anabranch.core.controller.batches import (
@@ -14,10 +16,13 @@ from anabranch.core.controller.batches import (
     snapshot_is_whole,
 )
 from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.features import ELR_VERSION
+from anabranch.core.controller.hints import Answer
 from anabranch.core.controller.image import MetadataImage, TopicImage
+from anabranch.core.controller.observers import set_observers
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
-from anabranch.core.errors import Bug
+from anabranch.core.errors import ApiError, Bug
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from anabranch.core.wire.messages.create_partitions import (
@@ -26,11 +31,14 @@ from anabranch.core.wire.messages.create_partitions import (
 )
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from anabranch.core.wire.messages.elect_leaders import ElectLeadersRequest
 from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from anabranch.core.wire.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -50,6 +58,12 @@ STEPS = st.lists(
         st.tuples(st.just("beat"), BROKERS, st.booleans(), st.booleans()),
         st.tuples(st.just("ids"), BROKERS),
         st.tuples(st.just("silence")),
+        st.tuples(st.just("hint"), BROKERS),
+        st.tuples(st.just("observe"), NAMES, st.lists(BROKERS, unique=True)),
+        st.tuples(st.just("unclean"), NAMES, st.sampled_from(["true", "false"])),
+        st.tuples(st.just("elect"), st.integers(0, 1)),
+        st.tuples(st.just("elr"), st.integers(0, 1)),
+        st.tuples(st.just("wait"), st.integers(1, 400_000)),
     ),
     max_size=30,
 )
@@ -81,6 +95,33 @@ def take(world: World, step: tuple[Any, ...]) -> None:
         world.now_ms += 9_001
         while (result := world.controller.tick(world.now_ms)) is not None:
             world.commit(result.records)
+    else:
+        take_own(world, kind, rest)
+
+
+def take_own(world: World, kind: str, rest: list[Any]) -> None:
+    """The steps that came with elections, hints and roles."""
+    if kind == "hint" and rest[0] in world.image.brokers:
+        epoch = world.image.brokers[rest[0]].epoch
+        world.controller.connection_closed(rest[0], epoch, world.now_ms)
+        world.now_ms += 1
+        for probe in world.controller.take_probes():
+            result = world.controller.probed(probe, Answer.REFUSED, world.now_ms)
+            world.commit_result(result)
+    elif kind == "observe" and world.image.partition(rest[0], 0) is not None:
+        with suppress(ApiError):
+            world.commit_result(set_observers(world.controller.state, rest[0], 0, rest[1]))
+    elif kind == "unclean" and world.image.topic(rest[0]) is not None:
+        alter_config(world, 2, rest[0], "unclean.leader.election.enable", rest[1])
+    elif kind == "elect":
+        world.ask(ElectLeadersRequest(election_type=rest[0], topic_partitions=None))
+    elif kind == "elr":
+        update = FeatureUpdateKey(
+            feature=ELR_VERSION, max_version_level=rest[0], upgrade_type=2 - rest[0]
+        )
+        world.ask(UpdateFeaturesRequest(feature_updates=[update]))
+    elif kind == "wait":
+        world.pass_time(rest[0])
 
 
 def check_invariants(image: MetadataImage) -> None:
@@ -91,6 +132,12 @@ def check_invariants(image: MetadataImage) -> None:
         for partition in topic.partitions.values():
             assert set(partition.isr) <= set(partition.replicas)
             assert not set(partition.isr) & set(partition.elr)
+            assert set(partition.elr) <= set(partition.replicas)
+            assert not set(partition.observers) & set(partition.replicas)
+            assert image.features.get(ELR_VERSION, 0) or (partition.isr and not partition.elr)
+            for member in partition.isr:
+                alone = partition.isr == (member,) and partition.leader < 0
+                assert alone or image.brokers[member].active
             if partition.leader >= 0:
                 assert partition.leader in partition.isr
                 assert image.brokers[partition.leader].active
@@ -191,3 +238,38 @@ def test_records_between_the_marks_of_kafkas_controller_are_followed() -> None:
     assert delta.created_topics == (topic.topic_id,)
     with pytest.raises(Bug, match="no rule replays AbortTransactionRecord"):
         replay_batch(image, [AbortTransactionRecord()], 3, 1)
+
+
+def test_a_topic_id_is_not_given_twice() -> None:
+    topic = TopicRecord(name="t", topic_id=TopicId(bytes(15) + b"\x01"))
+    image, _ = replay_batch(MetadataImage.empty(), [topic], 0, 1)
+    with pytest.raises(Bug, match="given twice"):
+        replay_batch(image, [TopicRecord(name="u", topic_id=topic.topic_id)], 1, 1)
+
+
+@pytest.mark.parametrize("how", ["silence", "hint", "crash", "unregistered"])
+def test_losing_a_broker_costs_its_own_partitions(how: str) -> None:
+    """Broker 2 has three partitions among very many of broker 1."""
+    looks = []
+    for topics in (2, 20):
+        world = filled(topics, 500)
+        world.create("mine", [2, 1], [2, 1])
+        world.create("alone", [2])
+        state, before = world.controller.state, world.controller.state.steps
+        if how == "silence":
+            world.now_ms += 5_000
+            world.beat(1)
+            assert "BROKER_SESSION_EXPIRED" in world.pass_time(5_000)
+        elif how == "hint":
+            take(world, ("hint", 2))
+            world.beat(1)
+            world.pass_time(8_000)
+            world.beat(1)
+            world.pass_time(8_000)
+        elif how == "crash":
+            world.register(2, incarnation=2)
+        else:
+            world.ask(UnregisterBrokerRequest(broker_id=2))
+        assert world.partition("mine", 0).leader == 1
+        looks.append(state.steps - before)
+    assert looks[0] == looks[1] < 30

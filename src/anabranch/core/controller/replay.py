@@ -52,11 +52,10 @@ def replay_batch(
 
 def everything(image: MetadataImage) -> MetadataDelta:
     """The delta from nothing to the image: for whoever begins with a whole one."""
+    topics = sorted(image.topics_by_id.items())
     return MetadataDelta(
-        created_topics=tuple(image.topics_by_id),
-        changed_partitions={
-            topic_id: tuple(topic.partitions) for topic_id, topic in image.topics_by_id.items()
-        },
+        created_topics=tuple(topic_id for topic_id, _ in topics),
+        changed_partitions={topic_id: tuple(topic.partitions) for topic_id, topic in topics},
         changed_configs=frozenset(image.configs),
         changed_brokers=frozenset(image.brokers),
         features_changed=bool(image.features),
@@ -128,6 +127,8 @@ class ImageBuilder:
 
 def _topic(builder: ImageBuilder, record: records.TopicRecord) -> None:
     topic_id = TopicId(record.topic_id)
+    if topic_id in builder.changing("topics_by_id"):
+        raise Bug(f"topic id {topic_id.hex()} is given twice")
     builder.changing("topics_by_id")[topic_id] = TopicImage(record.name, topic_id, Map())
     builder.changing("topic_ids_by_name")[record.name] = topic_id
     builder.created[topic_id] = None
@@ -327,7 +328,7 @@ def _clear_elr(builder: ImageBuilder, record: records.ClearElrRecord) -> None:
     if record.topic_name:
         chosen = [builder.changing("topic_ids_by_name")[record.topic_name]]
     else:
-        chosen = list(builder.image.topics_by_id) + list(builder.created)
+        chosen = sorted(builder.image.topics_by_id) + list(builder.created)
     for topic_id in chosen:
         _clear_topic_elr(builder, topic_id)
 
