@@ -25,11 +25,14 @@ class Copy:
     """One replica on one node. `is_sure`: the batches are those that the node has."""
 
     __slots__ = (
+        "_sound",
         "cut_to",
         "end",
         "entries",
         "epoch",
         "high",
+        "is_given_up",
+        "is_rotten",
         "is_sure",
         "leads",
         "node",
@@ -46,6 +49,12 @@ class Copy:
         self.truth = truth
         self.entries: list[Entry] = []
         self.is_sure = False
+        self.is_rotten = False
+        """A bit of its disk flipped: what is read may differ from what was written."""
+        self._sound: dict[int, Entry] = {}
+        """What was written before it rotted."""
+        self.is_given_up = False
+        """So much of it is rotten that its batches cannot be told apart."""
         self.cut_to = NOT_SEEN
         """Where a cut was announced since the last look."""
         self.sequences: dict[tuple[int, int], int] = {}
@@ -78,10 +87,13 @@ class Copy:
                 fresh.append(self._checked(entry))
                 self.position = position
         except Unreadable as fault:
+            if self.is_rotten:
+                self.is_given_up, self.is_sure = True, False
+                return fresh
             sentence = f"The log has bytes that are no batch: {fault}."
             raise Violation("L1", sentence, self.told()) from None
         end = self.entries[-1].end if self.entries else None
-        if end is not None and end != log.end_offset:
+        if end is not None and end != log.end_offset and not self.is_rotten:
             raise Violation(
                 "L1", "The log's end is not where its last batch ends.",
                 {**self.told(), "end": log.end_offset, "batches_end": end},
@@ -91,6 +103,8 @@ class Copy:
     def reload(self) -> list[Entry]:
         """Read the whole log again; the batches that are gone."""
         before = self.entries
+        if self.is_rotten:
+            self._sound.update((entry.base, entry) for entry in before)
         self.entries, self.sequences, self.position = [], {}, BEGIN
         self.grow()
         here = set(self.entries)
@@ -99,10 +113,14 @@ class Copy:
     def _checked(self, entry: Entry) -> Entry:
         """L1 between batches, L2 among copies, L8 within the log."""
         if self.entries and entry.base != self.entries[-1].end:
+            if self.is_rotten:
+                raise Unreadable
             raise Violation(
                 "L1", "A batch does not begin where the one before it ends.",
                 {**self.told(), "base": entry.base, "before": self.entries[-1].end},
             )  # fmt: skip
+        if self.is_rotten:
+            entry = self._sound.get(entry.base, entry)
         known = self.truth.known(entry)
         if known is None:
             first = self.truth.written[entry.base, entry.epoch]

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
 ACKS_ALL = -1
+LAST_STANDING = "the last in-sync replica lost it in a power cut, and there is no ELR"
 ZOMBIE_WROTE = "acknowledged by a leader that an unclean election had replaced"
 
 
@@ -88,7 +89,7 @@ class LogChecks:
                 or replica.leader_epoch != copy.epoch
                 or log.start_offset != copy.start
                 or copy.cut_to != NOT_SEEN
-            ) and log.fault is None:
+            ) and not (log.fault or copy.is_given_up):
                 self._judge(copy, replica)
 
     def truncated(self, node: SimNode, place: TopicPartition, after: int) -> None:
@@ -106,8 +107,10 @@ class LogChecks:
         if what in ("power", "wipe", "rot"):
             for copy in seat.copies.values():
                 copy.is_sure = False
+                copy.is_rotten = copy.is_rotten or what == "rot"
                 if what == "wipe":
                     copy.entries = []
+                    copy.is_rotten = copy.is_given_up = False
         if what == "wipe":
             self.marks.hit("wiped")
         if what == "pause" and any(copy.leads for copy in seat.live):
@@ -210,9 +213,13 @@ class LogChecks:
         was_sure = copy.is_sure
         cut_to, copy.cut_to = copy.cut_to, NOT_SEEN
         gone = copy.reload()
+        if copy.is_given_up:
+            return
         copy.is_sure = True
         if gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
+            for entry in gone:
+                copy.truth.dropped.setdefault(entry, set()).add(copy.node.node_id)
         elif gone:
             start = max(replica.log.start_offset, copy.truth.start)
             for entry in gone:
@@ -240,12 +247,14 @@ class LogChecks:
             copy.grow()
             copy.end = log.end_offset
         self._check_marks(copy, replica)
+        led_epoch = copy.epoch if copy.leads else NOT_SEEN
         self._check_epochs(copy, replica)
+        led_epoch = copy.epoch if copy.leads else led_epoch
         if log.start_offset != copy.start:
             self._start_moved(copy, replica)
         high = copy.high = replica.high_watermark
         if high > before:
-            self._told_committed(copy, replica, before)
+            self._told_committed(copy, replica, before, led_epoch)
         elif high < before and not was_cut:
             raise Violation(
                 "L5", "A high watermark went back without its log.",
@@ -283,8 +292,11 @@ class LogChecks:
                  "before": (copy.epoch, copy.partition_epoch)},
             )  # fmt: skip
         is_new = epoch != copy.epoch or replica.is_leader != copy.leads
-        copy.epoch, copy.partition_epoch, copy.leads = epoch, partition_epoch, replica.is_leader
-        if replica.is_leader and is_new:
+        copy.epoch, copy.partition_epoch = epoch, partition_epoch
+        # One who reads in old metadata that it led before it was restarted does not lead.
+        life = self.model.lives.get((copy.truth.key, epoch), copy.node.broker.broker_epoch)
+        copy.leads = replica.is_leader and life == copy.node.broker.broker_epoch
+        if copy.leads and is_new:
             self._begins_to_lead(copy, replica)
 
     def _begins_to_lead(self, copy: Copy, replica: Replica) -> None:
@@ -300,13 +312,17 @@ class LogChecks:
             return
         missing = truth.missing_in(copy.entries, truth.start, truth.high)
         if missing is not None:
-            if not truth.led_epoch < truth.reset_epoch <= epoch:
+            rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
+            if not rule and not self.model.elr_enabled:
+                rule = LAST_STANDING if node_id in truth.dropped.get(missing, ()) else ""
+            if not rule:
                 raise Violation(
                     "L4", "A leader does not have all that is committed.",
                     {**copy.told(), "missing": tuple(missing), "committed": truth.high,
                      "end": replica.log.end_offset, "led_before": truth.led_by},
                 )  # fmt: skip
-            truth.cut(missing, truth.reset_rule, epoch)
+            truth.cut(missing, rule, epoch)
+            truth.reset_epoch = max(truth.reset_epoch, epoch)
             self.marks.hit("lost-by-rule")
         if replica.high_watermark < truth.high:
             self.marks.hit("high-watermark-behind")
@@ -331,13 +347,15 @@ class LogChecks:
 
     # What is told to be committed.
 
-    def _told_committed(self, copy: Copy, replica: Replica, before: int) -> None:
-        """A replica's high watermark rose: what is below it must be committed."""
+    def _told_committed(self, copy: Copy, replica: Replica, before: int, led_epoch: int) -> None:
+        """A replica's high watermark rose: what is below it must be committed.
+
+        `led_epoch` is the epoch in which it leads, or led until this event."""
         truth, high = copy.truth, copy.high
         is_stale = copy.epoch < truth.reset_epoch
         if high > truth.high:
-            if copy.leads:
-                self._commit(copy, replica, high, is_stale=is_stale)
+            if led_epoch != NOT_SEEN:
+                self._commit(copy, replica, high, led_epoch)
             elif not is_stale and not truth.losses:
                 raise Violation(
                     "L5", "A follower's high watermark is above what any leader committed.",
@@ -352,17 +370,17 @@ class LogChecks:
                 {**copy.told(), "committed": tuple(missing), "high": high},
             )  # fmt: skip
 
-    def _commit(self, copy: Copy, replica: Replica, high: int, *, is_stale: bool) -> None:
+    def _commit(self, copy: Copy, replica: Replica, high: int, led_epoch: int) -> None:
         """A leader says that more is committed than anybody said before."""
         truth = copy.truth
         fresh = [entry for entry in copy.entries if entry.base >= truth.high and entry.end <= high]
-        if copy.epoch < truth.led_epoch and not self._still_true(copy, fresh, high):
+        if led_epoch < truth.led_epoch and not self._still_true(copy, fresh, high, led_epoch):
             return
-        if not is_stale:
+        if led_epoch >= truth.reset_epoch:
             self._check_holders(copy, replica, fresh, high)
         truth.commit(fresh, high)
 
-    def _still_true(self, copy: Copy, fresh: list[Entry], high: int) -> bool:
+    def _still_true(self, copy: Copy, fresh: list[Entry], high: int, led_epoch: int) -> bool:
         """Whether what a replaced leader commits is with the present one; False when it is lost by
         a rule."""
         truth = copy.truth
@@ -371,7 +389,7 @@ class LogChecks:
         missing = [entry for entry in fresh if entry not in here]
         if not leader.is_sure or not missing:
             return True
-        if truth.reset_epoch <= copy.epoch:
+        if truth.reset_epoch <= led_epoch:
             raise Violation(
                 "L4", "A replaced leader committed what the present one does not have.",
                 {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},

@@ -184,6 +184,8 @@ class MetadataChecks:
                      "leaders": (known, now.leader)},
                 )  # fmt: skip
             if now.leader >= 0:
+                life = self.model.brokers.get(now.leader)
+                self.model.lives[key, now.leader_epoch] = -1 if life is None else life.epoch
                 rule = "" if before is None else self._rule(key, before, now)
                 for hears in self.elected:
                     hears(Elected(key, before, now, rule))

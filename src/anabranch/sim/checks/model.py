@@ -75,6 +75,8 @@ class Model:
         """Broker -> partitions that had it in ISR or ELR at any time."""
         self.leaders: dict[tuple[Key, int], int] = {}
         """(partition, leader epoch) -> who leads in it."""
+        self.lives: dict[tuple[Key, int], int] = {}
+        """(partition, leader epoch) -> the broker epoch of the life that was elected."""
 
     def place(self, key: Key) -> TopicPartition:
         """A partition by name."""

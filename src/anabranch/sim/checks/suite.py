@@ -56,8 +56,9 @@ class Suite(Watcher):
     def event_ended(self, node: SimNode | None) -> None:
         """See Watcher."""
         if node is not None:
-            self._look_at_metadata(node)
-            self._look_at_logs(node)
+            if node.is_up:
+                self._look_at_metadata(node)
+                self._look_at_logs(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 

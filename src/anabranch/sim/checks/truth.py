@@ -37,6 +37,7 @@ class Truth:
     """One partition's committed batches."""
 
     __slots__ = (
+        "dropped",
         "entries",
         "high",
         "key",
@@ -67,6 +68,8 @@ class Truth:
         """The last election whose leader may lack committed records."""
         self.written: dict[tuple[int, int], Entry] = {}
         self.losses: list[Loss] = []
+        self.dropped: dict[Entry, set[int]] = {}
+        """Committed batches that a power cut took from some nodes, and from which."""
 
     def known(self, entry: Entry) -> Entry | None:
         """The batch as it was first seen, None when it is another one for offset and epoch."""
