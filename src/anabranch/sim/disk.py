@@ -185,8 +185,9 @@ class SimDisk:
             inode = self.names[path]
             if inode is not None:
                 inode.cut_power(self.random)
-            elif path.rpartition("/")[0] not in self.names and "/" in path:
-                self.names[path.rpartition("/")[0]] = None
+            folder = path.rpartition("/")[0]
+            if "/" in folder and folder not in self.names:
+                del self.names[path]  # nobody can reach what was in a folder that is gone
         self.stored_names = dict(self.names)
         self.fail_in, self.free = -1, UNLIMITED
 
