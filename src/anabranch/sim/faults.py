@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.batch import MAGIC_AT, walk
 from anabranch.sim.disk import UNLIMITED
 from anabranch.sim.network import HEALTHY, LinkFault
 from anabranch.sim.plan import SECOND_US, Fault, Plan
@@ -304,8 +305,8 @@ class Faults:
             self._note(fault, node.name, path)
             node.changed("rot")
             self.rotten.append((node, path.rpartition("/")[0]))
-            bit = int(8 * node.disk.size(path) * fault.strength)
-            node.disk.flip_bit(path, bit // 8, bit % 8)
+            at = rotten_byte(node.disk.read(path), fault.strength)
+            node.disk.flip_bit(path, at, fault.other % 8)
         return node.start
 
     def _wipe(self, fault: Fault) -> Undo | None:
@@ -416,6 +417,16 @@ class Faults:
         self._note(fault, "store")
         self.cluster.store.steal_lease()
         return _nothing
+
+
+def rotten_byte(log: bytes, strength: float) -> int:
+    """A byte of a segment that a checksum covers: the format protects neither the base offset nor
+    the leader epoch of a batch, so no node could notice."""
+    batches = list(walk(log))
+    if not batches:
+        return len(log) - 1
+    position, header = batches[int(len(batches) * strength)]
+    return position + MAGIC_AT + int((header.size_bytes - MAGIC_AT) * strength)
 
 
 def mend(node: SimNode) -> None:

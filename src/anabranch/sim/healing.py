@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.sim.faults import mend
 from anabranch.sim.plan import SECOND_US
 from anabranch.sim.store import StoreFaults
@@ -72,11 +73,12 @@ class Healing:
         return [nodes[node_id] for node_id in sorted(nodes)]
 
     def _replace_disk(self, node: SimNode, path: str) -> None:
-        """A broker says that it cannot use a log whose bits had flipped: it gets an empty disk."""
+        """A broker cannot use a log whose bits had flipped, or a scrub finds them: it gets an empty
+        disk."""
         disk, _, folder = path.rpartition("/")
         topic, _, index = folder.rpartition("-")
         offline = node.broker.partitions.offline if node.is_up else {}
-        if TopicPartition(topic, int(index)) in offline:
+        if TopicPartition(topic, int(index)) in offline or _is_rotten(node, path):
             self.world.note("repair", node.name, path)
             node.crash()
             node.lose_folder(disk)
@@ -99,3 +101,14 @@ class Healing:
             if node is not None and node.broker.partitions.get(*place) is not None:
                 return True
         return False
+
+
+def _is_rotten(node: SimNode, path: str) -> bool:
+    """Whether a scrub finds a batch of a folder whose checksum is wrong."""
+    for name in sorted(node.disk.names):
+        if name.startswith(path + "/") and name.endswith(".log"):
+            log = node.disk.read(name)
+            for position, header in walk(log):
+                if not crc_is_valid(log, position, header.size_bytes):
+                    return True
+    return False

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.batch import walk
+from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -269,6 +269,9 @@ class Fetcher:
         for at, header in walk(answer.records):
             if header.next_offset <= start:
                 continue
+            if not crc_is_valid(answer.records, at, header.size_bytes):
+                position.source = NOBODY
+                break  # a reader stops there, and asks again
             if not header.is_control:
                 for record in decode_records(answer.records, at):
                     if record.offset >= start:
