@@ -25,6 +25,11 @@ from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ApiError, Bug
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
+from anabranch.core.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionRequestPartitionData,
+    AlterPartitionRequestTopicData,
+)
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -64,6 +69,7 @@ STEPS = st.lists(
         st.tuples(st.just("elect"), st.integers(0, 1)),
         st.tuples(st.just("elr"), st.integers(0, 1)),
         st.tuples(st.just("wait"), st.integers(1, 400_000)),
+        st.tuples(st.just("join"), NAMES),
     ),
     max_size=30,
 )
@@ -122,6 +128,27 @@ def take_own(world: World, kind: str, rest: list[Any]) -> None:
         world.ask(UpdateFeaturesRequest(feature_updates=[update]))
     elif kind == "wait":
         world.pass_time(rest[0])
+    elif kind == "join" and world.image.partition(rest[0], 0) is not None:
+        join(world, rest[0])
+
+
+def join(world: World, name: str) -> None:
+    """The leader of the first partition takes every active replica into its ISR."""
+    topic, state = world.image.topic(name), world.partition(name)
+    leader = world.image.brokers.get(state.leader)
+    if topic is None or leader is None:
+        return
+    active = {each.broker_id for each in world.image.brokers.values() if each.active}
+    asked = AlterPartitionRequestPartitionData(
+        partition_index=0, leader_epoch=state.leader_epoch, partition_epoch=state.partition_epoch
+    )
+    asked.new_isr = [each for each in state.replicas if each in active]
+    data = AlterPartitionRequestTopicData(topic_id=topic.topic_id, partitions=[asked])
+    request = AlterPartitionRequest(
+        broker_id=leader.broker_id, broker_epoch=leader.epoch, topics=[data]
+    )
+    (answer,) = world.ask(request, 2).topics[0].partitions
+    assert answer.error_code == 0
 
 
 def check_invariants(image: MetadataImage) -> None:
