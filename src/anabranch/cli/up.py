@@ -1,43 +1,169 @@
-"""`anabranch up`: a node with nothing to configure, kept serving until Ctrl-C."""
+"""`anabranch up`: a cluster with nothing to configure, kept serving until Ctrl-C.
+
+One broker runs in this process; several run as processes of their own under this one, which starts
+a node again that ends by itself.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from typing import TYPE_CHECKING
+import signal
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from anabranch.cli.serve import configured, shorthand
 
 if TYPE_CHECKING:
+    from anabranch.cli.local_brokers import LocalBroker, LocalBrokers
     from anabranch.server.node import Node
 
 DEFAULT_FOLDER = "anabranch-data"
 DEFAULT_PORT = 9092
+LOOK_SECONDS = 0.2
+PAUSE_SECONDS = 1.0
+"""Before a node that ended is started again."""
 
 
-@click.command(epilog="Example: anabranch up --dir ./data --port 9092")
+@click.command(epilog="Example: anabranch up --brokers 3 --racks a,b,c --dir ./data --port 9092")
 @click.option(
     "--dir", "folder", default=DEFAULT_FOLDER, show_default=True, metavar="DIR",
-    help="Where the node keeps its data; made when it is not there.",
+    help="Where the nodes keep their data; made when it is not there.",
 )  # fmt: skip
 @click.option(
-    "--port", type=int, default=DEFAULT_PORT, show_default=True, metavar="N",
-    help="Port of 127.0.0.1 for clients; 0: a free one.",
+    "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
+    help="Port of 127.0.0.1 for clients, the first of as many as there are brokers; 0: free ones.",
 )  # fmt: skip
+@click.option(
+    "--brokers", type=click.IntRange(1, 100), default=1, show_default=True, metavar="N",
+    help="How many nodes, each a broker and a controller.",
+)  # fmt: skip
+@click.option(
+    "--racks", metavar="A,B,…", help="Racks of the brokers, given out in turn.", default=""
+)
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one line of JSON when the node is ready."
-)
-def command(folder: str, port: int, settings: tuple[str, ...], as_json: bool) -> None:
-    """Run a node with nothing to configure."""
+    "--json", "as_json", is_flag=True,
+    help="Print one line of JSON when the cluster is ready, then one for every event.",
+)  # fmt: skip
+def command(
+    folder: str, port: int, brokers: int, racks: str, settings: tuple[str, ...], as_json: bool
+) -> None:
+    """Run a cluster with nothing to configure."""
+    names = [each.strip() for each in racks.split(",") if each.strip()]
+    if brokers > 1:
+        _refuse_unfit(port, brokers, settings)
+        _run_several(folder, port, brokers, names, settings, as_json=as_json)
+        return
     from anabranch.server import logs
     from anabranch.server.main import run
 
     logs.configure("warning")
-    config = configured(None, [*shorthand(folder, port), *settings])
+    rack = [f"broker.rack={names[0]}"] if names else []
+    config = configured(None, [*shorthand(folder, port), *rack, *settings])
     raise SystemExit(run(config, on_ready=say_json if as_json else say_text))
+
+
+def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
+    """What can only be said of one node, or reaches beyond the last port."""
+    if port and port + brokers - 1 > 65_535:
+        raise click.ClickException(
+            f"--port {port} leaves no room for {brokers} brokers below 65536; take a lower one"
+        )
+    for setting in settings:
+        name = setting.partition("=")[0].strip()
+        if name in ("node.id", "broker.id", "listeners", "log.dirs", "log.dir", "process.roles"):
+            raise click.ClickException(
+                f"--set {name}=… cannot hold for {brokers} brokers; run `anabranch serve` for each"
+            )
+    configured(None, settings)
+
+
+def _run_several(
+    folder: str, port: int, brokers: int, racks: list[str], settings: tuple[str, ...],
+    *, as_json: bool,
+) -> None:  # fmt: skip
+    from anabranch.cli.local_brokers import LocalBrokers
+
+    cluster = LocalBrokers(folder, brokers=brokers, port=port, racks=racks, settings=settings)
+    tell = tell_json if as_json else tell_text
+    with contextlib.closing(cluster), _interrupted_by_sigterm(), _until_interrupted():
+        cluster.start()
+        say_cluster(cluster, as_json=as_json)
+        _keep(cluster, tell)
+
+
+@contextlib.contextmanager
+def _until_interrupted() -> Iterator[None]:
+    with contextlib.suppress(KeyboardInterrupt):
+        yield
+
+
+@contextlib.contextmanager
+def _interrupted_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends the cluster as Ctrl-C does, in order."""
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = {each: signal.signal(each, stop) for each in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _keep(cluster: LocalBrokers, tell: Any) -> None:
+    """Start whoever ends again, for as long as nobody interrupts."""
+    while True:
+        for node in cluster.nodes:
+            if not node.is_alive:
+                assert node.process is not None
+                tell("ended", node, node.process.returncode)
+                time.sleep(PAUSE_SECONDS)
+                node.start()
+                node.wait_ready()
+                tell("ready", node, None)
+        time.sleep(LOOK_SECONDS)
+
+
+def tell_json(event: str, node: LocalBroker, code: int | None) -> None:
+    """One line for programs about a node."""
+    line = {"event": event, "id": node.node_id, "pid": node.pid}
+    click.echo(json.dumps(line | ({} if code is None else {"exit_code": code})))
+
+
+def tell_text(event: str, node: LocalBroker, code: int | None) -> None:
+    """One line for people about a node."""
+    if event == "ready":
+        click.echo(f"broker {node.node_id} serves again, pid {node.pid}")
+        return
+    assert code is not None
+    how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+    click.echo(f"broker {node.node_id} {how}; its log is {node.output}; it is started again")
+
+
+def say_cluster(cluster: LocalBrokers, *, as_json: bool) -> None:
+    """Where clients find the cluster, and a line a node."""
+    if as_json:
+        brokers = [
+            {"id": node.node_id, "pid": node.pid, "rack": node.rack, "port": node.port}
+            for node in cluster.nodes
+        ]
+        click.echo(json.dumps({"bootstrap_servers": cluster.bootstrap, "brokers": brokers}))
+        return
+    for node in cluster.nodes:
+        rack = f", rack {node.rack}" if node.rack else ""
+        click.echo(
+            f"broker {node.node_id} serves at {node.bootstrap}{rack}, data in {node.log_dir}"
+        )
+    click.echo(f"bootstrap.servers={cluster.bootstrap}")
+    click.echo("Stop them with Ctrl-C.")
 
 
 def say_json(node: Node) -> None:

@@ -1,0 +1,208 @@
+"""Several nodes as processes of this machine: what `anabranch up --brokers` and the demo run.
+
+What: each node is broker and controller, with a folder and ports of its own; one SQLite file in the
+common folder is where their metadata is committed, and whoever holds its lease is the active
+controller. Every node runs in a session of its own, so that Ctrl-C reaches the supervisor alone and
+it decides the order of goodbyes. Rule kept: whatever happens, `close` leaves no process behind.
+Not here: several machines; their nodes run `anabranch serve`, each with its own configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+START_SECONDS = 30.0
+STOP_SECONDS = 15.0
+ASK_AGAIN_SECONDS = 0.02
+LOG_TAIL_LINES = 15
+STORE_FILE = "metadata-store.db"
+USUAL_REPLICAS = 3
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface that nobody uses now, all different."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class LocalBroker:
+    """One node: how it is started, whether it lives, what it said last."""
+
+    def __init__(self, node_id: int, folder: str, port: int, rack: str | None) -> None:
+        self.node_id = node_id
+        self.port = port
+        self.rack = rack
+        self.log_dir = os.path.join(folder, f"broker-{node_id}")
+        self.output = os.path.join(folder, f"broker-{node_id}.log")
+        self.settings: dict[str, str] = {}
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find it."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 before it was started."""
+        return 0 if self.process is None else self.process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        """Start the process; returns at once."""
+        words = [sys.executable, "-m", "anabranch", "serve"]
+        for name, value in self.settings.items():
+            words += ["--set", f"{name}={value}"]
+        with open(self.output, "ab") as output:
+            self.process = subprocess.Popen(
+                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def wait_ready(self) -> None:
+        """Return when it serves clients. Raises ClickException with the node's last words."""
+        until = time.monotonic() + START_SECONDS
+        while not answers(self.port):
+            if not self.is_alive:
+                code = None if self.process is None else self.process.returncode
+                raise self.failure(f"ended with exit code {code}")
+            if time.monotonic() > until:
+                raise self.failure(f"did not answer within {START_SECONDS:.0f} s")
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def failure(self, what: str) -> click.ClickException:
+        """What happened to the node, and what it said last."""
+        try:
+            lines = Path(self.output).read_text(errors="replace").splitlines()[-LOG_TAIL_LINES:]
+        except OSError:
+            lines = []
+        sentence = f"broker {self.node_id} {what}; its last words:"
+        return click.ClickException("\n  ".join([sentence, *lines]))
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye, no flush, no marker."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def resident_bytes(self) -> int:
+        """Resident memory of the process, 0 where the system does not tell."""
+        try:
+            status = Path(f"/proc/{self.pid}/status").read_text()
+        except OSError:
+            return 0
+        found = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
+        return int(found[0]) * 1024 if found else 0
+
+    def disk_bytes(self) -> int:
+        """Bytes of everything that the node keeps in its folder."""
+        files = (each for each in Path(self.log_dir).rglob("*") if each.is_file())
+        return sum(each.stat().st_size for each in files)
+
+
+class LocalBrokers:
+    """The nodes of one cluster in `folder`, which is made when it is not there.
+
+    `port` is the first broker's, the others take the following ones; 0: free ports. `racks` are
+    given out in turn.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        brokers: int,
+        port: int = 0,
+        racks: Sequence[str] = (),
+        settings: Sequence[str] = (),
+    ) -> None:
+        os.makedirs(folder, exist_ok=True)
+        ports = [port + each for each in range(brokers)] if port else free_ports(brokers)
+        self.nodes = [
+            LocalBroker(
+                index + 1, folder, ports[index], racks[index % len(racks)] if racks else None
+            )
+            for index in range(brokers)
+        ]
+        self._configure(os.path.abspath(folder), settings)
+
+    @property
+    def bootstrap(self) -> str:
+        """Where clients find the cluster: every broker."""
+        return ",".join(node.bootstrap for node in self.nodes)
+
+    def node(self, node_id: int) -> LocalBroker:
+        """The node with that id."""
+        return self.nodes[node_id - 1]
+
+    def start(self) -> None:
+        """Start every node and wait until each of them serves."""
+        for node in self.nodes:
+            node.start()
+        for node in self.nodes:
+            node.wait_ready()
+
+    def close(self) -> None:
+        """Ask every node to stop, one after the other so that leaderships can move; make it."""
+        for node in self.nodes:
+            if node.process is None or not node.is_alive:
+                continue
+            node.process.terminate()
+            try:
+                node.process.wait(STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                node.kill()
+
+    def _configure(self, folder: str, settings: Sequence[str]) -> None:
+        controllers = free_ports(len(self.nodes))
+        servers = ",".join(f"127.0.0.1:{port}" for port in controllers)
+        replicas = min(USUAL_REPLICAS, len(self.nodes))
+        given = dict(each.partition("=")[::2] for each in settings)
+        for node, controller in zip(self.nodes, controllers, strict=True):
+            node.settings = {
+                "node.id": str(node.node_id),
+                "log.dirs": node.log_dir,
+                "listeners": f"PLAINTEXT://{node.bootstrap},CONTROLLER://127.0.0.1:{controller}",
+                "controller.quorum.bootstrap.servers": servers,
+                "metadata.store.url": f"sqlite://{folder}/{STORE_FILE}",
+                "default.replication.factor": str(replicas),
+                "min.insync.replicas": str(max(1, replicas - 1)),
+                **({"broker.rack": node.rack} if node.rack else {}),
+                **given,
+            }
+
+
+def answers(port: int) -> bool:
+    """Whether a node serves clients there: a listener that is only bound says nothing yet."""
+    from anabranch.client.connection import Connection
+    from anabranch.core.errors import ApiError
+
+    async def ask() -> bool:
+        try:
+            connection = await Connection.open("127.0.0.1", port, timeout_seconds=1.0)
+        except (OSError, ApiError):
+            return False
+        await connection.close()
+        return True
+
+    return asyncio.run(ask())

@@ -1,0 +1,73 @@
+"""`anabranch up --brokers`: several nodes under one supervisor."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+SECONDS = 30
+
+
+def hear_interrupts():
+    """As in a terminal: what a shell runs in the background inherits that SIGINT is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def up(tmp_path):
+    words = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path / "data")]
+    words += ["--port", "0", "--brokers", "3", "--racks", "a,b,c", "--json"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, preexec_fn=hear_interrupts)
+    yield process
+    children = psutil.Process(process.pid).children() if process.poll() is None else []
+    process.kill()
+    process.communicate()
+    for child in children:
+        child.kill()
+
+
+def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up):
+    ready = json.loads(up.stdout.readline())
+    assert [each["rack"] for each in ready["brokers"]] == ["a", "b", "c"]
+    assert len(ready["bootstrap_servers"].split(",")) == 3
+    admin = AdminClient({"bootstrap.servers": ready["bootstrap_servers"], "log_level": 0})
+    admin.create_topics([NewTopic("t", 3)])["t"].result(SECONDS)
+    partitions = admin.list_topics("t", timeout=SECONDS).topics["t"].partitions.values()
+    assert {len(each.replicas) for each in partitions} == {3}
+
+    os.kill(ready["brokers"][1]["pid"], signal.SIGKILL)
+    ended = json.loads(up.stdout.readline())
+    assert (ended["event"], ended["id"], ended["exit_code"]) == ("ended", 2, -signal.SIGKILL)
+    back = json.loads(up.stdout.readline())
+    assert (back["event"], back["id"]) == ("ready", 2)
+    assert back["pid"] != ready["brokers"][1]["pid"]
+
+    children = psutil.Process(up.pid).children()
+    up.send_signal(signal.SIGINT)
+    assert up.wait(SECONDS) == 0
+    assert not [child for child in children if child.is_running()]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--port", "65534"], "--port 65534 leaves no room for 3 brokers"),
+        (["--set", "node.id=7"], "--set node.id=… cannot hold for 3 brokers"),
+        (["--set", "num.partitions=none"], "num.partitions"),
+    ],
+)
+def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, sentence):
+    command = [sys.executable, "-m", "anabranch", "up", "--brokers", "3"]
+    command += ["--dir", str(tmp_path / "data"), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 1
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "data").exists()
