@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from anabranch.sim.world import ANY_LIFE, Timer
+
 if TYPE_CHECKING:
     from anabranch.sim.processes import Process
     from anabranch.sim.world import World
@@ -84,7 +86,7 @@ class Network:
             if due_us < link.free_us:
                 due_us = link.free_us
             link.free_us = due_us
-            world.arrive_at(process, due_us, action, *args)
+            world.plan(Timer(action, args, process, ANY_LIFE), due_us)
             return
         if fault.cut or (fault.loss and self._random.random() < fault.loss):
             self.lost += 1
@@ -121,7 +123,7 @@ class Network:
             due_us += int(self._random.random() * fault.delay_us)
         if not fault.reorder:
             due_us = link.free_us = max(due_us, link.free_us)
-        self.world.arrive_at(process, due_us, action, *args)
+        self.world.plan(Timer(action, args, process, ANY_LIFE), due_us)
 
     # Faults.
 

@@ -43,6 +43,7 @@ from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.following import ControllerLink, MetadataFollower
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
@@ -53,6 +54,7 @@ from anabranch.sim.processes import State
 from anabranch.sim.replicating import Replicating
 from anabranch.sim.rpc import BROKER, Call, refused
 from anabranch.sim.session import Session
+from anabranch.sim.world import WALL_START_MS
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
@@ -96,6 +98,8 @@ class SimNode(Machine):
         self.listener = LISTENER
         self.port = 9092
         self.features: dict[str, tuple[int, int]] = dict(SUPPORTED_FEATURES)
+        self.handlers = handlers()
+        self._responses = {key: API_KEYS[key].response for key in self.handlers}
         self.stopped_because = ""
         self._make_life()
 
@@ -270,7 +274,7 @@ class SimNode(Machine):
     def receive(self, call: Call) -> None:
         """See Server: have the handler look at it, and do what it asks for."""
         to_broker = call.listener == BROKER
-        handler = handlers().get(call.api_key)
+        handler = self.handlers.get(call.api_key)
         run = None
         if handler is not None and call.version in handler.versions:
             run = handler.broker if to_broker else handler.controller
@@ -296,7 +300,11 @@ class SimNode(Machine):
             self._controller_alarm.set(self.controller_purgatory.next_deadline())
 
     def _resolve(self, call: Call, request: Request, outcome: Any) -> None:
-        if isinstance(outcome, Cold):
+        kind = outcome.__class__
+        if kind is self._responses.get(call.api_key):
+            call.answer(outcome)
+            return
+        if kind is Cold:
             read = outcome.read
             read.file.warm(read.position, read.length)
             outcome = outcome.again(self.now_ms)
@@ -340,9 +348,9 @@ class SimNode(Machine):
 
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does."""
-        self.now_ms = self.world.now_ms
-        self.broker.wall_ms = self.now_ms
-        self.broker.steady_ms = self.world.steady_ms
+        broker, steady_ms = self.broker, self.world.now_us // 1000
+        broker.steady_ms = steady_ms
+        broker.wall_ms = self.now_ms = WALL_START_MS + steady_ms
 
     def settle(self) -> None:
         """End a step: wake who waits for what changed, do what the step left, set the alarms."""

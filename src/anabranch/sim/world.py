@@ -22,6 +22,8 @@ from anabranch.sim.processes import Process
 
 WALL_START_MS = 1_700_000_000_000
 """What wall clocks say when the world begins."""
+ANY_LIFE = -1
+"""Of an event that comes from outside, in whatever life its process is by then."""
 
 Listener: TypeAlias = Callable[[int, str, str, str, dict[str, Any]], None]
 """Takes one line of the trace: microseconds, kind, who, text, details."""
@@ -101,14 +103,10 @@ class World:
         heappush(self._heap, (self.now_us + delay_us, self._sequence, timer))
         return timer
 
-    def arrive_at(
-        self, process: Process, due_us: int, action: Callable[..., None], *args: Any
-    ) -> Timer:
-        """Something reaches a process from outside, whatever life it is in by then."""
-        timer = Timer(action, args, process, -1)
+    def plan(self, timer: Timer, due_us: int) -> None:
+        """Have something happen at a moment."""
         self._sequence += 1
         heappush(self._heap, (due_us, self._sequence, timer))
-        return timer
 
     def step(self) -> bool:
         """The next event; False when there is none."""
@@ -141,7 +139,7 @@ class World:
     def _do(self, timer: Timer) -> None:
         process = timer.process
         if process is not None:
-            if timer.life >= 0 and timer.life != process.life:
+            if timer.life != ANY_LIFE and timer.life != process.life:
                 return
             if process.held is not None:
                 process.held.append(timer)
