@@ -171,7 +171,7 @@ def leaderless(**settings: str) -> World:
     return world
 
 
-@pytest.mark.parametrize(("resource_type", "name"), [(2, "t"), (4, "")], ids=["topic", "cluster"])
+@pytest.mark.parametrize(("resource_type", "name"), [(2, "t"), (4, ""), (4, "1")], ids=["topic", "cluster", "node"])
 def test_allowing_unclean_elections_elects_nobody_at_once(resource_type: int, name: str) -> None:
     world = leaderless()
     set_unclean(world, resource_type, name, "true")
