@@ -21,6 +21,8 @@ T = TypeVar("T")
 WIDTH = 96
 """Where sentences are wrapped."""
 
+PLACES_SHOWN = 3
+
 
 @click.command(epilog="Example: anabranch rehearse rack-loss")
 @click.argument("rehearsal", required=False, metavar="[FILE.yaml|NAME]")
@@ -191,13 +193,14 @@ def _print_losses(answers: Answers) -> None:
     from anabranch.sim.rehearsal.answers import acks_text
 
     click.echo(f"\nAcknowledged records lost: {answers.records_lost:,}")
+    found: dict[tuple[str, int, str], list[str]] = {}
     for loss in answers.losses:
-        offsets = f"{loss.offsets[0]}-{loss.offsets[-1]}"
-        place = "{}-{}".format(*loss.place)
-        text = (
-            f"{place}, acks={acks_text(loss.acks)}: {len(loss.offsets):,} of offsets {offsets}; "
-            f"{loss.rule or 'NO RULE ALLOWS IT'}"
-        )
+        topic, index = loss.place
+        text = f"{topic}-{index} {len(loss.offsets)} of {loss.offsets[0]}-{loss.offsets[-1]}"
+        found.setdefault((topic, loss.acks, loss.rule), []).append(text)
+    for (topic, acks, rule), places in found.items():
+        shown = ", ".join(places[:PLACES_SHOWN]) + (", …" if len(places) > PLACES_SHOWN else "")
+        text = f"{topic}, acks={acks_text(acks)} ({shown}): {rule or 'NO RULE ALLOWS IT'}"
         click.echo(click.wrap_text(text, WIDTH, initial_indent="  ", subsequent_indent="    "))
 
 

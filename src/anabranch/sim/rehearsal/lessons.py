@@ -51,7 +51,7 @@ def _lost(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
         if not rule:
             yield f"{what} went away, and no rule allows it. Report this with seed {answers.seed}."
         else:
-            yield f"{what} went away: {rule}.{REMEDIES.get(rule, '')}"
+            yield f"{what} went away.{REMEDIES.get(rule, '')}"
 
 
 def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
@@ -88,7 +88,27 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
             f"{topic.name} took no acks=all for up to {say_duration(longest / SECOND_US)} in "
             f"{count} of {answers.topics[topic.name]} partitions: with {replication} replicas and "
             f"{MIN_IN_SYNC}={required}, writes stop when {limit}. Reads went on."
+            + _by_racks(plan, topic, required)
         )
+
+
+def _by_racks(plan: Rehearsal, topic: TopicPlan, required: int) -> str:
+    """What the loss of a rack leaves, where that is too little."""
+    most = max(
+        (
+            sum(plan.racks.get(each) == rack for each in row)
+            for row in topic.replicas
+            for rack in plan.racks.values()
+        ),
+        default=0,
+    )
+    left = len(topic.replicas[0]) - most
+    if most == 0 or not 0 < left < required:
+        return ""
+    return (
+        f" A rack that is lost takes {most} replicas and leaves {left}: to write on, set "
+        f"{MIN_IN_SYNC}={left}, or put the replicas into more racks."
+    )
 
 
 def _claims(_plan: Rehearsal, answers: Answers) -> Iterator[str]:

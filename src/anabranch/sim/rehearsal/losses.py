@@ -32,7 +32,10 @@ UNCLEAN_ELECTION = (
     "an unclean election (unclean.leader.election.enable, or an operator's) let a replica lead "
     "that lacked them"
 )
-POWER = "every replica that had them lost its power, or its disks, before it had synced them"
+POWER = (
+    "so many replicas lost their power, or their disks, that whoever could lead afterwards lacked "
+    "what was not synced"
+)
 
 
 def values_of(replica: Replica) -> dict[int, bytes]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from anabranch.sim.cluster import Cluster
+from anabranch.sim.node import SimNode
 from anabranch.sim.rehearsal.acting import Actor
 from anabranch.sim.rehearsal.answers import Answers, Place, Verdict
 from anabranch.sim.rehearsal.checking import Checking, NotReady
@@ -31,6 +32,9 @@ STANDS_FOR = 10
 """Records of a partition that stand for what it retains."""
 
 SETTLE_US = SECOND_US
+WRITE_BACK_US = 30 * SECOND_US
+"""How long Linux leaves written pages in memory before it stores them by itself."""
+
 READY_US = 120 * SECOND_US
 """A healthy cluster that is not ready by then never will be."""
 
@@ -89,11 +93,18 @@ class Stage:
         self._until(self._all_told, "what topics retain is not written")
         whole_seconds = -(-(self.world.now_us + SETTLE_US) // SECOND_US)
         self.world.run(whole_seconds * SECOND_US)
-        for node in self.cluster.nodes.values():
+        nodes = list(self.cluster.nodes.values())
+        for index, node in enumerate(nodes):
             node.disk.sync_all()
             self.probe.note_high_watermarks(node)
+            first_us = WRITE_BACK_US * (index + 1) // len(nodes)
+            self.world.after(first_us, self._write_back, node)
         self.history_ends = dict(self.probe.committed_ends)
         self.begins_us = self.world.now_us
+
+    def _write_back(self, node: SimNode) -> None:
+        node.disk.sync_all()
+        self.world.after(WRITE_BACK_US, self._write_back, node)
 
     def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
         while not is_so():

@@ -1,0 +1,102 @@
+"""`anabranch rehearse`: what it prints, and how it says what is wrong with a file (B1)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch.cli.main import main
+
+
+@pytest.fixture
+def rehearse():
+    def run(*words):
+        return CliRunner().invoke(main, ["rehearse", *map(str, words)])
+
+    return run
+
+
+def test_the_shipped_ones_are_listed(rehearse):
+    said = rehearse("--list")
+    assert said.exit_code == 0
+    assert "two-data-centres" in said.stdout
+    told = json.loads(rehearse("--list", "--json").stdout)
+    assert all(each["title"] and each["about"] and each["source"] for each in told)
+
+
+def test_a_rehearsal_prints_the_answers(rehearse):
+    said = rehearse("high-watermark")
+    assert said.exit_code == 0, said.output
+    for part in (
+        "seed 1",
+        "under-replicated",
+        "Acknowledged records lost: 0",
+        "Leaders moved: 0",
+        "To copy: ",
+        "Invariants: none broken",
+        "“HW marks offset 4”: CONTRADICTED (high watermark: claimed 4, seen 5)",
+        "What to take from it:",
+    ):
+        assert part in said.stdout
+
+
+def test_the_answers_are_there_for_programs(rehearse):
+    told = json.loads(rehearse("leader-crash", "--json", "--seed", "7").stdout)
+    assert told["seed"] == 7
+    assert told["records_lost"] == sum(len(each["offsets"]) for each in told["losses"])
+    assert {"offline", "read-only", "under-replicated"} == set(told["conditions"])
+    assert told["violation"] is None
+
+
+def test_a_transcript_tells_it_step_by_step(rehearse):
+    said = rehearse("high-watermark", "--transcript")
+    assert "sees 0-4; the high watermark is 5" in said.stdout
+
+
+def test_a_shipped_file_can_be_shown_changed_and_run(rehearse, tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        rehearse("one-broker-lost", "--show").stdout.replace("length: 100s", "length: 70s")
+    )
+    assert rehearse(file).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (b"cluster: {brokers: 3}\ntopics: {orders: {replication: 4}}\n",
+         "line 2, topics.orders.replication: 4 replicas need 4 brokers and the cluster has 3."),
+        (b"cluster: [", "It is not YAML"),
+        (b"", "It is empty."),
+        (b"\xff\xfe", "is not text in UTF-8"),
+        (b"a" * 300_000, "at most 256 KiB"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_rehearsal_is_told_so_in_one_line(rehearse, tmp_path, written, says):
+    file = tmp_path / "bad.yaml"
+    file.write_bytes(written)
+    said = rehearse(file)
+    assert said.exit_code == 1
+    assert says in said.stderr
+    assert "Traceback" not in said.output
+
+
+def test_what_is_not_there_is_told_with_the_nearest_name(rehearse, tmp_path):
+    assert "Did you mean `rack-loss`?" in rehearse("rack-los").stderr
+    assert rehearse().exit_code == 2
+    folder = rehearse(tmp_path)
+    assert folder.exit_code == 1
+    assert "Traceback" not in folder.output
+
+
+def test_a_cluster_that_cannot_become_ready_is_told_so(rehearse, tmp_path):
+    file = tmp_path / "stuck.yaml"
+    file.write_text(
+        "cluster: {brokers: 3, settings: {initial.broker.registration.timeout.ms: 1000}}\n"
+        "topics: {orders: {settings: {max.message.bytes: 1}, retained: 1 GB}}\n"
+    )
+    said = rehearse(file)
+    assert said.exit_code == 1
+    assert "The cluster is not ready" in said.stderr
