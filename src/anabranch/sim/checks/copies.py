@@ -104,7 +104,9 @@ class Copy:
         """Read the whole log again; the batches that are gone."""
         before = self.entries
         if self.is_rotten:
+            end = self.replica.log.end_offset if self.replica is not None else 0
             self._sound.update((entry.base, entry) for entry in before)
+            self._sound = {base: each for base, each in self._sound.items() if base < end}
         self.entries, self.sequences, self.position = [], {}, BEGIN
         self.grow()
         here = set(self.entries)

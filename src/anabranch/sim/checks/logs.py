@@ -109,6 +109,7 @@ class LogChecks:
                 copy.is_sure = False
                 copy.is_rotten = copy.is_rotten or what == "rot"
                 if what == "wipe":
+                    self._dropped(copy, copy.entries)
                     copy.entries = []
                     copy.is_rotten = copy.is_given_up = False
         if what == "wipe":
@@ -203,6 +204,7 @@ class LogChecks:
             seat.live.append(copy)
         for copy in before:
             if copy not in seat.live:
+                self._last_words(copy)
                 copy.forget()
         for copy, replica in opened:
             if replica.log.fault is None:
@@ -218,8 +220,7 @@ class LogChecks:
         copy.is_sure = True
         if gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
-            for entry in gone:
-                copy.truth.dropped.setdefault(entry, set()).add(copy.node.node_id)
+            self._dropped(copy, gone)
         elif gone:
             start = max(replica.log.start_offset, copy.truth.start)
             for entry in gone:
@@ -230,6 +231,18 @@ class LogChecks:
                     )  # fmt: skip
             self._check_cut(copy, replica, gone)
         self._judge(copy, replica)
+
+    def _dropped(self, copy: Copy, entries: list[Entry]) -> None:
+        for entry in entries:
+            copy.truth.dropped.setdefault(entry, set()).add(copy.node.node_id)
+
+    def _last_words(self, copy: Copy) -> None:
+        """What a replica said in the event in which its log failed."""
+        replica = copy.replica
+        if replica is not None and copy.leads and replica.high_watermark > copy.high:
+            if copy.entries and replica.high_watermark <= copy.entries[-1].end:
+                before, copy.high = copy.high, replica.high_watermark
+                self._told_committed(copy, replica, before, copy.epoch)
 
     # One copy.
 
@@ -338,7 +351,7 @@ class LogChecks:
         elif gone and log.start_offset > 0:
             self.marks.hit("restart-at-leader-start")
         for entry in cut:
-            if entry.base >= truth.start and truth.holds(entry):
+            if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:
                 raise Violation(
                     "L6", "A committed batch was cut off.",
                     {**copy.told(), "batch": tuple(entry), "committed": truth.high,

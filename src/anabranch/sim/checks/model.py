@@ -222,7 +222,9 @@ class Model:
     def _on_ClearElrRecord(self, record: Any, changes: Changes) -> None:  # noqa: N802
         for key, old in list(self.partitions.items()):
             if record.topic_name in ("", self.topics.get(key[0])) and (old.elr or old.last_known):
-                self._set(key, changes, old._replace(elr=(), last_known=()))
+                epoch = old.partition_epoch + 1
+                cleared = old._replace(elr=(), last_known=(), partition_epoch=epoch)
+                self._set(key, changes, cleared)
 
     # Settings.
 
