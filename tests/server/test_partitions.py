@@ -11,6 +11,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.controller.image import (
     RESOURCE_TOPIC,
+    BrokerImage,
     MetadataDelta,
     MetadataImage,
     PartitionImage,
@@ -64,6 +65,7 @@ class World:
         return MetadataImage(
             topics_by_id=Map({topic.topic_id: topic for topic in self.topics.values()}),
             topic_ids_by_name=Map({topic.name: topic.topic_id for topic in self.topics.values()}),
+            brokers=Map({1: BrokerImage(1, 3, bytes(16), Map())}),
             configs=Map(self.configs),
         )
 

@@ -126,7 +126,7 @@ class PartitionShell:
         """The difference between an image and what is hosted, a piece at a time."""
         for topic in () if delta is None else delta.deleted_topics:
             self._delete_offline(topic.topic_id)
-        plan = self._broker.partitions.plan(image, delta)
+        plan = self._broker.partitions.plan(image, delta, broker_epoch=self._broker.broker_epoch)
         for replica in plan.drop:
             self._delete(replica)
             yield

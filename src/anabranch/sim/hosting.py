@@ -71,7 +71,7 @@ class Hosting:
         touched: list[TopicPartition] = []
         for topic in () if delta is None else delta.deleted_topics:
             self._delete_offline(topic.topic_id)
-        plan = self.broker.partitions.plan(image, delta)
+        plan = self.broker.partitions.plan(image, delta, broker_epoch=self.broker.broker_epoch)
         for replica in plan.drop:
             touched.append(replica.topic_partition)
             self._delete(replica)

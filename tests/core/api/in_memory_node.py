@@ -151,7 +151,7 @@ class InMemoryNode:
     def follow(self) -> None:
         """What the server's shell does with a new image."""
         broker = self.broker
-        plan = broker.partitions.plan(broker.image)
+        plan = broker.partitions.plan(broker.image, None, broker_epoch=broker.broker_epoch)
         for replica in plan.drop:
             broker.partitions.drop(replica)
             self.folder.delete_log(replica.topic_partition, unique="x", now_ms=self.now_ms)

@@ -91,7 +91,7 @@ class Peer:
         self.clock()
         broker, touched = self.broker, []
         broker.image = image
-        plan = broker.partitions.plan(image)
+        plan = broker.partitions.plan(image, None, broker_epoch=broker.broker_epoch)
         for replica in plan.drop:
             broker.partitions.drop(replica)
             touched.append(replica.topic_partition)

@@ -11,7 +11,9 @@ def test_a_delta_is_planned_by_what_it_touches():
     node = InMemoryNode()
     topic_id = node.topic(partitions=3)
     partitions, image = node.broker.partitions, node.broker.image
-    plan = partitions.plan(image, MetadataDelta(changed_partitions={topic_id: (1,)}))
+    plan = partitions.plan(
+        image, MetadataDelta(changed_partitions={topic_id: (1,)}), broker_epoch=7
+    )
     assert [replica.topic_partition.partition for replica, _ in plan.update] == [1]
     assert (plan.drop, plan.create) == ((), ())
 
@@ -20,7 +22,9 @@ def test_a_deleted_topic_is_dropped_whole():
     node = InMemoryNode()
     node.topic(partitions=2)
     topic, image = node.broker.image.topic("t"), type(node.broker.image).empty()
-    plan = node.broker.partitions.plan(image, MetadataDelta(deleted_topics=(topic,)))
+    plan = node.broker.partitions.plan(
+        image, MetadataDelta(deleted_topics=(topic,)), broker_epoch=7
+    )
     assert len(plan.drop) == 2
 
 
@@ -41,7 +45,7 @@ def test_an_offline_partition_is_not_created_again_but_its_successor_is():
     node.topic()
     partitions = node.broker.partitions
     partitions.take_offline(node.replica())
-    assert partitions.plan(node.broker.image).create == ()
+    assert partitions.plan(node.broker.image, None, broker_epoch=7).create == ()
     assert TopicPartition("t", 0) in partitions.offline
     node.remove("t")
     assert partitions.offline == {}
@@ -75,3 +79,26 @@ def test_an_older_state_is_left_alone():
     node.change("t", leader_epoch=3)
     assert not node.replica().take_state(old)
     assert node.replica().leader_epoch == 3
+
+
+def test_a_process_leads_nothing_by_metadata_that_does_not_know_it():
+    """A power cut may have taken records of the epoch in which its predecessor led."""
+    node = InMemoryNode()
+    node.topic()
+    image, partitions = node.broker.image, node.broker.partitions
+    for unknown in (-1, 6, 8):
+        ((_, state),) = partitions.plan(image, None, broker_epoch=unknown).update
+        assert (state.leader, state.leader_epoch) == (-1, 0)
+    ((_, state),) = partitions.plan(image, None, broker_epoch=7).update
+    assert state.leader == 1
+
+
+def test_nobody_leads_in_an_epoch_older_than_his_records():
+    node = InMemoryNode()
+    node.topic()
+    node.change("t", leader=2, leader_epoch=3)
+    node.replica().log.epochs.assign(3, 0)
+    node.replica().leader_epoch = -1
+    node.change("t", leader=1, leader_epoch=2)
+    assert not node.replica().is_leader
+    assert node.replica().log.epochs.latest == 3

@@ -2,8 +2,10 @@
 
 What: lookup by topic name or id and index, and `plan`, which compares the metadata with what is
 hosted. Why two dictionaries of dictionaries: a request names a topic once and then its partitions,
-so that the data path builds no key objects. Rule kept: `plan` decides and changes nothing; the
-shell opens, creates and deletes logs and then calls `host` and `drop`.
+so that the data path builds no key objects. Rules kept: `plan` decides and changes nothing; the
+shell opens, creates and deletes logs and then calls `host` and `drop`. A process leads nothing by
+metadata that does not know it: what its predecessor led, with records that a power cut may have
+taken, is not its to lead in the same epoch.
 Not here: files, folders, the order of work.
 """
 
@@ -11,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
+
+from msgspec.structs import replace
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import TopicPartition
@@ -118,12 +122,19 @@ class Partitions:
         self.drop(replica)
         self.offline[replica.topic_partition] = replica.topic_id
 
-    def plan(self, image: MetadataImage, delta: MetadataDelta | None = None) -> Plan:
-        """What the metadata asks of this broker: for what `delta` touched, or (None) for all."""
+    def plan(self, image: MetadataImage, delta: MetadataDelta | None, *, broker_epoch: int) -> Plan:
+        """What the metadata asks of this broker: for what `delta` touched, or (None) for all.
+
+        `broker_epoch` is this process's own, -1 before it is registered. Until the metadata has
+        that registration, partitions that it says this broker leads have no leader here; the
+        registration takes those leaderships away, so that newer states of them follow.
+        """
         touched = self._everything(image) if delta is None else self._touched(delta)
         drop: list[Replica] = []
         update: list[tuple[Replica, PartitionImage]] = []
         create: list[Assignment] = []
+        own = image.brokers.get(self.broker_id)
+        is_known = own is not None and own.epoch == broker_epoch
         for topic_id, indexes in touched.items():
             topic = image.topic_by_id(topic_id)
             hosted = self.by_id.get(topic_id, {})
@@ -134,6 +145,8 @@ class Partitions:
             for index in indexes:
                 state = topic.partitions.get(index)
                 replica = hosted.get(index)
+                if state is not None and state.leader == self.broker_id and not is_known:
+                    state = replace(state, leader=-1)
                 if state is None or not self._is_placed_here(state):
                     drop += () if replica is None else (replica,)
                 elif replica is not None:

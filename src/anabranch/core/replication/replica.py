@@ -122,7 +122,8 @@ class Replica:
     def take_state(self, state: PartitionImage) -> bool:
         """Follow the metadata: leader, epochs, replicas, ISR. True when leadership changed.
 
-        A state that is older than what is known here is left alone.
+        A state that is older than what is known here is left alone, and nobody leads in an epoch
+        that is older than his own records.
         """
         if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
             return False
@@ -135,6 +136,8 @@ class Replica:
         self.observers = tuple(state.observers)
         self.recovery_state = state.recovery_state
         led, self.is_leader = self.is_leader, state.leader == self.broker_id
+        if self.is_leader and state.leader_epoch < self.log.epochs.latest:
+            self.is_leader = False
         if new_epoch:
             self.followers = {}
             if self.is_leader:

@@ -363,8 +363,10 @@ class Replication:
         return due_ms
 
     def take_effects(self) -> list[Effect]:
-        """What is to be sent now, in order."""
+        """What is to be sent now, in order; nothing before this process is registered."""
         effects: list[Effect] = []
+        if self._broker.broker_epoch < 0:
+            return effects
         for fetcher in self._fetchers.values():
             if fetcher.unsynced:
                 fetcher.release_synced()
