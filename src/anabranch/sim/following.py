@@ -3,9 +3,10 @@
 What: `ControllerLink` sends a request to whichever controller is active, moving on when one says
 that it is not, or says nothing. `MetadataFollower` keeps a node's copy of the metadata log and its
 image up with the active controller through Fetch, as `server/metadata_log.py` does on a machine.
-Rule kept: after each change of the one it follows, the last batch of the copy is read again and
-compared; a store that went back shows then, and the node stops instead of unlearning. The copy
-survives a crash; a power cut may take its last batches.
+Rules kept: a node acts on metadata only when it shows the node's own registration; after each
+change of the one it follows, the last batch of the copy is read again and compared: a store that
+went back shows then, and the node stops instead of unlearning. The copy survives a crash; a power
+cut may take its last batches.
 """
 
 from __future__ import annotations
@@ -191,13 +192,21 @@ class MetadataFollower:
         self.copy = copy
         self.batches = batches
         self._checked = -1
+        self._is_caught_up = False
+        self._acts = False
 
     def start(self) -> None:
-        """Publish what the copy holds and begin to follow."""
-        image = self.copy.image
-        if image.offset >= 0:
-            self.node.on_image(image, everything(image))
+        """Begin to follow."""
         self._step()
+
+    def look(self) -> None:
+        """Begin to act on the metadata if it is new enough by now: an old copy may say that this
+        node leads what others lead since, so it must show this life's own registration."""
+        epoch = self.node.session.broker_epoch
+        image = self.copy.image
+        if not self._acts and self._is_caught_up and 0 <= epoch <= image.offset:
+            self._acts = True
+            self.node.on_image(image, everything(image))
 
     def _step(self) -> None:
         link = self.node.link
@@ -239,6 +248,9 @@ class MetadataFollower:
             return True
         for payload in payloads:
             self._append(payload)
+        if not self._acts:
+            self._is_caught_up |= self.copy.image.next_offset >= partition.high_watermark
+            self.look()
         return True
 
     def _append(self, payload: bytes) -> None:
@@ -248,7 +260,8 @@ class MetadataFollower:
             return
         after, delta = self.batches.replay(image, payload)
         self.copy.append(decoded[0].header.base_offset, payload, after)
-        self.node.on_image(after, delta)
+        if self._acts:
+            self.node.on_image(after, delta)
 
     def _request(self, end: CopyEnd, *, from_last: bool) -> FetchRequest:
         image = self.copy.image

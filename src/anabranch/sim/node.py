@@ -213,6 +213,7 @@ class SimNode(Machine):
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this life its epoch."""
         self.broker.broker_epoch = broker_epoch
+        self.follower.look()
 
     def _maybe_serve(self) -> None:
         if self.listens and self.session.is_in and not self.hosting.is_syncing:
