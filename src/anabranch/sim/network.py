@@ -45,9 +45,11 @@ HEALTHY = LinkFault()
 class _Link:
     """One way from a place to another."""
 
-    __slots__ = ("fault", "free_us", "stuck")
+    __slots__ = ("distance_us", "fault", "free_us", "stuck")
 
     def __init__(self) -> None:
+        self.distance_us = 0
+        """How much longer it takes than a hop within one data centre."""
         self.fault: LinkFault | None = None
         self.free_us = 0
         """When the last message arrives: the next one must not overtake it."""
@@ -83,6 +85,7 @@ class Network:
             world = self.world
             low, high = self.latency_us
             due_us = world.now_us + low + int(self._random.random() * (high - low))
+            due_us += link.distance_us
             if due_us < link.free_us:
                 due_us = link.free_us
             link.free_us = due_us
@@ -119,11 +122,16 @@ class Network:
     ) -> None:
         low, high = self.latency_us
         due_us = self.world.now_us + low + int(self._random.random() * (high - low))
+        due_us += link.distance_us
         if fault.delay_us:
             due_us += int(self._random.random() * fault.delay_us)
         if not fault.reorder:
             due_us = link.free_us = max(due_us, link.free_us)
         self.world.plan(Timer(action, args, process, ANY_LIFE), due_us)
+
+    def set_distance(self, source: str, target: str, distance_us: int) -> None:
+        """Put two places apart, as in two data centres; one way. It is no fault, and stays."""
+        self._link(source, target).distance_us = distance_us
 
     # Faults.
 
