@@ -1,15 +1,15 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fuzz bench compat docs clean
+.PHONY: help demo up test check fuzz sim bench compat docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: ## 336,776 real records through a real node, and a SIGKILL; ends by itself
+demo: ## 336,776 real records through three real brokers, and a SIGKILL of a leader; ends by itself
 	@scripts/demo
 
-up: ## the demo's node, kept serving until Ctrl-C
+up: ## the demo's three brokers, kept serving until Ctrl-C
 	@scripts/up
 
 test: ## the whole test suite
@@ -20,6 +20,9 @@ check: ## ruff, mypy --strict, the import rule, the tidy rules
 
 fuzz: ## hostile frames at a node in memory, guided by coverage; Ctrl-C or SECONDS=… ends it
 	@scripts/fuzz
+
+sim: ## schedules of faults in a made-up world, on all cores; SECONDS=… says how long
+	@scripts/sim
 
 bench: ## beside Apache Kafka, alternating, same client (Java and Maven)
 	@scripts/bench

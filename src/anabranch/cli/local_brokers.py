@@ -162,6 +162,15 @@ class LocalBrokers:
         for node in self.nodes:
             node.wait_ready()
 
+    def wait(self) -> None:
+        """Until a node ends by itself, which it should not; raises ClickException then."""
+        while True:
+            for node in self.nodes:
+                if not node.is_alive:
+                    code = None if node.process is None else node.process.returncode
+                    raise node.failure(f"ended with exit code {code}")
+            time.sleep(ASK_AGAIN_SECONDS * 10)
+
     def close(self) -> None:
         """Ask every node to stop, one after the other so that leaderships can move; make it."""
         for node in self.nodes:

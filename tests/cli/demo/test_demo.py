@@ -30,7 +30,7 @@ def test_no_acknowledged_record_is_missing_after_a_kill(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "every promise held" in done.stdout
-    assert "SIGKILL with" in done.stdout
+    assert "SIGKILL for broker" in done.stdout
     assert " NO " not in done.stdout
     assert list(tmp_path.iterdir()) == [], "the folder of the demo is still there"
 

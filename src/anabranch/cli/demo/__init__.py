@@ -1,9 +1,9 @@
-"""`anabranch demo`: real records through a real node, in the reader's own terminal.
+"""`anabranch demo`: real records through three real brokers, in the reader's own terminal.
 
-It starts a node as a process of its own in a new folder, sends it every flight that left New York
-City in 2013 through confluent-kafka (a client that nobody here wrote), reads them back, checks
-count and order, kills the node while it acknowledges records, and shows that none of those is
-missing. It is a proof that people can repeat, not a benchmark: `make bench` measures.
+It starts three brokers as processes of their own in a new folder, sends them every flight that left
+New York City in 2013 through confluent-kafka (a client that nobody here wrote), reads them back,
+checks count and order, kills a leader while it acknowledges records, and shows that none of those
+is missing. It is a proof that people can repeat, not a benchmark: `make bench` measures.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ FLIGHTS = 336_776
     "--port",
     type=click.IntRange(0, 65_535),
     default=0,
-    help="Port of the node on the loopback interface; 0 takes a free one.",
+    help="Port of the first broker on the loopback interface; 0 takes free ones.",
 )
 @click.option(
     "--keep-serving",
     is_flag=True,
-    help="Load the flights, then leave the node serving until Ctrl-C.",
+    help="Load the flights, then leave the brokers serving until Ctrl-C.",
 )
 def command(records: int, port: int, keep_serving: bool) -> None:
-    """Send 336,776 real records through a real node, and survive a SIGKILL."""
+    """Send 336,776 real records through three brokers, and survive a SIGKILL of a leader."""
     try:
         from anabranch.cli.demo.story import Story
     except ModuleNotFoundError as missing:
@@ -65,7 +65,7 @@ def _new_folder() -> Iterator[str]:
 
 @contextlib.contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """SIGTERM ends the demo as Ctrl-C does, so that the node and the folder go with it."""
+    """SIGTERM ends the demo as Ctrl-C does, so that the brokers and the folder go with it."""
 
     def stop(_signal: int, _frame: object) -> None:
         raise KeyboardInterrupt

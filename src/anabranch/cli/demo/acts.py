@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
@@ -15,14 +15,23 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from anabranch.cli.demo.flights import Keyed, Tally
-from anabranch.cli.demo.node import QUIET
+
+QUIET: dict[str, Any] = {
+    "log_level": 0,
+    "error_cb": lambda _error: None,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 100,
+}
+"""A client's own log lines about a broker that was killed on purpose would only confuse."""
 
 PARTITIONS = 6
+REPLICAS = 3
 BATCH_MESSAGES = 10_000
 REPORT_EVERY = 2_000
 QUEUE_RECORDS = 100_000
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.1
+ASK_AGAIN_SECONDS = 0.02
 
 Advance = Callable[[int], None]
 Place = tuple[int, int]
@@ -48,7 +57,7 @@ def create_topic(bootstrap: str, topic: str) -> float:
     """Create a topic of six partitions; returns the seconds until all of them have a leader."""
     begin = time.perf_counter()
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
-    new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=1)
+    new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=REPLICAS)
     admin.create_topics([new])[topic].result(WAIT_SECONDS)
     while time.perf_counter() - begin < WAIT_SECONDS:
         found = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions
@@ -56,6 +65,28 @@ def create_topic(bootstrap: str, topic: str) -> float:
             return time.perf_counter() - begin
         time.sleep(0.01)
     raise click.ClickException(f"topic {topic} has no leaders after {WAIT_SECONDS:.0f} s")
+
+
+def leader_of(bootstrap: str, topic: str, partition: int) -> int:
+    """The id of the broker that leads a partition."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    leader: int = (
+        admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions[partition].leader
+    )
+    return leader
+
+
+def wait_in_sync(bootstrap: str, topics: Iterable[str]) -> float:
+    """Wait until every replica is in sync again; returns the seconds that took."""
+    begin = time.perf_counter()
+    admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
+    while time.perf_counter() - begin < WAIT_SECONDS:
+        found = admin.list_topics(timeout=WAIT_SECONDS).topics
+        partitions = [each for topic in topics for each in found[topic].partitions.values()]
+        if all(len(each.isrs) == REPLICAS for each in partitions):
+            return time.perf_counter() - begin
+        time.sleep(ASK_AGAIN_SECONDS)
+    raise click.ClickException(f"not every replica is in sync after {WAIT_SECONDS:.0f} s")
 
 
 class Sender:
@@ -69,6 +100,9 @@ class Sender:
         self.sent = 0
         self.value_bytes = 0
         self.refused: list[str] = []
+        self.longest_gap_s = 0.0
+        """Between two acknowledgements, since `watch_gaps`."""
+        self._last_s = 0.0
         self._advance = advance
         self._unreported = 0
         self._producer = Producer(
@@ -88,12 +122,20 @@ class Sender:
         """Records that the node has acknowledged so far."""
         return len(self.places)
 
+    def watch_gaps(self) -> None:
+        """Look from now on how long no acknowledgement comes."""
+        self._last_s = time.perf_counter()
+
     def _delivered(self, row: int) -> Callable[[KafkaError | None, Message], None]:
         def note(error: KafkaError | None, message: Message) -> None:
             if error is not None:
                 self.refused.append(str(error))
                 return
             self.places[place_of(message)] = row
+            now_s = time.perf_counter()
+            if self._last_s:
+                self.longest_gap_s = max(self.longest_gap_s, now_s - self._last_s)
+                self._last_s = now_s
             self._unreported += 1
             if self._unreported == REPORT_EVERY:
                 self._advance(self._unreported)

@@ -17,16 +17,19 @@ from anabranch.cli.demo.acts import (
     Sender,
     Took,
     create_topic,
+    leader_of,
     read_all,
     send_all,
+    wait_in_sync,
 )
 from anabranch.cli.demo.flights import Keyed, Tally, carrier_names, flights
-from anabranch.cli.demo.node import Node
+from anabranch.cli.local_brokers import LocalBrokers
 
 TOPIC = "flights"
 CRASH_TOPIC = "flights-during-a-crash"
 KILL_AFTER_SHARE = 0.3
 """Of the records: the node is killed when this many are acknowledged and more are under way."""
+RACKS = ("a", "b", "c")
 UNDER_WAY_SHARE = 0.2
 """Of the records: the client holds no more than this many, so the kill comes before the end."""
 
@@ -50,14 +53,14 @@ class Story:
 
     def __init__(self, folder: str, *, records: int, port: int) -> None:
         self.records = records
-        self.node = Node(folder, port=port)
+        self.cluster = LocalBrokers(folder, brokers=len(RACKS), racks=RACKS, port=port)
         self.console = Console(highlight=False, soft_wrap=True)
         self.held = True
 
     def tell(self) -> bool:
         """The whole demo; returns whether every promise held."""
         begin = time.perf_counter()
-        with contextlib.closing(self.node):
+        with contextlib.closing(self.cluster):
             loaded = self._load()
             tally = self._read_back()
             self._carriers(tally)
@@ -69,14 +72,16 @@ class Story:
 
     def serve_until_interrupted(self) -> bool:
         """Load the flights and leave the node serving until Ctrl-C."""
-        with contextlib.closing(self.node):
+        with contextlib.closing(self.cluster):
             self._load()
-            self.console.print(f"\nserving at [bold]{self.node.bootstrap}[/bold] until Ctrl-C; try")
-            at = f"--bootstrap-server {self.node.bootstrap} --topic {TOPIC}"
+            self.console.print(
+                f"\nserving at [bold]{self.cluster.bootstrap}[/bold] until Ctrl-C; try"
+            )
+            at = f"--bootstrap-server {self.cluster.bootstrap} --topic {TOPIC}"
             self.console.print(f"  anabranch topics describe {at}")
             self.console.print(f"  anabranch consume {at} --from-beginning --max-messages 3")
             with contextlib.suppress(KeyboardInterrupt):
-                self.node.wait()
+                self.cluster.wait()
             self.console.print("stopping")
         return True
 
@@ -99,24 +104,31 @@ class Story:
 
     def _load(self) -> list[Keyed]:
         print_ = self.console.print
-        seconds = self.node.start()
-        print_(f"node: started in {seconds:.2f} s, at {self.node.bootstrap}, a new folder")
-        seconds = create_topic(self.node.bootstrap, TOPIC)
-        print_(f"topic {TOPIC}: {PARTITIONS} partitions led after {seconds * 1000:.0f} ms")
+        begin = time.perf_counter()
+        self.cluster.start()
+        seconds = time.perf_counter() - begin
+        print_(f"three brokers in three racks: started in {seconds:.2f} s, in a new folder")
+        for node in self.cluster.nodes:
+            print_(f"  broker {node.node_id} at {node.bootstrap}, rack {node.rack}")
+        seconds = create_topic(self.cluster.bootstrap, TOPIC)
+        print_(
+            f"topic {TOPIC}: {PARTITIONS} partitions, 3 replicas each, min.insync.replicas=2, "
+            f"led after {seconds * 1000:.0f} ms"
+        )
         loaded = []
         with self._progress("unpacking the flights") as advance:
             for record in flights(self.records):
                 loaded.append(record)
                 advance(1)
         with self._progress("sending") as advance:
-            took = send_all(self.node.bootstrap, TOPIC, loaded, advance=advance)
+            took = send_all(self.cluster.bootstrap, TOPIC, loaded, advance=advance)
         print_(f"sent (acks=all, idempotent): {rates(took)}")
         return loaded
 
     def _read_back(self) -> Tally:
         tally = Tally(self.records)
         with self._progress("reading back") as advance:
-            took = read_all(self.node.bootstrap, TOPIC, tally, advance=advance)
+            took = read_all(self.cluster.bootstrap, TOPIC, tally, advance=advance)
         self.console.print(f"read back and checked: {rates(took)}")
         self._promise(
             tally.missing == 0 and tally.duplicates == 0,
@@ -141,21 +153,31 @@ class Story:
         self.console.print(table)
 
     def _sizes(self, tally: Tally) -> None:
-        resident = self.node.resident_bytes()
+        nodes = self.cluster.nodes
+        resident = sum(node.resident_bytes() for node in nodes)
         memory = f", {megabytes(resident)} of memory" if resident else ""
         self.console.print(
-            f"the node keeps {megabytes(tally.value_bytes)} of values in "
-            f"{megabytes(self.node.disk_bytes())} on disk{memory}"
+            f"the three keep {megabytes(tally.value_bytes)} of values, each three times, in "
+            f"{megabytes(sum(node.disk_bytes() for node in nodes))} on disk{memory}"
         )
 
     def _crash(self, loaded: list[Keyed]) -> None:
-        create_topic(self.node.bootstrap, CRASH_TOPIC)
+        create_topic(self.cluster.bootstrap, CRASH_TOPIC)
         with self._progress("sending, with a SIGKILL") as advance:
-            sender, before = self._send_through_a_kill(loaded, advance)
+            sender, before, victim = self._send_through_a_kill(loaded, advance)
         self.console.print(
-            f"every one of the {sender.acknowledged:,} records was acknowledged in the end "
-            "by the node that was killed"
+            f"every one of the {sender.acknowledged:,} records was acknowledged in the end; the "
+            f"longest time without an acknowledgement was {sender.longest_gap_s:.2f} s"
         )
+        self._look_for_each(sender, before)
+        self.cluster.node(victim).start()
+        self.cluster.node(victim).wait_ready()
+        seconds = wait_in_sync(self.cluster.bootstrap, (TOPIC, CRASH_TOPIC))
+        self._promise(
+            True, f"broker {victim} is back, and every replica in sync {seconds:.2f} s after that"
+        )
+
+    def _look_for_each(self, sender: Sender, before: int) -> None:
         lost = dict(sender.places)
         tally = Tally(self.records)
 
@@ -164,7 +186,7 @@ class Story:
                 del lost[place]
 
         with self._progress("looking for each acknowledged record") as advance:
-            read_all(self.node.bootstrap, CRASH_TOPIC, tally, advance=advance, each=found)
+            read_all(self.cluster.bootstrap, CRASH_TOPIC, tally, advance=advance, each=found)
         self._promise(
             not lost,
             f"each record acknowledged ({before:,} of them before the kill) lies where the "
@@ -172,22 +194,24 @@ class Story:
         )
         self._promise(tally.holds, "none is missing, doubled or out of order")
 
-    def _send_through_a_kill(self, loaded: list[Keyed], advance: Advance) -> tuple[Sender, int]:
-        """Kill and restart the node while records are being acknowledged."""
+    def _send_through_a_kill(
+        self, loaded: list[Keyed], advance: Advance
+    ) -> tuple[Sender, int, int]:
+        """Kill a leader while records are being acknowledged, and leave it dead."""
         queue = int(self.records * UNDER_WAY_SHARE)
-        sender = Sender(self.node.bootstrap, CRASH_TOPIC, advance=advance, queue_records=queue)
+        sender = Sender(self.cluster.bootstrap, CRASH_TOPIC, advance=advance, queue_records=queue)
+        victim = leader_of(self.cluster.bootstrap, CRASH_TOPIC, 0)
         kill_at = int(self.records * KILL_AFTER_SHARE)
         acknowledged_before = -1
         for record in loaded:
             sender.send(record)
             if acknowledged_before < 0 and sender.acknowledged >= kill_at:
-                self.node.kill()
+                self.cluster.node(victim).kill()
+                sender.watch_gaps()
                 acknowledged_before = sender.acknowledged
-                seconds = self.node.start()
                 self.console.print(
-                    f"SIGKILL with {acknowledged_before:,} records acknowledged and "
-                    f"{sender.sent - acknowledged_before:,} under way; "
-                    f"the node serves again after {seconds:.2f} s"
+                    f"SIGKILL for broker {victim}, which leads, with {acknowledged_before:,} "
+                    f"records acknowledged and {sender.sent - acknowledged_before:,} under way"
                 )
         sender.finish()
-        return sender, acknowledged_before
+        return sender, acknowledged_before, victim
