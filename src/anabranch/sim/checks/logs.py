@@ -334,7 +334,8 @@ class LogChecks:
                     {**copy.told(), "missing": tuple(missing), "committed": truth.high,
                      "end": replica.log.end_offset, "led_before": truth.led_by},
                 )  # fmt: skip
-            truth.cut(missing, rule, epoch)
+            log = replica.log
+            truth.cut(rule, epoch, copy.entries, log.start_offset, log.end_offset)
             truth.reset_epoch = max(truth.reset_epoch, epoch)
             self.marks.hit("lost-by-rule")
         if replica.high_watermark < truth.high:

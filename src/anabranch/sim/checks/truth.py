@@ -94,23 +94,35 @@ class Truth:
             bisect_left(entries, first, key=_base) : bisect_left(entries, upto, key=_base)
         ]
 
+    def _base_of_batch_at(self, offset: int) -> int:
+        at = bisect_right(self.entries, offset, key=_end)
+        return min(offset, self.entries[at].base) if at < len(self.entries) else offset
+
     def missing_in(self, entries: list[Entry], start: int, upto: int) -> Entry | None:
-        """The first committed batch of `[start, upto)` that is not among these, None for none."""
+        """The first committed batch of `[start, upto)` that is not among these, None for none.
+
+        Of a batch that begins before the start nothing is asked from a log that begins later."""
         start = max(start, self.start)
+        if entries and entries[0].base < start:
+            start = self._base_of_batch_at(start)
         for entry in self.between(start, upto):
             at = bisect_left(entries, entry.base, key=_base)
             if at >= len(entries) or (entries[at] is not entry and entries[at] != entry):
                 return entry
         return None
 
-    def cut(self, entry: Entry, rule: str, epoch: int) -> list[Loss]:
-        """The leader of `epoch` may begin without this batch: it and all after it are lost."""
-        at = bisect_left(self.entries, entry.base, key=_base)
-        lost = [Loss(each, rule, epoch) for each in self.entries[at:]]
-        del self.entries[at:]
-        self.losses += lost
-        self.high = entry.base
-        return lost
+    def cut(self, rule: str, epoch: int, leader: list[Entry], start: int, end: int) -> None:
+        """The leader of `epoch` may begin with less: what it lacks, and all after it, is lost.
+
+        What remains is what that leader has from its own start on."""
+        here = set(leader)
+        at = next((n for n, each in enumerate(self.entries) if each not in here), None)
+        if at is not None:
+            end = min(end, self.entries[at].base)
+            self.losses += [Loss(each, rule, epoch) for each in self.entries[at:]]
+        self.high = min(self.high, end)
+        self.entries = [each for each in leader if each.end <= self.high]
+        self.start = min(self.start, start)
 
     def start_moved(self, start: int) -> None:
         """A leader's log begins later."""
