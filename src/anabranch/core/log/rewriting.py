@@ -45,7 +45,7 @@ def rewritten(
         body = b"".join([_shifted(plain, place, shift) for place in kept])
     max_timestamp = header.max_timestamp
     if kept and not header.log_append_time:
-        max_timestamp = base_timestamp + max(place.timestamp_delta for place in kept)
+        max_timestamp = _int64(base_timestamp + max(place.timestamp_delta for place in kept))
     codec = Codec(header.codec)
     if not kept:  # as Kafka has them: plain, and with no horizon
         attributes &= ~(CODEC_MASK | DELETE_HORIZON_BIT)
@@ -73,9 +73,14 @@ def _shifted(plain: bytes, place: Place, shift: int) -> bytes:
     position = attributes_at + 1
     while plain[position] >= 0x80:
         position += 1
-    tail = plain[attributes_at : attributes_at + 1] + _varint(place.timestamp_delta + shift)
+    tail = plain[attributes_at : attributes_at + 1] + _varint(_int64(place.timestamp_delta + shift))
     tail += plain[position + 1 : place.end]
     return _varint(len(tail)) + tail
+
+
+def _int64(number: int) -> int:
+    """The nearest number that the format can hold: deltas of a hostile producer go beyond."""
+    return max(-(1 << 63), min(number, (1 << 63) - 1))
 
 
 def _varint(number: int) -> bytes:
