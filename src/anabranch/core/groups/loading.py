@@ -51,10 +51,13 @@ class Loader:
         self._undecided: dict[int, list[tuple[OffsetCommitKey, CommittedOffset | None]]] = {}
 
     def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
-        """Read everything. Raises StorageFault where the log cannot be read, or is not ours."""
+        """Read everything. Raises StorageFault where the log cannot be read, or is not ours.
+
+        Up to the log's end: what was acknowledged may lie above the high watermark that a new
+        leader knows, and what lies there will be committed."""
         replica = self.shard.replica
-        offset, upto = replica.log.start_offset, replica.high_watermark
-        while offset < upto:
+        offset, upto = replica.log.start_offset, replica.log.end_offset
+        while offset < min(upto, replica.log.end_offset):
             try:
                 batches = replica.log.read(
                     offset, max_bytes=self._read_bytes, upto=upto, at_least_one=True
