@@ -178,6 +178,7 @@ def _print_writes(answers: Answers) -> None:
             f"{each.acknowledged:,}",
             ", ".join(f"{count:,} {name}" for name, count in sorted(each.refused.items())) or "0",
             f"{each.unanswered:,}",
+            say_duration(each.median_us / SECOND_US) if each.acknowledged else "-",
             say_duration(each.longest_gap_us / SECOND_US),
         )
         for each in answers.writes
@@ -186,7 +187,7 @@ def _print_writes(answers: Answers) -> None:
     if rows:
         click.echo()
         headings = ("topic", "acks", "sent", "acknowledged", "refused", "unanswered")
-        print_table((*headings, "longest pause"), rows)
+        print_table((*headings, "half within", "longest pause"), rows)
 
 
 def _print_losses(answers: Answers) -> None:
@@ -211,6 +212,8 @@ def _print_rest(answers: Answers) -> None:
     hows = [move.how for move in answers.moves if move.how]
     odd = "".join(f", {hows.count(how):,} {how}" for how in sorted(set(hows)))
     click.echo(f"Leaders moved: {away:,}{odd}")
+    leaders = ", ".join(f"{count} on {broker}" for broker, count in answers.leaders.items())
+    click.echo(f"Leaders at the end: {leaders}")
     click.echo(
         f"To copy: {say_bytes(answers.copied_total)}, "
         f"{say_duration(answers.copy_us / SECOND_US)} at "

@@ -87,6 +87,9 @@ MISTAKES = [
     ("partitions: 4", "partitions: 4\n    partitions: 4", 9, "topics.orders.partitions", "twice"),
     ("topics:", "tops:", 1, "", "`topics` is missing"),
     ("1 Gbit/s", "fast", 4, "cluster.bandwidth", "Write it like that"),
+    ("orders:", "or ders:", 7, "topics.or ders", "Topic name is invalid"),
+    ("rate: 5/s", "rate: 900/s", 6, "topics", "The producers would send"),
+    ("bandwidth:", "between_racks: 2s\n  bandwidth:", 4, "cluster.between_racks", "At most 1s"),
     ("cluster:", "cluster: {{", 4, "", "It is not YAML"),
 ]  # fmt: skip
 

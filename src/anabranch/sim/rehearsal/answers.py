@@ -82,6 +82,8 @@ class Writes:
     unanswered: int = 0
     longest_gap_us: int = 0
     """The longest time without an acknowledgement."""
+    median_us: int = 0
+    """How long an acknowledgement took, in the middle."""
 
     @property
     def refusals(self) -> int:
@@ -116,6 +118,8 @@ class Answers:
     writes: Sequence[Writes] = ()
     losses: Sequence[Loss] = ()
     moves: Sequence[Move] = ()
+    leaders: Mapping[int, int] = field(default_factory=dict)
+    """How many partitions each broker leads at the end."""
     copied_bytes: Mapping[int, int] = field(default_factory=dict)
     """What each broker had to copy after it had fallen behind."""
     copy_us: int = 0
@@ -195,6 +199,7 @@ def as_json(answers: Answers) -> dict[str, object]:
             }
             for move in answers.moves
         ],
+        "leaders_at_end": {str(broker): count for broker, count in answers.leaders.items()},
         "heal": {
             "bytes": answers.copied_total,
             "bytes_by_broker": {str(key): value for key, value in answers.copied_bytes.items()},
@@ -236,6 +241,7 @@ def _writes_json(writes: Writes) -> dict[str, object]:
         "refused": dict(sorted(writes.refused.items())),
         "unanswered": writes.unanswered,
         "longest_gap_seconds": writes.longest_gap_us / SECOND_US,
+        "median_seconds": writes.median_us / SECOND_US,
     }
 
 

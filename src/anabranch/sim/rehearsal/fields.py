@@ -38,17 +38,18 @@ class PlanError(Exception):
 class Item:
     """One value of a file."""
 
-    __slots__ = ("name", "node", "source")
+    __slots__ = ("line", "name", "node", "source")
 
-    def __init__(self, node: yaml.Node, name: str, source: str) -> None:
+    def __init__(
+        self, node: yaml.Node, name: str, source: str, key: yaml.Node | None = None
+    ) -> None:
         self.node = node
         self.name = name
         self.source = source
-
-    @property
-    def line(self) -> int:
-        """Its line, counted from 1."""
-        return int(self.node.start_mark.line) + 1
+        is_scalar = isinstance(node, yaml.ScalarNode)
+        first = node if key is None or is_scalar else key
+        self.line = int(first.start_mark.line) + 1
+        """Where it stands, counted from 1; of a list or mapping, its name's line."""
 
     def fault(self, problem: str) -> PlanError:
         """What is wrong with this value."""
@@ -130,7 +131,7 @@ class Section:
             full = f"{item.name}.{name}" if item.name else name
             if name in self._values:
                 raise PlanError(item.source, inner.line, full, "It is written twice. Keep one.")
-            self._values[name] = Item(value, full, item.source)
+            self._values[name] = Item(value, full, item.source, key)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values

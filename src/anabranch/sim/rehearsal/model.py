@@ -117,6 +117,8 @@ class Rehearsal:
     racks: Mapping[int, str]
     controller: int
     """Which node is the active controller at the beginning."""
+    between_racks_us: int
+    """How long a message takes, one way, from one rack to another."""
     bandwidth_bytes: int
     settings: Mapping[str, str]
     topics: tuple[TopicPlan, ...]

@@ -160,6 +160,14 @@ class Probe(Watcher):
             found[name] = found.get(name, 0) + 1
         return found
 
+    def leaders(self) -> dict[int, int]:
+        """How many partitions each broker leads."""
+        found = dict.fromkeys(sorted(self.cluster.nodes), 0)
+        for state in self.states.values():
+            if state.leader >= 0:
+                found[state.leader] += 1
+        return found
+
     def serving_leader(self, place: Place) -> Replica | None:
         """The replica that serves a partition now, None when nobody does."""
         leader = self.states[place].leader

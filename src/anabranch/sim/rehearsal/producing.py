@@ -205,13 +205,14 @@ class Steady(Sender):
 
 def fared(sender: Sender, acks: int, from_us: int, to_us: int) -> Writes:
     """How a producer fared between two moments."""
-    writes = Writes(sender.topic, acks)
+    writes, times = Writes(sender.topic, acks), list[int]()
     last_us = from_us
     for sent in sorted(sender.log, key=lambda each: (each.told_us < 0, each.told_us)):
         count = len(sent.values)
         writes.sent += count
         if sent.is_acknowledged:
             writes.acknowledged += count
+            times.append(sent.told_us - sent.sent_us)
             writes.longest_gap_us = max(writes.longest_gap_us, sent.told_us - last_us)
             last_us = sent.told_us
         elif sent.acks == 0 or not sent.told or sent.told == UNANSWERED:
@@ -220,4 +221,5 @@ def fared(sender: Sender, acks: int, from_us: int, to_us: int) -> Writes:
             writes.refused[sent.told] = writes.refused.get(sent.told, 0) + count
     if writes.sent:
         writes.longest_gap_us = max(writes.longest_gap_us, to_us - last_us)
+        writes.median_us = sorted(times)[len(times) // 2] if times else 0
     return writes

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from anabranch.core.controller.topic_names import illegal_name
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting
@@ -34,6 +35,10 @@ PARTITIONS_MOST = 1_000
 
 LENGTH_MOST_US = 6 * 3_600 * units.SECOND_US
 RATE_MOST = 1_000.0
+RECORDS_MOST = 100_000
+"""What producers may send in all: about a minute's work for one process."""
+
+BETWEEN_RACKS_MOST_US = units.SECOND_US
 
 DEFAULT_LENGTH_US = 120 * units.SECOND_US
 DEFAULT_BANDWIDTH = 100_000_000
@@ -64,6 +69,12 @@ def read(text: str, source: str) -> Rehearsal:
     topics = _topics(top.need("topics").section(), brokers, racks)
     length_us = top.quantity("length", DEFAULT_LENGTH_US, units.duration_us, "90s or 2m")
     _within(top, "length", length_us, LENGTH_MOST_US)
+    records = sum(topic.rate_per_second for topic in topics) * length_us / units.SECOND_US
+    if records > RECORDS_MOST:
+        raise top.need("topics").fault(
+            f"The producers would send {records:,.0f} records; at most {RECORDS_MOST:,} can be "
+            "rehearsed. Lower a `rate`, and raise `size` instead, or shorten `length`."
+        )
     known = Known(brokers, racks, topics, length_us, topic_settings)
     events = read_events(top.take("events"), known)
     plan = Rehearsal(
@@ -75,6 +86,7 @@ def read(text: str, source: str) -> Rehearsal:
         brokers=brokers,
         racks=racks,
         controller=cluster.controller,
+        between_racks_us=cluster.between_racks_us,
         bandwidth_bytes=cluster.bandwidth_bytes,
         settings=cluster.settings,
         topics=topics,
@@ -96,6 +108,7 @@ class _Cluster(NamedTuple):
     brokers: tuple[int, ...]
     racks: Mapping[int, str]
     controller: int
+    between_racks_us: int
     bandwidth_bytes: int
     settings: Mapping[str, str]
 
@@ -117,13 +130,20 @@ def _cluster(section: Section) -> _Cluster:
     )
     if bandwidth <= 0:
         raise section.need("bandwidth").fault("It must be more than nothing.")
+    between_us = section.quantity("between_racks", 0, units.duration_us, "5ms")
+    if between_us > BETWEEN_RACKS_MOST_US:
+        raise section.need("between_racks").fault("At most 1s: one way, from rack to rack.")
+    if between_us and not racks:
+        raise section.need("between_racks").fault(
+            "The cluster has no racks. Name them, or drop it."
+        )
     settings = _settings(section.take("settings"), BROKER_SETTINGS, "broker")
     controller = section.take("controller")
     first = brokers[-1] if controller is None else controller.whole(0, NUMBER_MOST)
     if controller is not None and first not in brokers:
         raise controller.fault(f"There is no broker {first}. Name one of the cluster's.")
     section.end()
-    return _Cluster(brokers, racks, first, bandwidth, settings)
+    return _Cluster(brokers, racks, first, between_us, bandwidth, settings)
 
 
 def _racks(item: Item, racks: dict[int, str]) -> tuple[int, ...]:
@@ -175,6 +195,9 @@ def _topics(
 def _topic(
     name: str, section: Section, brokers: tuple[int, ...], racks: Mapping[int, str]
 ) -> TopicPlan:
+    illegal = illegal_name(name)
+    if illegal is not None:
+        raise section.item.fault(f"{illegal}. Choose another name.")
     acks, rate, record_bytes = _produce(section.take("produce"))
     topic = TopicPlan(
         name=name,

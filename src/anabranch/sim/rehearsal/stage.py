@@ -12,7 +12,9 @@ Not here: what an event does (`acting.py`), what is looked at (`probe.py`).
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
+from anabranch.core.errors import ErrorCode
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode
 from anabranch.sim.rehearsal.acting import Actor
@@ -51,6 +53,7 @@ class Stage:
             self.world, list(plan.brokers), dict(plan.settings), plan.racks,
             controller=plan.controller,
         )  # fmt: skip
+        self._put_apart()
         self.probe = Probe(self.cluster)
         self.checking = Checking(self.cluster)
         self.cluster.checks.append(self.probe)
@@ -69,6 +72,17 @@ class Stage:
         self.begins_us = 0
         self._seen_at: dict[int, int] = {}
 
+    def _put_apart(self) -> None:
+        """Racks lie as far from each other as the plan says."""
+        nodes, racks = self.cluster.nodes, self.plan.racks
+        network, distance_us = self.cluster.network, self.plan.between_racks_us
+        for one in nodes.values():
+            for other in nodes.values():
+                if racks.get(one.node_id) != racks.get(other.node_id):
+                    for source in (one.name, one.controller_name):
+                        for target in (other.name, other.controller_name):
+                            network.set_distance(source, target, distance_us)
+
     def run(self) -> None:
         """Run it all; what is violated on the way ends it."""
         self.checking.run(self._run)
@@ -84,7 +98,7 @@ class Stage:
         self.cluster.start()
         self._until(self._all_serve, "a broker does not serve")
         for topic in self.plan.topics:
-            self.actor.operator.create(topic)
+            self.actor.operator.create(topic, self._created)
         self._until(self._all_whole, "a topic is not whole")
         for sender in [*self.producers, *self.clients.values()]:
             sender.refresh()
@@ -101,6 +115,12 @@ class Stage:
             self.world.after(first_us, self._write_back, node)
         self.history_ends = dict(self.probe.committed_ends)
         self.begins_us = self.world.now_us
+
+    def _created(self, response: Any) -> None:
+        for topic in response.topics:
+            if topic.error_code:
+                why = topic.error_message or ErrorCode(topic.error_code).name
+                raise NotReady(f"Topic {topic.name} cannot be created: {why}")
 
     def _write_back(self, node: SimNode) -> None:
         node.disk.sync_all()
@@ -138,7 +158,13 @@ class Stage:
                     self.clients[topic.name].send(index, STANDS_FOR, ACKS_ALL)
 
     def _all_told(self) -> bool:
-        return all(sent.is_acknowledged for each in self.clients.values() for sent in each.log)
+        for client in self.clients.values():
+            for sent in client.log:
+                if sent.told and not sent.is_acknowledged:
+                    raise NotReady(f"What {client.topic} retains cannot be written: {sent.told}.")
+                if not sent.told:
+                    return False
+        return True
 
     # What happens.
 
@@ -227,6 +253,7 @@ class Stage:
             ],
             losses=losses(probe, all_sent),
             moves=probe.relative_moves(self.begins_us),
+            leaders=probe.leaders(),
             copied_bytes=bytes_by_broker,
             copy_us=copy_time(plan, ranges, self.history_ends),
             creations=[(at - self.begins_us, name, e) for at, name, e in self.actor.creations],

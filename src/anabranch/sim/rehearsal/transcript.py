@@ -202,6 +202,8 @@ def describe(event: Event, brokers: tuple[int, ...]) -> str:
 
 def named(brokers: tuple[int, ...]) -> str:
     """`broker 1`, or `brokers 1,2`."""
+    if not brokers:
+        return "nobody"
     return f"broker{'s' if len(brokers) > 1 else ''} {ids(brokers)}"
 
 
