@@ -265,7 +265,7 @@ class Node:
 
     def _follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         broker = self.broker
-        plan = broker.partitions.plan(image, delta)
+        plan = broker.partitions.plan(image, delta, broker_epoch=broker.broker_epoch)
         for replica in plan.drop:
             broker.partitions.drop(replica)
             self.folder.delete_log(replica.topic_partition, unique="x", now_ms=self.now_ms)
