@@ -28,6 +28,7 @@ VERBS = {
     "rehearse": "Lose a broker, a rack or a data centre of a made-up cluster, and see.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",
+    "sim": "Run a cluster through faults in a made-up world.",
     "completion": "Print a script that lets a shell complete verbs and options.",
     "version": "Print the version.",
 }

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
 @click.option("--seed", type=int, default=None, help="Replay the schedule of this seed.")
 @click.option("--shrink", is_flag=True, help="Leave out of a failing schedule what is not needed.")
 @click.option("--verdict", is_flag=True, help="Print the verdict alone, without the trace.")
-@click.option("--seconds", type=float, default=None, help="Run schedules for so long instead.")
+@click.option(
+    "--seconds",
+    type=float,
+    default=60.0,
+    envvar="SECONDS",
+    show_default=True,
+    help="Without a seed: run schedules for so long.",
+)
 @click.option("--first", type=int, default=None, help="Begin a campaign at this seed.")
 @click.option("--processes", type=int, default=None, help="Processes of a campaign (default: all).")
 @json_option
@@ -26,7 +33,7 @@ def command(
     seed: int | None,
     shrink: bool,
     verdict: bool,
-    seconds: float | None,
+    seconds: float,
     first: int | None,
     processes: int | None,
     as_json: bool,
@@ -36,7 +43,7 @@ def command(
         from anabranch.sim.campaign import Campaign
 
         campaign = Campaign(first=first, processes=processes)
-        report = campaign.run(60.0 if seconds is None else seconds, echo=click.echo)
+        report = campaign.run(seconds, echo=_silence if as_json else click.echo)
         if as_json:
             print_json(asdict(report))
         sys.exit(0 if report.ok else 1)
@@ -79,3 +86,7 @@ def _sentence(outcome: Outcome) -> str:
         f"{outcome.operations} operations, {outcome.faults} faults, "
         f"{outcome.virtual_us / 1e6:.1f} virtual seconds{counts}, digest {outcome.digest}"
     )
+
+
+def _silence(_line: str) -> None:
+    return None

@@ -111,9 +111,15 @@ class Campaign:
     """See the module. `first` None goes on where the last campaign ended."""
 
     def __init__(
-        self, *, first: int | None = None, processes: int | None = None, state: Path = STATE
+        self,
+        *,
+        first: int | None = None,
+        processes: int | None = None,
+        state: Path = STATE,
+        block: int = BLOCK,
     ) -> None:
         self.state = state
+        self.block = block
         self.processes = processes or os.cpu_count() or 1
         self.code = fingerprint()
         self._kept = _load(state)
@@ -148,8 +154,8 @@ class Campaign:
             while True:
                 late = time.monotonic() >= deadline or len(tally.failures) >= MOST_FAILURES
                 while not late and len(running) < self.processes + 1:
-                    running.add(pool.submit(run_block, following, BLOCK))
-                    following += BLOCK
+                    running.add(pool.submit(run_block, following, self.block))
+                    following += self.block
                 if not running:
                     return following
                 done, running = wait(running, timeout=1.0, return_when=FIRST_COMPLETED)

@@ -78,7 +78,9 @@ class Healing:
         disk, _, folder = path.rpartition("/")
         topic, _, index = folder.rpartition("-")
         offline = node.broker.partitions.offline if node.is_up else {}
-        if TopicPartition(topic, int(index)) in offline or _is_rotten(node, path):
+        if TopicPartition(topic, int(index)) in offline or (
+            node.is_serving and _is_rotten(node, path)
+        ):
             self.world.note("repair", node.name, path)
             node.crash()
             node.lose_folder(disk)

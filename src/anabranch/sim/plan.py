@@ -133,7 +133,7 @@ class Plan:
 def draw_plan(seed: int) -> Plan:
     """The plan of a seed: always the same one."""
     random = Random(f"{seed}/plan")
-    brokers = random.choice((3, 3, 3, 4, 5))
+    brokers = random.choice((3, 3, 3, 3, 3, 3, 4, 5))
     topics = _topics(random, brokers)
     places = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
     clients = _clients(random)
@@ -153,8 +153,8 @@ def draw_plan(seed: int) -> Plan:
 
 
 def _config(random: Random) -> dict[str, str]:
-    heartbeat_ms = random.choice((500, 1_000, 2_000, 2_000))
-    session_ms = heartbeat_ms * random.choice((3, 4, 6))
+    heartbeat_ms = random.choice((1_000, 2_000, 2_000))
+    session_ms = random.choice((3_000, 6_000, 9_000))
     fetch_wait_ms = random.choice((500, 1_000, 2_000, 2_000))
     config = {
         "broker.heartbeat.interval.ms": heartbeat_ms,
@@ -285,7 +285,7 @@ def _operations(
 ) -> tuple[Operation, ...]:
     producers = [client.name for client in clients if client.manner is not None]
     operations = []
-    for _ in range(random.randrange(200, 240)):
+    for _ in range(random.randrange(170, 200)):
         at_us = random.randrange(SETTLED_US, SAFETY_US)
         if random.random() < 0.3:  # bursts: whole seconds are popular
             at_us -= at_us % (5 * SECOND_US)
