@@ -17,8 +17,6 @@ from anabranch.sim.rpc import BROKER
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
-FETCH_MS = 30_000
-"""After so long a follower gives a leader up that is silent (replica.socket.timeout.ms)."""
 ALTER_MS = 5_000
 
 
@@ -66,7 +64,7 @@ class Replicating:
             return
         node.cluster.calls.call(
             node, leader, BROKER, effect.request, answered,
-            timeout_us=FETCH_MS * 1000, most_version=effect.version,
+            timeout_us=node.config.replica_socket_timeout_ms * 1000, most_version=effect.version,
         )  # fmt: skip
 
     def _alter(self, effect: SendAlterPartition) -> None:
