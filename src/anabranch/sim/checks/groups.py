@@ -1,6 +1,7 @@
 """What must hold of consumer groups, as their members saw it.
 
-    group-owners      no partition has two owners in one generation
+    group-owners      no partition has two owners in one generation (a static member's next
+                      process goes on in its generation, KIP-345: it counts as the same owner)
     group-generation  the generations that a member is in never go back
     group-offset      a committed offset never lies beyond all that was ever committed there
     group-rewound     a member begins where its group had committed, not before
@@ -66,7 +67,7 @@ class GroupChecks:
         for place in event.places:
             self._begins[event.client, place] = self._floor(event, place)
             owner = self._owners.setdefault((event.group, event.generation, place), event.client)
-            if owner != event.client and not self.is_void:
+            if _service(owner) != _service(event.client) and not self.is_void:
                 raise Violation(
                     "group-owners", "A partition has two owners in one generation.",
                     {"group": event.group, "generation": event.generation, "partition": place,
@@ -104,3 +105,8 @@ class GroupChecks:
             commit.offset for commit in commits if commit.at_us > event.at_us - MAY_COME_LATE_US
         ]
         return min(done[-1].offset, *recent) if recent else done[-1].offset
+
+
+def _service(client: str) -> str:
+    """What all processes of one service are called before the number of their life."""
+    return client.partition(".")[0]

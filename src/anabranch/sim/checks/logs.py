@@ -366,7 +366,7 @@ class LogChecks:
 
         `led_epoch` is the epoch in which it leads, or led until this event."""
         truth, high = copy.truth, copy.high
-        is_stale = copy.epoch < truth.reset_epoch
+        is_stale = copy.epoch < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
         if high > truth.high:
             if led_epoch != NOT_SEEN:
                 self._commit(copy, replica, high, led_epoch)
