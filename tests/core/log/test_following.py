@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.core.log.support import NOW_MS, append, batch, new_log, reopen, sync, tags
 
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import patch
+from anabranch.sim.disk import SimDisk
 
 FAR = 3 * 2**31
 
@@ -103,3 +106,21 @@ def test_a_disk_that_fills_at_a_roll_leaves_no_empty_segment_behind() -> None:
     append(log, batch(1, size_bytes=1))
     assert len(log.segments) == 1
     assert reopen(log, clean=True).end_offset == 2
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_an_epoch_table_that_was_synced_survives_a_power_cut(seed: int) -> None:
+    """Its new file has an old name: without the name's sync the table before it would be back."""
+    disk = SimDisk(Random(seed))
+    log = new_log(disk)
+    append(log, batch(2))
+    sync(log)
+    log.append_as_follower(from_leader(2, epoch=3), now_ms=NOW_MS)
+    log.close(clean=True)
+    disk.cut_power()
+    again = reopen(log, recovery_point=4)
+    assert again.epochs.entries == [(0, 0), (3, 2)]
+    assert log.files.read(f"{log.folder}/leader-epoch-checkpoint").decode().split()[2:] == [
+        *("0", "0"),
+        *("3", "2"),
+    ]

@@ -213,6 +213,8 @@ class Log:
             raise
         self.epochs.unsaved = False
         self.epochs.unsynced = not sync
+        if not sync:
+            self.names_unsynced = True  # a power cut may bring the table before it back
 
     # Rolling
 
