@@ -133,6 +133,17 @@ def test_a_run_writes_at_most_its_records_and_the_rest_follows_soon(
     ]
 
 
+def test_a_broker_gets_back_all_it_was_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though after the first run it is no longer over the percentage."""
+    monkeypatch.setattr(duties, "MOST_RECORDS", 3)
+    world = world_with(leader_imbalance_per_broker_percentage="80")
+    world.start(1, 2)
+    world.create("t", *([[1, 2]] * 8))
+    move_away(world, 1)
+    world.pass_time(6 * MINUTE_MS)
+    assert leaders(world) == [1] * 8
+
+
 def test_only_who_is_in_sync_and_active_leads_again() -> None:
     world = world_with()
     world.start(1, 2)
@@ -171,7 +182,9 @@ def leaderless(**settings: str) -> World:
     return world
 
 
-@pytest.mark.parametrize(("resource_type", "name"), [(2, "t"), (4, ""), (4, "1")], ids=["topic", "cluster", "node"])
+@pytest.mark.parametrize(
+    ("resource_type", "name"), [(2, "t"), (4, ""), (4, "1")], ids=["topic", "cluster", "node"]
+)
 def test_allowing_unclean_elections_elects_nobody_at_once(resource_type: int, name: str) -> None:
     world = leaderless()
     set_unclean(world, resource_type, name, "true")

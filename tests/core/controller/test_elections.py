@@ -145,6 +145,12 @@ def test_an_unclean_leader_is_alone_in_sync_and_recovers() -> None:
     assert (state.leader, state.isr, state.recovery_state) == (2, (2,), RECOVERING)
 
 
+def test_an_unclean_leader_leaves_nobody_eligible() -> None:
+    gone = partition(isr=(), leader=NOBODY, elr=(1, 3), last_known=(1,))
+    state = after(gone, (), rules(2, minimum=2, elr=True, unclean=True))
+    assert (state.leader, state.isr, state.elr, state.last_known_elr) == (2, (2,), (), ())
+
+
 def test_a_change_of_leaders_does_not_end_the_recovery() -> None:
     recovering = partition(isr=(1, 2), recovery=RECOVERING)
     assert after(recovering, (2,), rules(2)).recovery_state == RECOVERING

@@ -52,6 +52,13 @@ def test_a_level_goes_up_and_the_log_says_so() -> None:
     assert world.replayed() == world.image
 
 
+def test_the_level_that_is_there_is_written_once() -> None:
+    world = World()
+    before = world.image
+    assert update(world, ("group.version", 1, UPGRADE), (METADATA_VERSION, 27, SAFE)) == (0, "")
+    assert world.image is before
+
+
 def test_validation_alone_changes_nothing() -> None:
     world = World()
     world.level("group.version", 0)

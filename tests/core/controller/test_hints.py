@@ -223,6 +223,30 @@ def test_a_restarted_process_that_lost_its_state_permits_what_its_own_word_permi
     assert (state.leader, state.recovery_state) == (2, 1)
 
 
+def test_who_came_back_is_suspected_no_longer(elr: bool) -> None:
+    """What happens to it later happens by its own word."""
+    world = alone_in_sync(elr)
+    hint(world, 1)
+    world.beat(1)
+    world.beat(2, want_fence=True)
+    world.beat(1, want_fence=True)
+    assert world.partition("t").leader == -1
+    world.beat(2)
+    state = world.partition("t")
+    assert (state.leader, state.recovery_state) == (2, 1)
+
+
+def test_what_the_controller_forgives_is_no_word_of_the_broker() -> None:
+    world = started(1)
+    controller = world.controller
+    controller.take_office(2, world.image, controller.log, world.now_ms)
+    world.pass_time(PROBE_AFTER_MS)
+    (probe,) = controller.take_probes()
+    world.now_ms += 200
+    controller.sessions.forgive(150, world.now_ms)
+    assert controller.probed(probe, Answer.REFUSED, world.now_ms) is not None
+
+
 def test_a_new_controller_probes_every_unfenced_broker_that_it_has_not_heard_from() -> None:
     world = started(1, 2, 3, 4)
     world.beat(4, want_fence=True)
