@@ -86,14 +86,16 @@ class Following:
             return self._refused(answer)
         if answer.diverging_epoch.epoch >= 0:
             diverging = answer.diverging_epoch
-            log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))
-            replica.truncated()
+            try:
+                log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))
+            finally:  # a disk that refuses may have cut already
+                replica.truncated()
             return Next.FETCH
         start_offset = log.start_offset
         if answer.records:
             first_offset = int.from_bytes(answer.records[:BASE_OFFSET_BYTES])
             if first_offset < log.end_offset == log.start_offset:
-                log.truncate_fully(first_offset)  # the leader's log starts within a batch
+                self._begin_at(first_offset)  # the leader's log starts within a batch
             log.append_as_follower(answer.records, now_ms=wall_ms)
             replica.appended_bytes += len(answer.records)
         replica.copied(answer.high_watermark, answer.log_start_offset)
@@ -105,9 +107,15 @@ class Following:
             return Next.STOPPED
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or answer.log_start_offset < 0:
             return Next.LATER
-        self.replica.log.truncate_fully(answer.log_start_offset)
-        self.replica.truncated()
+        self._begin_at(answer.log_start_offset)
         return Next.FETCH
+
+    def _begin_at(self, offset: int) -> None:
+        """Drop the whole log and go on at an offset."""
+        try:
+            self.replica.log.truncate_fully(offset)
+        finally:
+            self.replica.truncated()
 
 
 def truncation_offset(log: Log, leader_epoch: int, leader_end: int) -> int:
