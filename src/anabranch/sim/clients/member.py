@@ -261,6 +261,8 @@ class Member(Client):
     # Being one.
 
     def _fetch_offsets(self, turn: int, places: list[TopicPartition]) -> None:
+        if turn != self._turn:
+            return
         group = self.membership.group
         topics = [
             OffsetFetchRequestTopics(
