@@ -306,11 +306,15 @@ class LogChecks:
             )  # fmt: skip
         is_new = epoch != copy.epoch or replica.is_leader != copy.leads
         copy.epoch, copy.partition_epoch = epoch, partition_epoch
-        # One who reads in old metadata that it led before it was restarted does not lead.
-        life = self.model.lives.get((copy.truth.key, epoch), copy.node.broker.broker_epoch)
-        copy.leads = replica.is_leader and life == copy.node.broker.broker_epoch
+        copy.leads = replica.is_leader and not self._is_of_former_life(copy)
         if copy.leads and is_new:
             self._begins_to_lead(copy, replica)
+
+    def _is_of_former_life(self, copy: Copy) -> bool:
+        """Whether a process only reads in old metadata that it led before it was restarted."""
+        term = (copy.truth.key, copy.epoch)
+        is_elected = self.model.leaders.get(term) == copy.node.node_id
+        return is_elected and self.model.lives.get(term) != copy.node.broker.broker_epoch
 
     def _begins_to_lead(self, copy: Copy, replica: Replica) -> None:
         """L4: a leader has everything, or its election said that it may not."""

@@ -1,0 +1,446 @@
+"""Every way in which a log can break a promise, planted by hand, is caught under its id."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.wire.metadata_records import UnfenceBrokerRecord
+from anabranch.sim.checks.logs import LAST_STANDING, ZOMBIE_WROTE
+from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.history import Send
+from tests.sim.checks.stage import KEY, PLACE, Stage
+
+
+def violated(act) -> str:
+    with pytest.raises(Violation) as caught:
+        act()
+    assert "\n" not in str(caught.value)
+    return caught.value.id
+
+
+def acknowledged(stage: Stage, offset: int, acks: int = -1) -> None:
+    stage.logs.acknowledged(Send("p/1", "p", PLACE, b"v", acks, True, 0, 1, "ok", offset))
+
+
+def patch(stage: Stage, node_id: int, at: int, value: bytes) -> None:
+    """Overwrite bytes of a log's first segment."""
+    inode = stage.nodes[node_id].disk.names["d/t-0/00000000000000000000.log"]
+    assert inode is not None
+    inode.seen[at : at + len(value)] = value
+
+
+# What must not be complained about.
+
+
+def test_a_healthy_partition_a_failover_and_a_return_are_clean():
+    stage = Stage()
+    stage.write(3)
+    stage.append(1)
+    stage.look(1)  # a tail that nobody copied
+    stage.elect(2, [2, 3], 1)
+    stage.follow(2, 3)
+    stage.write(2, leader=2, followers=(3,))
+    stage.follow(1)
+    stage.log(1).truncate_to(3)
+    stage.look(1)
+    stage.copy(2, 1)
+    stage.tell(1, 5)
+    stage.commit(unfenced(stage, 1))
+    stage.change(isr=[2, 3, 1])
+    stage.write(1, leader=2, followers=(1, 3))
+    truth = stage.logs.truths[KEY]
+    assert (truth.high, truth.losses) == (6, [])
+    assert stage.marks["truncation"] == stage.marks["zombie-leader"] == 1
+    acknowledged(stage, 5)
+    stage.logs.shown(PLACE, 5, "reader")
+
+
+def unfenced(stage: Stage, node_id: int) -> UnfenceBrokerRecord:
+    return UnfenceBrokerRecord(id=node_id, epoch=stage.image.brokers[node_id].epoch)
+
+
+def test_a_crash_keeps_and_a_power_cut_takes_what_was_not_synced():
+    stage = Stage()
+    stage.write(3)
+    stage.restart(2, "crash")
+    assert not stage.marks["power-cut-lost-tail"]
+    stage.restart(3, "power")
+    assert stage.log(3).end_offset < 3
+    assert stage.marks["power-cut-lost-tail"] == 1
+
+
+def test_what_a_recorded_unclean_election_loses_is_counted_under_its_name():
+    stage = Stage(unclean_leader_election_enable="true")
+    stage.write(2)
+    stage.change(isr=[1, 2])
+    stage.write(2, followers=(2,))
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    truth = stage.logs.truths[KEY]
+    assert (truth.high, truth.peak) == (2, 4)
+    assert [(loss.rule, loss.records) for loss in truth.losses] == [(UNCLEAN, 1)] * 2
+    stage.follow(1)
+    stage.log(1).truncate_to(2)
+    stage.replica(1).truncated()
+    stage.look(1)  # cutting what was lost is no violation
+    acknowledged(stage, 3)  # and it may have been acknowledged before
+
+
+def test_what_the_last_known_leader_lost_is_counted_under_its_name():
+    stage = Stage()
+    stage.change(isr=[1, 2])
+    stage.change(isr=[1], eligible_leader_replicas=[2])
+    stage.commit(stage.changed(eligible_leader_replicas=[]))
+    stage.write(2, followers=(2,))
+    lost = stage.changed(isr=[], leader=-1, last_known_elr=[1])
+    stage.commit(lost, stage.fence(1), stage.fence(2), stage.fence(3))
+    stage.register(1, 90, fenced=True)
+    stage.restart(1, "power", epoch=90)
+    end = stage.log(1).end_offset
+    assert end < 2
+    stage.commit(
+        unfenced(stage, 1),
+        stage.changed(leader=1, isr=[1], last_known_elr=[], leader_recovery_state=1),
+    )
+    stage.follow(1)
+    assert {loss.rule for loss in stage.logs.truths[KEY].losses} == {LAST_KNOWN}
+
+
+def test_without_elr_the_last_in_sync_replica_may_come_back_with_less():
+    stage = Stage(elr=False)
+    stage.write(2)
+    stage.elect(-1, [1], 1, 2, 3)
+    stage.register(1, 90, fenced=True)
+    stage.restart(1, "power", epoch=90)
+    stage.commit(unfenced(stage, 1), stage.changed(leader=1, isr=[1]))
+    stage.follow(1)
+    assert {loss.rule for loss in stage.logs.truths[KEY].losses} == {LAST_STANDING}
+
+
+def test_what_a_zombie_commits_after_an_unclean_election_is_counted():
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.change(isr=[1])
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    stage.append(1)
+    stage.tell(1, 2)
+    assert [loss.rule for loss in stage.logs.truths[KEY].losses] == [ZOMBIE_WROTE]
+    acknowledged(stage, 1)
+
+
+def test_a_leader_that_read_of_its_former_life_in_old_metadata_does_not_lead():
+    stage = Stage()
+    stage.write(2)
+    stage.restart(1, "power", epoch=99)
+    assert stage.replica(1).is_leader
+    assert stage.logs.truths[KEY].high == 2
+
+
+# L1
+
+
+def test_l1_marks_out_of_order():
+    stage = Stage()
+    stage.write(2)
+    assert violated(lambda: stage.tell(1, 3)) == "L1"
+
+
+def test_l1_a_gap_between_batches():
+    stage = Stage()
+    stage.write(1)
+    stage.append(1)
+    size = stage.log(1).segments[0].size // 2
+    patch(stage, 1, size, (5).to_bytes(8, "big"))
+    assert violated(lambda: stage.look(1)) == "L1"
+
+
+def test_l1_bytes_that_are_no_batch():
+    stage = Stage()
+    stage.append(1)
+    patch(stage, 1, 8, (3).to_bytes(4, "big"))
+    assert violated(lambda: stage.look(1)) == "L1"
+
+
+def test_l1_a_log_start_that_goes_back():
+    stage = Stage()
+    stage.write(3)
+    stage.log(1).delete_records_before(2)
+    stage.look(1)
+    stage.log(1).start_offset = 1
+    assert violated(lambda: stage.look(1)) == "L1"
+
+
+def test_l1_an_end_that_no_batch_has():
+    stage = Stage()
+    stage.append(1)
+    stage.log(1).end_offset = 2
+    assert violated(lambda: stage.look(1)) == "L1"
+
+
+# L2
+
+
+def test_l2_two_batches_at_one_offset_and_epoch():
+    stage = Stage()
+    stage.append(1)
+    stage.look(1)
+    stage.append(2, epoch=0)
+    assert violated(lambda: stage.look(2)) == "L2"
+
+
+def test_l2_a_follower_that_shows_another_history():
+    stage = Stage()
+    stage.write(1)
+    stage.elect(2, [2], 1, 3)
+    stage.follow(2)
+    stage.commit(unfenced(stage, 3))
+    stage.append(3, epoch=0)  # a tail of the old epoch
+    stage.look(3)
+    stage.append(2)
+    stage.append(2)
+    stage.look(2)
+    stage.tell(2, 1)
+    stage.logs.truths[KEY].commit(stage.logs.seats[2].copies[KEY].entries[1:], 3)
+    stage.follow(3)
+    assert violated(lambda: stage.tell(3, 2)) == "L2"
+
+
+# L3
+
+
+def test_l3_committed_and_not_with_every_in_sync_replica():
+    stage = Stage()
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2)
+    assert violated(lambda: stage.tell(1, 1)) == "L3"
+
+
+def test_l3_a_replica_whose_disk_lost_power_is_not_counted_against_anybody():
+    stage = Stage()
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    stage.logs.node_changed(stage.nodes[3], "power")
+    stage.tell(1, 1)
+
+
+# L4
+
+
+def test_l4_a_leader_that_lacks_what_is_committed():
+    stage = Stage()
+    stage.change(isr=[1, 2])
+    stage.write(2, followers=(2,))
+    stage.commit(stage.changed(leader=2, isr=[2]), stage.fence(1))
+    copy = stage.logs.seats[2].copies[KEY]
+    copy.entries.pop()  # as if the log had never had it
+    assert violated(lambda: stage.follow(2)) == "L4"
+
+
+def test_l4_a_replica_that_joins_without_all_of_it():
+    stage = Stage()
+    stage.change(isr=[1, 2])
+    stage.write(2, followers=(2,))
+    assert violated(lambda: stage.change(isr=[1, 2, 3])) == "L4"
+
+
+def test_l4_an_election_from_outside_though_somebody_could_lead():
+    stage = Stage(unclean_leader_election_enable="true")
+    stage.change(isr=[1, 2])
+    assert violated(lambda: stage.elect(3, [3], 1, leader_recovery_state=1)) == "L4"
+
+
+def test_l4_an_unclean_election_that_is_not_recorded_as_one():
+    stage = Stage(unclean_leader_election_enable="true")
+    stage.change(isr=[1, 2])
+    assert violated(lambda: stage.elect(3, [3], 1, 2)) == "L4"
+
+
+def test_l4_an_unclean_election_that_nothing_allows():
+    stage = Stage()
+    stage.change(isr=[1, 2])
+    assert violated(lambda: stage.elect(3, [3], 1, 2, leader_recovery_state=1)) == "L4"
+
+
+def test_an_operator_may_ask_for_what_the_settings_do_not_allow():
+    stage = Stage()
+    stage.asked.add(KEY)
+    stage.change(isr=[1, 2])
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    assert stage.marks["unclean-election"] == 1
+
+
+def test_l4_a_replaced_leader_that_commits_alone():
+    stage = Stage(min_isr=1)
+    stage.write(1)
+    stage.elect(2, [2, 3], 1)
+    stage.follow(2, 3)
+    stage.append(1)
+    assert violated(lambda: stage.tell(1, 2)) == "L4"
+
+
+# L5
+
+
+def test_l5_a_high_watermark_that_goes_back():
+    stage = Stage()
+    stage.write(2)
+    assert violated(lambda: stage.tell(1, 1)) == "L5"
+
+
+def test_l5_a_follower_that_shows_more_than_is_committed():
+    stage = Stage()
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2)
+    assert violated(lambda: stage.tell(2, 1)) == "L5"
+
+
+def test_l5_a_consumer_that_is_shown_what_is_not_committed():
+    stage = Stage()
+    stage.append(1)
+    stage.look(1)
+    assert violated(lambda: stage.logs.shown(PLACE, 0, "reader")) == "L5"
+
+
+# L6
+
+
+def test_l6_a_committed_batch_that_is_cut_off():
+    stage = Stage()
+    stage.write(3)
+
+    def cut() -> None:
+        stage.log(2).truncate_to(1)
+        stage.replica(2).truncated()
+        stage.look(2)
+
+    assert violated(cut) == "L6"
+
+
+def test_l6_also_when_the_log_has_grown_again_within_the_event():
+    stage = Stage()
+    stage.write(3)
+
+    def cut() -> None:
+        stage.log(2).truncate_to(2)
+        stage.append(2, epoch=7)
+        stage.replica(2).truncated()
+        stage.look(2)
+
+    assert violated(cut) == "L6"
+
+
+def test_records_that_were_deleted_may_be_dropped_by_a_follower():
+    stage = Stage()
+    stage.write(3)
+    stage.log(1).delete_records_before(3)
+    stage.look(1)
+    stage.log(2).truncate_fully(3)
+    stage.replica(2).truncated()
+    stage.look(2)
+    assert stage.marks["restart-at-leader-start"] == 1
+
+
+# L7
+
+
+def test_l7_acknowledged_and_not_committed():
+    stage = Stage()
+    stage.write(1)
+    stage.append(1)
+    stage.look(1)
+    assert violated(lambda: acknowledged(stage, 1)) == "L7"
+    acknowledged(stage, 1, acks=1)  # promises nothing
+
+
+def test_l7_committed_on_too_few():
+    stage = Stage(min_isr=2)
+    stage.commit(stage.changed(isr=[1], eligible_leader_replicas=[2, 3]))
+    stage.append(1)
+    assert violated(lambda: stage.tell(1, 1)) == "L7"
+
+
+def test_l7_committed_before_it_is_flushed():
+    stage = Stage(flush_messages="1")
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    assert violated(lambda: stage.tell(1, 1)) == "L7"
+
+
+def test_l7_a_process_that_takes_records_with_it():
+    stage = Stage()
+    stage.write(3)
+    inode = stage.nodes[2].disk.names["d/t-0/00000000000000000000.log"]
+    assert inode is not None
+    del inode.seen[len(inode.seen) // 2 :]
+    assert violated(lambda: stage.restart(2, "crash")) == "L7"
+
+
+# L8
+
+
+def test_l8_a_sequence_number_that_stands_twice():
+    stage = Stage()
+    stage.append(1, producer=(7, 0, 0))
+    stage.append(1, producer=(7, 0, 1))
+    stage.append(1, producer=(7, 1, 0))  # a new epoch begins anew
+    stage.look(1)
+    stage.append(1, producer=(7, 1, 0))
+    assert violated(lambda: stage.look(1)) == "L8"
+
+
+def test_a_sequence_number_may_come_again_after_its_batch_was_cut():
+    stage = Stage()
+    stage.append(2, epoch=0, producer=(7, 0, 0))
+    stage.look(2)
+    stage.log(2).truncate_to(0)
+    stage.look(2)
+    stage.append(1, epoch=1, producer=(7, 0, 0))
+    stage.look(1)
+    stage.copy(1, 2)
+
+
+# M1, M2 on nodes
+
+
+def test_m1_a_replica_whose_epoch_goes_back():
+    stage = Stage()
+    stage.change(isr=[1, 2])
+    stage.follow(3)
+    stage.replica(3).partition_epoch = 0
+    assert violated(lambda: stage.look(3)) == "M1"
+
+
+def test_m2_somebody_leads_who_was_not_elected():
+    stage = Stage()
+    replica = stage.replica(3)
+    replica.is_leader = True
+    replica.partition_epoch = 1
+    assert violated(lambda: stage.look(3)) == "M2"
+
+
+# Disks
+
+
+def test_rot_is_not_taken_for_another_history():
+    stage = Stage()
+    stage.write(3)
+    patch(stage, 2, 20, b"\x55")
+    stage.logs.node_changed(stage.nodes[2], "rot")
+    stage.restart(2, "crash", high=3)
+    assert stage.logs.truths[KEY].high == 3
+
+
+def test_looking_counts_no_call_of_the_disk():
+    stage = Stage()
+    stage.write(2)
+    calls = [node.disk.calls for node in stage.nodes.values()]
+    for copy in stage.logs.seats[1].copies.values():
+        copy.end = -1
+    stage.look(1, 2, 3)
+    assert [node.disk.calls for node in stage.nodes.values()] == calls
