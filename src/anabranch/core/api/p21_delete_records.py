@@ -5,18 +5,20 @@ Versions: 0-2.
 Behaviour: the log start offset is raised to the given offset (-1: the high watermark), which must
     not lie beyond the high watermark (OFFSET_OUT_OF_RANGE). Internal topics, and topics that are
     only compacted, refuse. The low watermark that is answered is the smallest log start of the
-    replicas whose brokers are alive.
-Skipped: waiting for followers to raise their log starts.
+    replicas whose brokers are alive; the answer waits until it has come to the offset, at most
+    `timeout_ms` (REQUEST_TIMED_OUT). Followers raise theirs with the fetch after they hear of it.
+Skipped: nothing
 """
 
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler, Outcome, Request, Wait
 from anabranch.core.api.topic_names import is_internal
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.replication.partitions import exists
+from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -27,10 +29,15 @@ from anabranch.core.wire.messages.delete_records import (
 HIGH_WATERMARK = -1
 
 
-def run(broker: Broker, request: Request, _now_ms: int) -> DeleteRecordsResponse:
-    """Raise the log starts, one partition after the other."""
+Pending = tuple[DeleteRecordsPartitionResult, Replica, int]
+"""A result that waits for followers: of which replica, and the low watermark to be reached."""
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """Raise the log starts, one partition after the other, and wait for the other replicas."""
     body: DeleteRecordsRequest = request.body
     response = DeleteRecordsResponse(topics=[])
+    pending: list[Pending] = []
     for topic in body.topics:
         allowed = topic_allowed(broker.authorizer, request, Operation.DELETE, topic.name)
         results = []
@@ -41,20 +48,56 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DeleteRecordsResponse
             try:
                 if not allowed:
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                result.low_watermark = _delete(broker, topic.name, index, partition.offset)
+                entry = (result, *_delete(broker, topic.name, index, partition.offset))
+                if not _settled(broker, entry):
+                    pending.append(entry)
             except ApiError as error:
                 result.error_code = error.code
             except StorageFault as fault:
                 result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                replica = broker.partitions.get(topic.name, index)
-                if replica is not None:
-                    broker.faults.append((replica, fault))
+                hosted = broker.partitions.get(topic.name, index)
+                if hosted is not None:
+                    broker.faults.append((hosted, fault))
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return response
+    return _wait(broker, response, pending, now_ms + body.timeout_ms) if pending else response
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
-    """The partition's log start after everything before `offset` is gone."""
+def _wait(
+    broker: Broker, response: DeleteRecordsResponse, pending: list[Pending], deadline_ms: int
+) -> Wait:
+    """Answer when every replica has followed, or time is up."""
+
+    def poll(_now_ms: int, expired: bool) -> Outcome | None:
+        pending[:] = [entry for entry in pending if not _settled(broker, entry)]
+        if pending and not expired:
+            return None
+        for result, _, _ in pending:
+            result.error_code = ErrorCode.REQUEST_TIMED_OUT
+        return response
+
+    return Wait(tuple(entry[1].topic_partition for entry in pending), deadline_ms, poll)
+
+
+def _settled(broker: Broker, entry: Pending) -> bool:
+    """Whether one partition's result is known; writes it down."""
+    result, replica, wanted = entry
+    if not replica.is_leader:
+        result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
+        return True
+    alive = broker.image.brokers
+    others = (
+        replica.progress_of(each).start_offset
+        for each in replica.replicas
+        if each != broker.broker_id and each in alive and not alive[each].fenced
+    )
+    result.low_watermark = min(
+        replica.log.start_offset, min(others, default=replica.log.start_offset)
+    )
+    return result.low_watermark >= wanted
+
+
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[Replica, int]:
+    """The leader's replica and the offset meant, when everything before it is gone there."""
     if not exists(broker.image, topic, index):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if is_internal(topic):
@@ -79,7 +122,7 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> int:
     if offset > replica.log.start_offset:
         replica.log.delete_records_before(offset)
         broker.changed.add(replica.topic_partition)
-    return replica.log.start_offset
+    return replica, offset
 
 
 HANDLER = Handler(
@@ -88,5 +131,4 @@ HANDLER = Handler(
     versions=range(3),
     broker=run,
     kips=("KIP-107",),
-    skipped=("The answer does not wait for followers.",),
 )

@@ -230,16 +230,17 @@ class Replication:
         registered = broker.image.brokers.get(follower_id)
         if registered is not None and 0 <= broker_epoch < registered.epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        follower = replica.progress_of(follower_id)
+        known_start = follower.start_offset
         if replica.follower_fetched(
             follower_id,
             fetch_offset,
             now_ms=broker.steady_ms,
             broker_epoch=broker_epoch,
             start_offset=start_offset,
-        ):
+        ) or (known_start != start_offset):
             broker.changed.add(replica.topic_partition)
         if follower_id not in replica.in_sync_replicas:
-            follower = replica.followers[follower_id]
             if may_join(replica, follower, broker.image):
                 self._propose(replica, (*replica.in_sync_replicas, follower_id))
 

@@ -1,0 +1,61 @@
+"""DeleteRecords waits until every living replica has moved its log's start."""
+
+from tests.core.api.in_memory_node import broker_image
+from tests.core.replication.peers import Peers
+
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+
+
+def delete(peers, offset):
+    partition = DeleteRecordsPartition(partition_index=0, offset=offset)
+    topic = DeleteRecordsTopic(name="t", partitions=[partition])
+    answer = peers[1].ask(DeleteRecordsRequest(topics=[topic], timeout_ms=1000), 2)
+    peers[1].finish()
+    return answer
+
+
+def result(response):
+    partition = response.topics[0].partitions[0]
+    return partition.error_code, partition.low_watermark
+
+
+def written():
+    peers = Peers(3)
+    for _ in range(3):
+        peers[1].produce(2)
+        peers.run(3)
+    return peers
+
+
+def test_it_waits_for_the_followers():
+    peers = written()
+    box = delete(peers, 4)
+    assert box == []
+    peers.run(3)
+    assert result(box[0]) == (0, 4)
+    assert [peers[each].replica.log.start_offset for each in (1, 2, 3)] == [4, 4, 4]
+
+
+def test_it_does_not_wait_for_a_fenced_follower():
+    peers = written()
+    peers.brokers[3] = broker_image(3, fenced=True)
+    peers.publish(1)
+    peers.mail = [each for each in peers.mail if each[0].broker_id != 3]
+    box = delete(peers, 4)
+    peers.run(3)
+    assert result(box[0]) == (0, 4)
+
+
+def test_time_and_leadership_run_out():
+    peers = written()
+    delete(peers, 4)
+    ((wait, _),) = peers[1].waits
+    assert result(wait.poll(wait.deadline_ms, True)) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    box = delete(peers, 5)
+    peers.elect(2)
+    assert result(box[0]) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
