@@ -32,18 +32,22 @@ class Keys(dict[Hashable, None]):
 
 
 class Alarm:
-    """One deadline of a node's life that moves about; it may ring early, never late."""
+    """One deadline of a node's life that moves about: `due` says where it is by now."""
 
-    __slots__ = ("_action", "_due_ms", "_node", "_timer")
+    __slots__ = ("_action", "_due", "_due_ms", "_node", "_timer")
 
-    def __init__(self, node: SimNode, action: Callable[[], None]) -> None:
+    def __init__(
+        self, node: SimNode, due: Callable[[], float | None], action: Callable[[], None]
+    ) -> None:
         self._node = node
+        self._due = due
         self._action = action
         self._timer: Timer | None = None
         self._due_ms = 0.0
 
-    def set(self, due_ms: float | None) -> None:
-        """Ring when the steady clock reaches `due_ms`; None asks for nothing."""
+    def set(self) -> None:
+        """Ring when the steady clock reaches what is due, if anything is."""
+        due_ms = self._due()
         if due_ms is None:
             return
         if self._timer is not None:
@@ -57,4 +61,8 @@ class Alarm:
 
     def _ring(self) -> None:
         self._timer = None
-        self._action()
+        due_ms = self._due()
+        if due_ms is not None and due_ms * 1000 > self._node.world.now_us:
+            self.set()
+        else:
+            self._action()

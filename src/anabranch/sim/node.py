@@ -188,9 +188,12 @@ class SimNode(Machine):
         self._previous_epoch = self._read_previous_epoch()
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
-        self._waits_alarm = Alarm(self, self._waits_are_over)
-        self._controller_alarm = Alarm(self, self._controller_waits_are_over)
-        self._groups_alarm = Alarm(self, self._groups_are_due)
+        deadline = self.purgatory.next_deadline
+        self._waits_alarm = Alarm(self, deadline, self._waits_are_over)
+        deadline = self.controller_purgatory.next_deadline
+        self._controller_alarm = Alarm(self, deadline, self._controller_waits_are_over)
+        due = self.broker.groups.timers.next_due_ms
+        self._groups_alarm = Alarm(self, due, self._groups_are_due)
 
     def _read_previous_epoch(self) -> int:
         try:
@@ -245,7 +248,7 @@ class SimNode(Machine):
     def wake_controller(self, key: Hashable) -> None:
         """Committed batches moved, or the controller resigned."""
         self.controller_purgatory.wake((key,), self.world.steady_ms)
-        self._controller_alarm.set(self.controller_purgatory.next_deadline())
+        self._controller_alarm.set()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata moved: follow it."""
@@ -298,7 +301,7 @@ class SimNode(Machine):
         if to_broker:
             self.settle()
         else:
-            self._controller_alarm.set(self.controller_purgatory.next_deadline())
+            self._controller_alarm.set()
 
     def _resolve(self, call: Call, request: Request, outcome: Any) -> None:
         kind = outcome.__class__
@@ -382,8 +385,8 @@ class SimNode(Machine):
         while broker.wishes:
             wish = broker.wishes.pop()
             self.link.send(wish.message, partial(_granted, wish))
-        self._waits_alarm.set(self.purgatory.next_deadline())
-        self._groups_alarm.set(broker.groups.timers.next_due_ms())
+        self._waits_alarm.set()
+        self._groups_alarm.set()
         if not self.is_serving:
             self._maybe_serve()
 
@@ -395,7 +398,7 @@ class SimNode(Machine):
     def _controller_waits_are_over(self) -> None:
         steady_ms = self.world.steady_ms
         self.controller_purgatory.expire(steady_ms, steady_ms)
-        self._controller_alarm.set(self.controller_purgatory.next_deadline())
+        self._controller_alarm.set()
 
     # Groups.
 

@@ -27,7 +27,7 @@ class Replicating:
         self.node = node
         self.world = node.world
         self.replication = node.broker.replication
-        self._alarm = Alarm(node, self._tick)
+        self._alarm = Alarm(node, self._due_ms, self._tick)
 
     def follow(self, places: Sequence[TopicPartition] | None) -> None:
         """The state of these partitions (None: of all) changed."""
@@ -40,7 +40,10 @@ class Replicating:
                 self._fetch(effect)
             else:
                 self._alter(effect)
-        self._alarm.set(self.replication.next_tick_ms)
+        self._alarm.set()
+
+    def _due_ms(self) -> float:
+        return self.replication.next_tick_ms
 
     def _tick(self) -> None:
         self.node.begin()
