@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from tests.sim.checks.stage import KEY, PLACE, Stage
 
 from anabranch.core.wire.metadata_records import UnfenceBrokerRecord
 from anabranch.sim.checks.logs import LAST_STANDING, ZOMBIE_WROTE
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import Send
-from tests.sim.checks.stage import KEY, PLACE, Stage
 
 
 def violated(act) -> str:

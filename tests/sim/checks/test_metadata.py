@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.sim.checks.stage import KEY, TOPIC_ID, Stage
 
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.wire.metadata_records import (
@@ -20,7 +21,6 @@ from anabranch.core.wire.metadata_records import (
 )
 from anabranch.sim.checks.metadata import MetadataChecks
 from anabranch.sim.checks.violation import Violation
-from tests.sim.checks.stage import KEY, TOPIC_ID, Stage
 
 
 def violated(act: Any) -> str:

@@ -71,7 +71,7 @@ class Anomalies:
 
     def _start(self, place: TopicPartition) -> int:
         truth = self.logs.places.get(place)
-        return 0 if truth is None else truth.start
+        return 0 if truth is None else truth.deleted_to
 
     # What was seen.
 

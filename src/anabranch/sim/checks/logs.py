@@ -26,7 +26,7 @@ from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import Elected
 from anabranch.sim.checks.model import Key, Model
-from anabranch.sim.checks.truth import Loss, Truth
+from anabranch.sim.checks.truth import NEVER, Loss, Truth
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.processes import State
 
@@ -251,6 +251,8 @@ class LogChecks:
         log = replica.log
         before = copy.high
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
+        if copy.cut_to == 0 and copy.truth.reset_epoch != NEVER:
+            copy.start = NOT_SEEN  # begins anew under a leader that may have less
         if was_cut:
             copy.cut_to = NOT_SEEN
             gone = copy.reload()

@@ -66,6 +66,8 @@ class Model:
     def __init__(self) -> None:
         self.end_offset = 0
         self.epoch = 0
+        self.unclean_by_default = "false"
+        """What the brokers' own files say where the metadata say nothing."""
         self.partitions: dict[Key, Partition] = {}
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[bytes, str] = {}
@@ -98,7 +100,7 @@ class Model:
 
     def unclean_allowed(self, key: Key) -> bool:
         """Whether the topic's settings allow unclean elections."""
-        return self.setting(key, _UNCLEAN, "false") == "true"
+        return self.setting(key, _UNCLEAN, self.unclean_by_default) == "true"
 
     @property
     def elr_enabled(self) -> bool:

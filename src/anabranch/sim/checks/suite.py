@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from anabranch.sim.history import History
     from anabranch.sim.node import SimNode
 
+UNCLEAN = "unclean.leader.election.enable"
+
 
 class Suite(Watcher):
     """See the module. It registers itself with the cluster."""
@@ -38,6 +40,8 @@ class Suite(Watcher):
         self.marks = Marks()
         self.metadata = MetadataChecks(self.marks, self._unclean_was_asked)
         self.model = self.metadata.model
+        for node in cluster.nodes.values():
+            self.model.unclean_by_default = node.config.static.get(UNCLEAN, "false")
         self.logs = LogChecks(self.model, self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.metadata.elected.append(self.logs.elected)

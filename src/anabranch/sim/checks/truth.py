@@ -37,6 +37,7 @@ class Truth:
     """One partition's committed batches."""
 
     __slots__ = (
+        "deleted_to",
         "dropped",
         "entries",
         "high",
@@ -59,7 +60,9 @@ class Truth:
         self.peak = 0
         """The highest that it ever was."""
         self.start = 0
-        """Records before it were deleted."""
+        """Where the log of whoever leads begins."""
+        self.deleted_to = 0
+        """Records before it may have been deleted by an operator or by retention."""
         self.led_epoch = NEVER
         self.led_by = NEVER
         """The newest leader epoch that somebody began to lead in, and who."""
@@ -128,6 +131,7 @@ class Truth:
         """A leader's log begins later."""
         if start > self.start:
             self.start = start
+            self.deleted_to = max(self.deleted_to, start)
             gone = bisect_right(self.entries, start, key=_end)
             del self.entries[:gone]
             self.high = max(self.high, start)
