@@ -277,7 +277,10 @@ def _member(random: Random, number: int) -> ClientPlan:
     )
 
 
-_ADMIN = ("elect-preferred", "elect-unclean", "min-isr", "unclean", "delete", "describe", "create")
+_ADMIN = (
+    "elect-preferred", "elect-unclean", "min-isr", "unclean", "delete", "describe", "create",
+    "observe", "observe",
+)  # fmt: skip
 
 
 def _operations(

@@ -100,10 +100,16 @@ class _Run:
             levels={} if plan.elr else {ELR_FEATURE: 0},
         )
         self.history = History()
+        self.world.listeners.append(self._hear)
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
         self.faults = Faults(self.cluster, plan, self.workload.faults())
         self.healing = Healing(self.cluster, self.faults, self.workload)
+
+    def _hear(self, _at: int, kind: str, _who: str, text: str, _details: object) -> None:
+        """A mark that only the controller's own words show."""
+        if kind == "resigned" and ("Deposed" in text or "another controller" in text):
+            self.history.mark("controller-deposed")
 
     def go(self) -> tuple[str, str]:
         """Run it all; the id and sentence of what was violated, two empty texts for nothing."""

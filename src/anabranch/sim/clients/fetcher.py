@@ -146,9 +146,15 @@ class Fetcher:
         known = self.client.places[position.place]
         if not self.reading.any_replica or not known.replicas:
             return known.leader
-        if position.source not in known.replicas:
-            position.source = known.replicas[self.client.random.randrange(len(known.replicas))]
+        readable = (*known.replicas, *self._observers(position.place))
+        if position.source not in readable:
+            position.source = readable[self.client.random.randrange(len(readable))]
         return position.source
+
+    def _observers(self, place: TopicPartition) -> tuple[int, ...]:
+        """Who observes a partition: metadata for clients do not say it, a reader is set up so."""
+        partition = self.client.cluster.image.partition(*place)
+        return () if partition is None else partition.observers
 
     def _lost(self) -> None:
         """Metadata are stale: ask for them after a pause, once."""
@@ -280,6 +286,8 @@ class Fetcher:
         if offset == start:
             return
         self.polls += 1
+        if position.source in self._observers(position.place):
+            self.client.history.mark("observer-read")
         self.client.history.add(
             Poll(
                 client=position.name,

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.errors import ErrorCode
-from anabranch.sim.clients.admin import Admin
+from anabranch.core.api.handler import Propose
+from anabranch.core.controller.observers import set_observers
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.sim.clients.admin import PREFERRED, UNCLEAN, Admin
 from anabranch.sim.clients.client import Client, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.member import Member
@@ -135,20 +137,36 @@ class Workload:
         operator, place, number = self.operator, operation.place, operation.number
         self.world.note("operate", OPERATOR, f"{operation.kind} {place}", number=number)
         if operation.kind == "elect-preferred":
-            operator.elect(place, 0)
+            operator.elect(place, PREFERRED)
         elif operation.kind == "elect-unclean":
-            operator.elect(place, 1)
+            operator.elect(place, UNCLEAN)
         elif operation.kind == "min-isr":
+            self.history.mark("min-isr-changed")
             operator.alter(place.topic, "min.insync.replicas", str(1 + number % 2))
         elif operation.kind == "unclean":
             value = "true" if number % 3 == 0 else "false"
             operator.alter(place.topic, "unclean.leader.election.enable", value)
         elif operation.kind == "delete":
             operator.delete_records(place, number / 100)
+        elif operation.kind == "observe":
+            self._observe(place, number)
         elif operation.kind == "create":
             operator.create_topic(f"other-{number}", partitions=1, replication_factor=3, configs={})
         else:
             operator.describe()
+
+    def _observe(self, place: TopicPartition, number: int) -> None:
+        """Have a broker observe a partition, or nobody; no request asks for that yet."""
+        node, partition = self.cluster.active_controller(), self.cluster.image.partition(*place)
+        if node is None or partition is None:
+            return
+        others = sorted(set(self.cluster.nodes) - set(partition.replicas))
+        chosen = [others[number % len(others)]] if others and number % 5 else []
+        try:
+            result = set_observers(node.office.controller.state, *place, chosen)
+        except ApiError:
+            return  # the controller does not know the broker or the partition yet
+        node.office.submit(Propose(result), _silence)
 
     @property
     def is_idle(self) -> bool:
@@ -259,6 +277,10 @@ class Workload:
             producer.patience = before
 
         return undo
+
+
+def _silence(_answer: Any) -> None:
+    return None
 
 
 def _nothing() -> None:
