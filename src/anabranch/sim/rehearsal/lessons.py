@@ -19,17 +19,18 @@ FELT_US = SECOND_US
 
 REMEDIES = {
     ONLY_THE_LEADER: " Use acks=all for what must not be lost.",
-    UNCLEAN_ELECTION: " Leave it off for what must not be lost.",
+    UNCLEAN_ELECTION: " Leave unclean election off for what must not be lost.",
     POWER: " Set flush.messages=1 for what must not be lost, or give the replicas power apart.",
 }
 """What to do about a rule."""
 
+BALANCE = "leader.imbalance.check.interval.seconds"
 UNCLEAN = "unclean.leader.election.enable"
 
 
 def lessons(plan: Rehearsal, answers: Answers) -> list[str]:
     """The sentences, the gravest first."""
-    parts = (_broken, _lost, _offline, _read_only, _claims, _creations, _healing, _kept)
+    parts = (_broken, _lost, _offline, _read_only, _claims, _creations, _healing, _drifted, _kept)
     return [sentence for part in parts for sentence in part(plan, answers)]
 
 
@@ -69,7 +70,7 @@ def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
             f"The longest time without anyone to serve a partition was {longest}. Producers need a "
             "delivery.timeout.ms well above that, or they give up records that could be written."
         )
-    elif answers.moves:
+    elif answers.moves and answers.longest_us(Condition.READ_ONLY) < FELT_US:
         yield "Leadership moved so fast that a producer that retries does not notice."
 
 
@@ -140,6 +141,19 @@ def _healing(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
     lasting = answers.lasting(Condition.UNDER_REPLICATED)
     if lasting:
         yield f"{_partitions(lasting)} fewer in-sync replicas than they should at the end."
+
+
+def _drifted(plan: Rehearsal, answers: Answers) -> Iterator[str]:
+    idle = [broker for broker, count in answers.leaders.items() if count == 0]
+    is_whole = not answers.lasting(Condition.UNDER_REPLICATED)
+    if idle and is_whole and answers.moves and answers.partitions >= len(answers.leaders):
+        seconds = plan.settings.get(BALANCE, "300")
+        yield (
+            f"Everybody is back, and broker{'s' if len(idle) > 1 else ''} "
+            f"{', '.join(map(str, idle))} lead{'s' if len(idle) == 1 else ''} nothing: leadership "
+            f"returns with the balance every {seconds} s ({BALANCE}), or at once with "
+            "`kafka-leader-election --election-type preferred`."
+        )
 
 
 def _kept(plan: Rehearsal, answers: Answers) -> Iterator[str]:
