@@ -109,24 +109,33 @@ class World:
         heappush(self._heap, (due_us, self._sequence, timer))
 
     def step(self) -> bool:
-        """The next event; False when there is none."""
-        while self._heap:
-            due_us, _, timer = heappop(self._heap)
-            if timer.action is not None:
-                self.now_us = max(self.now_us, due_us)
-                self._do(timer)
-                return True
-        return False
+        """Everything that happens at the next moment; False when nothing is to come."""
+        before = self.events
+        while self._heap and self.events == before:
+            self.run(self._heap[0][0])
+        return self.events > before
 
     def run(self, until_us: int) -> None:
         """Everything that happens up to a moment, which it is then."""
-        heap = self._heap
+        heap, ended = self._heap, self.ended
         while heap and heap[0][0] <= until_us:
             due_us, _, timer = heappop(heap)
-            if timer.action is not None:
-                if due_us > self.now_us:
-                    self.now_us = due_us
-                self._do(timer)
+            action = timer.action
+            if action is None:
+                continue
+            self.now_us = due_us
+            process = timer.process
+            if process is not None:
+                if timer.life != ANY_LIFE and timer.life != process.life:
+                    continue
+                if process.held is not None:
+                    process.held.append(timer)
+                    continue
+            self.events += 1
+            timer.action = None
+            action(*timer.args)
+            if ended is not None:
+                ended(process)
         self.now_us = max(self.now_us, until_us)
 
     def release(self, process: Process) -> None:
@@ -135,22 +144,6 @@ class World:
         for timer in held:
             self._sequence += 1
             heappush(self._heap, (self.now_us, self._sequence, timer))
-
-    def _do(self, timer: Timer) -> None:
-        process = timer.process
-        if process is not None:
-            if timer.life != ANY_LIFE and timer.life != process.life:
-                return
-            if process.held is not None:
-                process.held.append(timer)
-                return
-        self.events += 1
-        action = timer.action
-        assert action is not None
-        timer.action = None
-        action(*timer.args)
-        if self.ended is not None:
-            self.ended(process)
 
     def note(self, kind: str, who: str, text: str = "", **details: Any) -> None:
         """One line of the trace."""
