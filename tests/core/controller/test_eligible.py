@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.controller.test_in_sync import alter
+from tests.core.controller.test_in_sync import UNCLEAN, alter, elect
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
@@ -211,3 +211,74 @@ def test_the_clusters_minimum_cannot_be_removed(world: World) -> None:
     assert (answer.error_code, answer.error_message) == refused
     world.level(ELR_VERSION, 0)
     assert alter_config(world, BROKER, "", MINIMUM, None, DELETE) == (0, None)
+
+
+# Brokers that come back with another folder than the one that the partition names (KIP-858).
+
+EMPTY = bytes([222]) * 16
+OTHER_KIND = pytest.mark.parametrize("elr", [1, 0], ids=["elr", "no elr"])
+
+
+def alone_and_wiped(elr: int, **configs: str) -> World:
+    """t-0 is on 1 and 2, led by 1 alone; 1 comes back with an empty disk, 2 is down."""
+    world = World()
+    world.level(ELR_VERSION, elr)
+    world.start(1, 2)
+    world.create("t", [1, 2], **configs)
+    world.beat(2, want_fence=True)
+    come_back_empty(world, 1)
+    return world
+
+
+def come_back_empty(world: World, broker_id: int) -> None:
+    world.beat(broker_id, want_fence=True)
+    assert world.register(broker_id, incarnation=2, log_dirs=[EMPTY]).error_code == 0
+    world.beat(broker_id)
+
+
+@OTHER_KIND
+def test_a_wiped_replica_does_not_lead_for_having_led(elr: int) -> None:
+    world = alone_and_wiped(elr)
+    assert world.partition("t").leader == -1
+    world.beat(2)
+    assert world.partition("t").leader == -1, "2 left while 1 went on alone"
+
+
+@OTHER_KIND
+def test_an_unclean_election_prefers_who_was_not_wiped(elr: int) -> None:
+    world = alone_and_wiped(elr)
+    world.beat(2)
+    assert elect(world, UNCLEAN, 0) == [("t", 0, 0)]
+    assert (world.partition("t").leader, world.partition("t").recovery_state) == (2, 1)
+
+
+@OTHER_KIND
+def test_a_wiped_replica_leads_uncleanly_when_there_is_nobody_else(elr: int) -> None:
+    world = alone_and_wiped(elr, unclean_leader_election_enable="true")
+    state = world.partition("t")
+    assert (state.leader, state.isr, state.recovery_state) == (1, (1,), 1)
+    assert state.directories[0] == EMPTY, "that is where it lies now"
+    world.beat(1, want_fence=True)
+    world.beat(1)
+    assert world.partition("t").leader == 1
+    assert world.replayed() == world.image
+
+
+def test_a_wiped_replica_that_is_in_sync_again_lies_where_it_is(world: World) -> None:
+    come_back_empty(world, 3)
+    before = world.partition("t").directories
+    assert alter(world, 1, 2, 3).error_code == 0
+    state = world.partition("t")
+    assert state.directories == (*before[:2], EMPTY) and state.isr == (1, 2, 3)
+    world.beat(1, want_fence=True)
+    world.beat(2, want_fence=True)
+    assert world.partition("t").leader == 3
+
+
+def test_a_folder_that_the_broker_chose_itself_says_nothing(world: World) -> None:
+    world.register(4, log_dirs=[bytes([201]) * 16, bytes([202]) * 16])
+    world.beat(4)
+    world.create("u", [4])
+    assert world.partition("u").directories == (bytes(16),)
+    come_back_empty(world, 4)
+    assert world.partition("u").leader == 4

@@ -70,6 +70,7 @@ STEPS = st.lists(
         st.tuples(st.just("elr"), st.integers(0, 1)),
         st.tuples(st.just("wait"), st.integers(1, 400_000)),
         st.tuples(st.just("join"), NAMES),
+        st.tuples(st.just("wipe"), BROKERS, st.integers(3, 4)),
     ),
     max_size=30,
 )
@@ -128,6 +129,9 @@ def take_own(world: World, kind: str, rest: list[Any]) -> None:
         world.ask(UpdateFeaturesRequest(feature_updates=[update]))
     elif kind == "wait":
         world.pass_time(rest[0])
+    elif kind == "wipe":
+        folder = bytes([rest[0] + 10 * rest[1]]) * 16
+        world.register(rest[0], incarnation=rest[1], log_dirs=[folder])
     elif kind == "join" and world.image.partition(rest[0], 0) is not None:
         join(world, rest[0])
 

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from anabranch.core.controller.image import BrokerImage, MetadataImage
-from anabranch.core.controller.membership import is_active, usable_brokers
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.membership import default_directory, is_active, usable_brokers
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.placement.placer import Placer, place
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionRecord
-
-UNASSIGNED_DIRECTORY = bytes(16)
 
 
 def invalid_assignment(sentence: str) -> ApiError:
@@ -102,10 +100,3 @@ class PartitionMaker:
             partition_epoch=0,
             directories=[self.directories[broker_id] for broker_id in replicas],
         )
-
-
-def default_directory(broker: BrokerImage | None) -> bytes:
-    """The directory id of a broker with one folder; with several it chooses itself (KIP-858)."""
-    if broker is None or len(broker.log_dirs) != 1:
-        return UNASSIGNED_DIRECTORY
-    return broker.log_dirs[0]

@@ -4,20 +4,25 @@ What: the rules of Kafka's PartitionChangeBuilder without reassignment. A candid
 is acceptable (active) and in the target ISR, or, when that is empty, among the eligible leader
 replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
 known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
-replica. Rule kept: without ELR the ISR never becomes empty, so its last member may lead again.
+replica, those that were emptied last. Rule kept: without ELR the ISR never becomes empty, so its
+last member may lead again.
 `prefer_first` moves a leadership to the first replica of the list and nowhere else.
 Not here: reassignment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from immutables import Map
 
 from anabranch.core.controller.image import NO_LEADER, RECOVERING, PartitionImage
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
+
+NOBODY_EMPTIED: Mapping[int, bytes] = Map()
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,9 @@ class Rules:
     unclean_allowed: bool = False
     only_clean: bool = False
     """Whether whoever is missing may turn out to be there: nobody leads who may lack records."""
+    emptied: Mapping[int, bytes] = NOBODY_EMPTIED
+    """Replicas that do not lie any more in the folder that the partition names, and where they lie
+    now: they have nothing of it until they are in sync again (KIP-858)."""
 
 
 class Chosen(NamedTuple):
@@ -75,7 +83,24 @@ def change_isr(
     if target.last_known != partition.last_known_elr:
         record.last_known_elr = list(target.last_known)
         changed = True
-    return record if changed else None
+    if not changed:
+        return None
+    record.directories = _directories(partition, target.isr, chosen.leader, rules.emptied)
+    return record
+
+
+def _directories(
+    partition: PartitionImage, isr: tuple[int, ...], leader: int, emptied: Mapping[int, bytes]
+) -> list[bytes] | None:
+    """Where the replicas lie when one that was emptied is in sync again; None: as before."""
+    joined = {each for each in isr if each in emptied}
+    joined = {each for each in joined if each == leader or each not in partition.isr}
+    if not joined:
+        return None
+    return [
+        emptied[broker_id] if broker_id in joined else directory
+        for broker_id, directory in zip(partition.replicas, partition.directories, strict=True)
+    ]
 
 
 def prefer_first(
@@ -107,19 +132,19 @@ def _eligible(
 
 def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
     candidates = target.isr or (target.elr if rules.elr_enabled else ())
-    for broker_id in (partition.leader, *partition.replicas):
-        if broker_id in candidates and rules.acceptable(broker_id):
+    usable = [each for each in partition.replicas if rules.acceptable(each)]
+    holding = [each for each in usable if each not in rules.emptied]
+    for broker_id in (partition.leader, *holding):
+        if broker_id in candidates and broker_id in holding:
             return Chosen(broker_id, False)
     if rules.only_clean:
         return Chosen(NO_LEADER, False)
     last_known = target.last_known
     if rules.elr_enabled and not target.isr and not target.elr and len(last_known) == 1:
-        if rules.acceptable(last_known[0]):
+        if last_known[0] in holding:
             return Chosen(last_known[0], True)
-    if rules.unclean_allowed:
-        for broker_id in partition.replicas:
-            if rules.acceptable(broker_id):
-                return Chosen(broker_id, True)
+    if rules.unclean_allowed and usable:
+        return Chosen((*holding, *usable)[0], True)
     return Chosen(NO_LEADER, False)
 
 

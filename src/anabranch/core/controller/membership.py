@@ -6,7 +6,7 @@ member that may lead again. Records follow the order of Kafka's ReplicationContr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import Rules, change_isr
@@ -19,6 +19,10 @@ from anabranch.core.placement.placer import UsableBroker
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
+
+UNASSIGNED_DIRECTORY = bytes(16)
+ANYWHERE = frozenset({UNASSIGNED_DIRECTORY, (2).to_bytes(16)})
+"""Directory ids that say nothing about a folder: unassigned, and migrating (KIP-858)."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
@@ -49,6 +53,25 @@ def is_active(image: MetadataImage, broker_id: int) -> bool:
     """Whether the broker may lead and be in sync."""
     broker = image.brokers.get(broker_id)
     return broker is not None and broker.active
+
+
+def default_directory(broker: BrokerImage | None) -> bytes:
+    """The directory id of a broker with one folder; with several it chooses itself (KIP-858)."""
+    if broker is None or len(broker.log_dirs) != 1:
+        return UNASSIGNED_DIRECTORY
+    return broker.log_dirs[0]
+
+
+def emptied(image: MetadataImage, partition: PartitionImage) -> Mapping[int, bytes]:
+    """Replicas whose broker is registered without the folder that the partition names: it was
+    wiped, or lost that disk. Told with the folder where they lie now."""
+    found: dict[int, bytes] = {}
+    for broker_id, directory in zip(partition.replicas, partition.directories, strict=False):
+        broker = image.brokers.get(broker_id)
+        if broker is None or directory in ANYWHERE or directory in broker.log_dirs:
+            continue
+        found[broker_id] = default_directory(broker)
+    return found
 
 
 class Consequences:
@@ -161,6 +184,7 @@ class Consequences:
             self.elr,
             topic.unclean_leader_election_enable,
             bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),
+            emptied(self.state.image, partition),
         )
 
     def topic_config(self, name: str) -> TopicConfig:
