@@ -179,3 +179,17 @@ def test_a_parked_fetch_is_answered_when_records_come():
     assert bytes(box[0].responses[0].partitions[0].records) == leader.bytes_upto(1)
     broker.replication.fetched(effect, box[0], peers.now_ms)
     assert follower.end == 1
+
+
+def test_a_mark_that_a_follower_had_to_drop_is_told_again():
+    """The answer was to a question of the epoch before; the session goes on."""
+    peers = Peers(2)
+    peers[1].produce(2)
+    deliver_fetch_of(peers, 2)
+    peers.change(leader=1)
+    peers.publish(2)
+    deliver_fetch_of(peers, 2)
+    assert (peers[1].high_watermark, peers[2].high_watermark) == (2, 0)
+    peers.publish(1)
+    deliver_fetch_of(peers, 2)
+    assert peers[2].high_watermark == 2

@@ -109,6 +109,8 @@ class FetchSession:
                 self.partitions[key] = Wanted(topic, topic_id, request)
             else:
                 known.take(request)
+                if self.privileged:  # it may have dropped what it was told last, in another epoch
+                    known.told_high_watermark = -1
         for gone in forgotten:
             name = gone.topic_id if self.uses_topic_ids else gone.topic
             for index in gone.partitions:
