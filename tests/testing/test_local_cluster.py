@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from confluent_kafka import Consumer, Producer
+from tests.clients.members import until
 
 from anabranch.testing import ClusterError, LocalCluster
 
@@ -161,7 +162,7 @@ def test_a_cluster_that_ended_says_why():
     with LocalCluster() as cluster:
         cluster.create_topic("t")
         thread = cluster._thread
-        thread._loop.call_soon_threadsafe(thread.node.stop_because, "the disk is gone")
+        thread._loop.call_soon_threadsafe(thread.nodes[1].stop_because, "the disk is gone")
         thread._thread.join(20)
         with pytest.raises(ClusterError, match="has ended: the disk is gone"):
             cluster.topics()
@@ -192,7 +193,7 @@ def test_a_broker_says_where_it_is():
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: LocalCluster(brokers=3), "one broker, not 3"),
+        (lambda: LocalCluster(brokers=0), "1 to 100 brokers, not 0"),
         (lambda: LocalCluster(racks=["a", "b"]), "2 racks do not fit 1 broker"),
         (lambda: LocalCluster().bootstrap_servers, "not running: use it within `with`"),
         (lambda: LocalCluster(config={"num.partitions": "many"}).start(), "num.partitions"),
@@ -231,3 +232,31 @@ def test_importing_the_package_and_the_plugin_is_cheap():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert ran.stdout.strip() == "['anabranch.testing', 'anabranch.testing.pytest_plugin']"
+
+
+def test_three_brokers_in_three_racks_go_on_without_one_of_them(tmp_path):
+    with LocalCluster(brokers=3, racks=["a", "b", "c"], folder=tmp_path) as cluster:
+        assert [(each.broker_id, each.rack) for each in cluster.brokers] == [
+            (1, "a"),
+            (2, "b"),
+            (3, "c"),
+        ]
+        cluster.create_topic("t", partitions=3)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0})
+        address = cluster.brokers[1]
+        cluster.stop_broker(2)
+        failures = []
+        for number in range(30):
+            producer.produce(
+                "t", b"%d" % number, on_delivery=lambda error, _: failures.append(error)
+            )
+        assert producer.flush(20) == 0
+        assert failures == [None] * 30
+        cluster.start_broker(2)
+        assert cluster.brokers[1] == address
+        with pytest.raises(ClusterError, match="running already"):
+            cluster.start_broker(2)
+        with pytest.raises(ClusterError, match="No broker 7 is running"):
+            cluster.stop_broker(7)
+        logs = [Path(each.folder) / "t-0" / "00000000000000000000.log" for each in cluster.brokers]
+        until(lambda: len({log.read_bytes() for log in logs}) == 1)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,24 +20,14 @@ from pathlib import Path
 
 import click
 
+from anabranch.client.ports import free_ports
+
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
 ASK_AGAIN_SECONDS = 0.02
 LOG_TAIL_LINES = 15
 STORE_FILE = "metadata-store.db"
 USUAL_REPLICAS = 3
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface that nobody uses now, all different."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 class LocalBroker:

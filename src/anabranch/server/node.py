@@ -31,6 +31,7 @@ from anabranch.server.metadata_store.opening import open_store
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
 
 LOG = logger("node")
@@ -67,6 +68,10 @@ class Node:
         """Where clients find this node: host:port of its first client listener."""
         listener = self.config.broker_listeners[0]
         return f"{listener.host or '127.0.0.1'}:{self._ports[listener.name]}"
+
+    def port_of(self, listener: Listener) -> int:
+        """The port that a listener got; as configured before it was bound."""
+        return self._ports.get(listener.name, listener.port)
 
     @property
     def http_address(self) -> str:

@@ -1,4 +1,4 @@
-"""One life of a cluster: its thread, its event loop, its folder, its node.
+"""One life of a cluster: its thread, its event loop, its folder, its nodes.
 
 What: `start` returns when clients are served, `call` runs a coroutine over there, `stop` ends all
 of it. Rules kept: whatever happens while it starts or runs, `stop` leaves no thread, socket or
@@ -11,13 +11,15 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import threading
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import CancelledError
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from anabranch.testing.cluster_log import ClusterLog
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.listeners import Listener
+    from anabranch.server.config import NodeConfig
     from anabranch.server.node import Node
 
 T = TypeVar("T")
@@ -33,27 +35,31 @@ class ClusterError(RuntimeError):
 
 
 class ClusterThread:
-    """Runs the node of a cluster; `settings` are asked for with the folder to use."""
+    """Runs the nodes of a cluster; the settings of each are asked for with the folder to use."""
 
-    def __init__(self, settings: Callable[[str], Mapping[str, str]], folder: str | None) -> None:
+    def __init__(
+        self, settings: Callable[[str], Sequence[Mapping[str, str]]], folder: str | None
+    ) -> None:
         self.log = ClusterLog()
         self._settings = settings
         self._temporary = temporary_folder() if folder is None else None
         self._folder = self._temporary.name if self._temporary is not None else str(folder)
-        self._node: Node | None = None
+        self.nodes: dict[int, Node] = {}
+        """By id, those that were stopped too; complete once `start` has returned."""
+        self._stopped: set[int] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._end: asyncio.Event | None = None
         self._is_to_end = threading.Event()
         self._started = threading.Event()
         self._fault: BaseException | None = None
         self._ended_because = "it was stopped"
+        self._changed: asyncio.Future[None] | None = None
         self._thread = threading.Thread(target=self._main, name="anabranch-cluster", daemon=True)
 
     @property
-    def node(self) -> Node:
-        """The node, once `start` has returned."""
-        assert self._node is not None
-        return self._node
+    def running(self) -> list[Node]:
+        """The nodes that were not stopped, by id."""
+        return [node for broker_id, node in self.nodes.items() if broker_id not in self._stopped]
 
     def start(self, timeout_seconds: float) -> None:
         """Start, and wait until clients are served. Raises ClusterError; nothing is left then."""
@@ -126,28 +132,94 @@ class ClusterThread:
             self._started.set()
 
     async def _serve(self) -> None:
-        from anabranch.server.config import load_config
-        from anabranch.server.logs import logger
-        from anabranch.server.node import Node
-
         self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
         if self._is_to_end.is_set():
             return
-        texts = [f"{name}={text}" for name, text in self._settings(self._folder).items()]
-        config = load_config(None, texts)
-        for warning in config.warnings:
-            logger("main").warning(warning)
-        node = self._node = Node(config)
         ending = asyncio.ensure_future(self._end.wait())
         try:
-            if await _first(node.start(), ending):
+            if await _first(self._start_nodes(), ending):
                 self._started.set()
-                await asyncio.wait((ending, node.stopped), return_when=asyncio.FIRST_COMPLETED)
-                if node.stopped.done():
-                    self._ended_because = node.stopped.result()
+                await self._until_one_ends(ending)
         finally:
             ending.cancel()
-            await node.stop()
+            for node in reversed(self.running):
+                await node.stop()
+
+    async def _start_nodes(self) -> None:
+        """Start all of them at once: the first to take the lease lets the others in."""
+        from anabranch.server.node import Node
+
+        for settings in self._settings(self._folder):
+            config = _config(settings)
+            self.nodes[config.node_id] = Node(config)
+        begun = [asyncio.ensure_future(node.start()) for node in self.nodes.values()]
+        try:
+            await asyncio.gather(*begun)
+        finally:
+            for each in begun:
+                each.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+
+    async def _until_one_ends(self, ending: asyncio.Future[Any]) -> None:
+        """Wait for the end, or for a node that ends without having been told to."""
+        while not ending.done():
+            watched = {node.stopped: broker_id for broker_id, node in self.nodes.items()}
+            watched = {each: it for each, it in watched.items() if it not in self._stopped}
+            self._changed = asyncio.get_running_loop().create_future()
+            await asyncio.wait(
+                (ending, self._changed, *watched), return_when=asyncio.FIRST_COMPLETED
+            )
+            ended = [
+                each for each, it in watched.items() if each.done() and it not in self._stopped
+            ]
+            if ended:
+                self._ended_because = ended[0].result()
+                return
+
+    async def stop_node(self, broker_id: int) -> None:
+        """Stop one node in order."""
+        self._stopped.add(broker_id)
+        self._look_again()
+        await self.nodes[broker_id].stop()
+
+    async def start_node(self, broker_id: int) -> None:
+        """Start a stopped node again, with its folder and at its address."""
+        from anabranch.server.node import Node
+
+        self.nodes[broker_id] = Node(_at_its_ports(self.nodes[broker_id]))
+        await self.nodes[broker_id].start()
+        self._stopped.discard(broker_id)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self._changed is not None and not self._changed.done():
+            self._changed.set_result(None)
+
+
+def _config(settings: Mapping[str, str]) -> NodeConfig:
+    """The configuration of a node; what is odd about it is logged."""
+    from anabranch.server.config import load_config
+    from anabranch.server.logs import logger
+
+    config = load_config(None, [f"{name}={text}" for name, text in settings.items()])
+    for warning in config.warnings:
+        logger("main").warning(warning)
+    return config
+
+
+def _at_its_ports(node: Node) -> NodeConfig:
+    """The configuration of a node that was started, with the ports that it got."""
+    from msgspec.structs import replace
+
+    def bound(listeners: tuple[Listener, ...]) -> tuple[Listener, ...]:
+        return tuple(replace(each, port=node.port_of(each)) for each in listeners)
+
+    config = node.config
+    return replace(
+        config,
+        listeners=bound(config.listeners),
+        advertised_listeners=bound(config.advertised_listeners),
+    )
 
 
 def temporary_folder() -> tempfile.TemporaryDirectory[str]:

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
+from anabranch.client.ports import free_ports
 from anabranch.testing.cluster_thread import ClusterError, ClusterThread
 
 if TYPE_CHECKING:
@@ -36,6 +37,10 @@ FOR_TESTS = {
 }
 """Settings in which a test cluster differs from a production one, unless the test says otherwise:
 a first consumer waits for nobody, sessions may be short, cleaning and retention run often."""
+
+
+MOST_BROKERS = 100
+USUAL_REPLICAS = 3
 
 
 class LocalBroker(NamedTuple):
@@ -68,11 +73,12 @@ class LocalCluster:
         port: int = 0,
         start_timeout_seconds: float = 30.0,
     ) -> None:
-        if brokers != 1:
-            raise ClusterError(f"LocalCluster runs one broker, not {brokers}: leave `brokers` out.")
+        if not 1 <= brokers <= MOST_BROKERS:
+            raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
         if racks is not None and len(racks) != brokers:
             raise ClusterError(f"{len(racks)} racks do not fit {brokers} broker(s): one for each.")
-        self.config = _texts({**FOR_TESTS, **(config or {})})
+        several = _for_several(brokers) if brokers > 1 else {}
+        self.config = _texts({**FOR_TESTS, **several, **(config or {})})
         self._racks = list(racks) if racks is not None else [None] * brokers
         self._folder = None if folder is None else os.fspath(folder)
         self._port = port
@@ -135,17 +141,13 @@ class LocalCluster:
 
     @property
     def brokers(self) -> list[LocalBroker]:
-        """The brokers, by id."""
-        node = self._running().node
-        host, _, port = node.bootstrap_servers.rpartition(":")
-        folder = node.config.log_dirs[0]
-        rack = node.config.rack
-        return [LocalBroker(node.config.node_id, rack, host, int(port), folder)]
+        """The brokers, by id, those that are stopped too."""
+        return [_described(node) for node in self._running().nodes.values()]
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster: a new one for each temporary folder."""
-        return self._running().node.cluster_id
+        return self._running().running[0].cluster_id
 
     @property
     def log(self) -> str:
@@ -155,7 +157,32 @@ class LocalCluster:
     def statistics(self) -> dict[int, dict[str, Any]]:
         """Counts of each broker, by id: partitions, groups, connections."""
         thread = self._running()
-        return thread.call(_statistics(thread.node))
+        return thread.call(_statistics(thread.running))
+
+    # Brokers.
+
+    def stop_broker(self, broker_id: int) -> None:
+        """Stop one broker in order: its leaderships move first. Raises ClusterError."""
+        thread = self._running_broker(broker_id)
+        if len(thread.running) == 1:
+            raise ClusterError("The last broker stays: stop() ends the cluster.")
+        thread.call(thread.stop_node(broker_id))
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start a stopped broker again, at its address and with its folder; returns when it serves.
+        Raises ClusterError."""
+        thread = self._running()
+        if broker_id in {node.config.node_id for node in thread.running}:
+            raise ClusterError(f"Broker {broker_id} is running already.")
+        if broker_id not in thread.nodes:
+            raise ClusterError(f"There is no broker {broker_id}: {_ids(thread)}.")
+        thread.call(thread.start_node(broker_id))
+
+    def _running_broker(self, broker_id: int) -> ClusterThread:
+        thread = self._running()
+        if broker_id not in {node.config.node_id for node in thread.running}:
+            raise ClusterError(f"No broker {broker_id} is running: {_ids(thread)}.")
+        return thread
 
     # Topics.
 
@@ -201,14 +228,28 @@ class LocalCluster:
 
     # Inside.
 
-    def _settings(self, folder: str) -> dict[str, str]:
-        settings = {
-            "log.dirs": folder,
-            "listeners": f"PLAINTEXT://127.0.0.1:{self._port},CONTROLLER://127.0.0.1:0",
-            **self.config,
-        }
-        rack = self._racks[0]
-        return settings if rack is None else {"broker.rack": rack, **settings}
+    def _settings(self, folder: str) -> list[dict[str, str]]:
+        """The settings of each broker: one has the folder for itself, several share it."""
+        count = len(self._racks)
+        controllers = free_ports(count) if count > 1 else [0]
+        each_folder = [folder] if count == 1 else [f"{folder}/broker-{i + 1}" for i in range(count)]
+        found = []
+        for index, rack in enumerate(self._racks):
+            port = self._port + index if self._port else 0
+            settings = {
+                "node.id": str(index + 1),
+                "log.dirs": each_folder[index],
+                "listeners": f"PLAINTEXT://127.0.0.1:{port},"
+                f"CONTROLLER://127.0.0.1:{controllers[index]}",
+            }
+            if count > 1:
+                servers = ",".join(f"127.0.0.1:{each}" for each in controllers)
+                settings["controller.quorum.bootstrap.servers"] = servers
+                settings["metadata.store.url"] = f"sqlite://{folder}/metadata-store.db"
+            if rack is not None:
+                settings["broker.rack"] = rack
+            found.append({**settings, **self.config})
+        return found
 
     def _running(self) -> ClusterThread:
         if self._thread is None:
@@ -222,7 +263,7 @@ class LocalCluster:
         thread = self._running()
 
         async def run() -> T:
-            async with Cluster(thread.node.bootstrap_servers) as cluster:
+            async with Cluster(_addresses(thread.running)) as cluster:
                 return await work(cluster)
 
         try:
@@ -231,15 +272,37 @@ class LocalCluster:
             raise ClusterError(f"Cannot {what}: {fault.message} ({fault.code.name})") from None
 
 
-async def _statistics(node: Node) -> dict[int, dict[str, Any]]:
-    assert node.broker is not None
-    return {
-        node.config.node_id: {
+def _for_several(brokers: int) -> dict[str, object]:
+    """What more brokers than one are for, unless the test says otherwise."""
+    replicas = min(USUAL_REPLICAS, brokers)
+    return {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
+
+
+def _described(node: Node) -> LocalBroker:
+    host, _, port = node.bootstrap_servers.rpartition(":")
+    config = node.config
+    return LocalBroker(config.node_id, config.rack, host, int(port), config.log_dirs[0])
+
+
+def _addresses(nodes: Sequence[Node]) -> str:
+    return ",".join(node.bootstrap_servers for node in nodes)
+
+
+def _ids(thread: ClusterThread) -> str:
+    running = ", ".join(str(node.config.node_id) for node in thread.running)
+    return f"the brokers are 1 to {len(thread.nodes)}, and {running} run"
+
+
+async def _statistics(nodes: Sequence[Node]) -> dict[int, dict[str, Any]]:
+    found = {}
+    for node in nodes:
+        assert node.broker is not None
+        found[node.config.node_id] = {
             "partitions": node.broker.partitions.statistics(),
             "groups": node.broker.broker.groups.statistics(),
             "listeners": {each.name: each.statistics() for each in node.acceptors},
         }
-    }
+    return found
 
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:
