@@ -1,0 +1,276 @@
+"""The broken rules that the simulator must find: the historic ones of replication, and ours.
+
+The first four are the rules that Kafka's replication had and gave up (KIP-101, KIP-279, KIP-320);
+each of the others takes back one decision of `core`. `seed` is of a schedule whose checks catch the
+mutant and which is clean without it; `python -m anabranch.sim.hunt` looks for new ones when the
+schedules change.
+"""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants import Mutant
+
+REPLICA = "anabranch.core.replication.replica"
+FOLLOWING = "anabranch.core.replication.following"
+IN_SYNC = "anabranch.core.replication.in_sync"
+REPLICATION = "anabranch.core.replication.replication"
+PARTITIONS = "anabranch.core.replication.partitions"
+FETCH = "anabranch.core.api.p01_fetch"
+EPOCHS = "anabranch.core.log.epochs"
+PRODUCERS = "anabranch.core.log.producers"
+ELECTIONS = "anabranch.core.controller.elections"
+MEMBERSHIP = "anabranch.core.controller.membership"
+ALTERING = "anabranch.core.controller.in_sync"
+REPLAY = "anabranch.core.controller.replay"
+BROKERS = "anabranch.core.controller.brokers"
+SHARD = "anabranch.core.groups.shard"
+
+MUTANTS = (
+    Mutant(
+        name="truncate-to-high-watermark",
+        rule="a follower cuts its log where histories part, never at its high watermark (KIP-101)",
+        module=FOLLOWING,
+        old="log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))",
+        new="log.truncate_to(replica.high_watermark)",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="divergence-by-offset-alone",
+        rule="a leader that lacks the follower's epoch says so, whatever the offsets (KIP-279)",
+        module=FETCH,
+        old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
+        new="if end_offset < wanted.fetch_offset:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="fetch-not-fenced",
+        rule="a fetch of another leader epoch is refused (KIP-320)",
+        module=FETCH,
+        old="            replica.check_epoch(wanted.leader_epoch)\n",
+        new="",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="answer-not-fenced",
+        rule="an answer that was asked for in another leader epoch touches no log (KIP-320)",
+        module=FOLLOWING,
+        old="        if not self.is_current:\n",
+        new="        if False:\n",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="answer-to-an-older-question",
+        rule="an answer counts only while the log still ends where it was asked for",
+        module=FOLLOWING,
+        old="        if self.sent_offset != log.end_offset:\n",
+        new="        if False:\n",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="pending-member-not-counted",
+        rule="a proposed member of the ISR bounds the high watermark at once (KIP-497)",
+        module=REPLICA,
+        old="members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))",
+        new="members = dict.fromkeys(isr)",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="join-below-epoch-start",
+        rule="a follower joins only when it reaches into this leader's epoch",
+        module=IN_SYNC,
+        old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
+        new="follower.end_offset < replica.high_watermark",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="join-below-high-watermark",
+        rule="a follower joins only when it has everything that is committed",
+        module=IN_SYNC,
+        old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
+        new="follower.end_offset < 0",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="join-of-an-earlier-life",
+        rule="a follower joins as the broker epoch that it fetched with (KIP-903)",
+        module=ALTERING,
+        old="if broker is None or not broker.active or epoch not in (ANY_EPOCH, broker.epoch):",
+        new="if broker is None or not broker.active:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="progress-of-an-earlier-epoch",
+        rule="what a follower had under another leader counts for nothing",
+        module=REPLICA,
+        old="        if new_epoch:\n            self.followers = {}\n",
+        new="        if new_epoch:\n",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="high-watermark-of-the-leader-alone",
+        rule="a record counts when every in-sync replica has it",
+        module=REPLICA,
+        old="            if follower.end_offset < end:\n",
+        new="            if follower.end_offset < 0:\n",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="high-watermark-below-minimum",
+        rule="the high watermark waits for min.insync.replicas (KIP-966)",
+        module=REPLICA,
+        old="if not self.is_leader or (in_sync < self.min_insync_replicas and not "
+        "self.enough_in_sync):",
+        new="if not self.is_leader:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="follower-believes-beyond-its-end",
+        rule="a follower's high watermark is never beyond what it has",
+        module=REPLICA,
+        old="end = max(min(leader_high_watermark, log.end_offset), log.start_offset)",
+        new="end = max(leader_high_watermark, log.start_offset)",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="acknowledged-when-appended",
+        rule="acks=all is answered when the high watermark has passed the record",
+        module=REPLICA,
+        old="if self.high_watermark >= required_offset:",
+        new="if self.log.end_offset >= required_offset:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="acknowledged-across-leaderships",
+        rule="what was appended in an earlier leadership is not acknowledged in a later one",
+        module=REPLICA,
+        old="if self.led_from_epoch != led_from_epoch:",
+        new="if self.led_from_epoch < 0:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="shown-before-committed",
+        rule="consumers see nothing at or above the high watermark",
+        module=REPLICA,
+        old="            return self.last_stable_offset\n        return self.high_watermark",
+        new="            return self.last_stable_offset\n        return self.log.end_offset",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="leads-by-old-metadata",
+        rule="a process leads nothing by metadata that does not know it",
+        module=PARTITIONS,
+        old="is_known = own is not None and own.epoch == broker_epoch",
+        new="is_known = True",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="epochs-kept-beyond-the-end",
+        rule="a cut log forgets the leader epochs that began beyond its end",
+        module=EPOCHS,
+        old="kept = [entry for entry in self.entries if entry[1] < end_offset]",
+        new="kept = list(self.entries)",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="sequence-not-checked",
+        rule="a producer's batch follows the one before it",
+        module=PRODUCERS,
+        old="if first != (last + 1) % SEQUENCES:",
+        new="if first < 0:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="anybody-may-lead",
+        rule="only who was in sync is elected, unless the topic allows otherwise",
+        module=ELECTIONS,
+        old="        if broker_id in candidates and rules.acceptable(broker_id):",
+        new="        if rules.acceptable(broker_id):",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="fenced-stays-in-sync",
+        rule="a fenced broker leaves every ISR (KIP-841)",
+        module=MEMBERSHIP,
+        old="isr = tuple(member for member in partition.isr if member != broker_id)",
+        new="isr = partition.isr",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="crash-keeps-eligibility",
+        rule="a broker that comes back after a crash is no eligible leader any more (KIP-966)",
+        module=MEMBERSHIP,
+        old="yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), "
+        "cause)",
+        new="yield from self._without(broker_id, self._had(broker_id), frozenset(), cause)",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="stale-change-of-the-isr",
+        rule="a change of the ISR that stands on an older state is refused",
+        module=ALTERING,
+        old="if wanted.partition_epoch < partition.partition_epoch:",
+        new="if wanted.partition_epoch < 0:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="change-by-a-former-leader",
+        rule="only the leader of the present epoch changes the ISR",
+        module=ALTERING,
+        old="if wanted.leader_epoch < partition.leader_epoch:\n"
+        "        raise ClientFault(ErrorCode.FENCED_LEADER_EPOCH)\n"
+        "    if broker_id != partition.leader:",
+        new="if broker_id not in partition.replicas:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="leader-epoch-not-raised",
+        rule="every election raises the leader epoch",
+        module=REPLAY,
+        old='changes["leader_epoch"] = old.leader_epoch + 1',
+        new='changes["leader_epoch"] = old.leader_epoch',
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="commit-acknowledged-early",
+        rule="a group's commit is acknowledged when its record is committed (R18)",
+        module=SHARD,
+        old="while pending and pending[0][0] <= committed:",
+        new="while pending:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="observer-counted-in-sync",
+        rule="an observer is never in sync (R9)",
+        module=IN_SYNC,
+        old="    if broker_id not in replica.replicas:\n        return False\n",
+        new="",
+        seed=0,
+        caught_by="",
+    ),
+)
