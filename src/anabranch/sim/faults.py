@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import MAGIC_AT, walk
 from anabranch.sim.disk import UNLIMITED
@@ -422,7 +423,10 @@ class Faults:
 def rotten_byte(log: bytes, strength: float) -> int:
     """A byte of a segment that a checksum covers: the format protects neither the base offset nor
     the leader epoch of a batch, so no node could notice."""
-    batches = list(walk(log))
+    try:
+        batches = list(walk(log))
+    except ProtocolError:  # what a power cut left of it is unreadable already
+        batches = []
     if not batches:
         return len(log) - 1
     position, header = batches[int(len(batches) * strength)]
