@@ -53,6 +53,7 @@ class Story:
 
     def lost(self, base: int, end: int, rule: str = "unclean election") -> None:
         self.truth.losses.append(Loss(Entry(base, end, 0, 0, -1, -1, -1), rule, 1))
+        self.truth.forks.append((base, rule))
 
     def found(self) -> str:
         """The name of the anomaly, "" for none."""

@@ -10,7 +10,7 @@
     nonmonotonic-poll      a reader was shown an older record after a newer one
     nonmonotonic-send      a producer's records stand in another order than it sent them
 
-A loss that a recorded rule allows (`truth.losses`) makes the offsets from its place on two
+A loss that a recorded rule allows (`truth.forks`) makes the offsets from its place on two
 histories: what differs only by that is counted under the rule's name and not raised. Offsets may
 have gaps where no record was. Source: jepsen.tests.kafka (the names). Not here: transactions, of
 which no broker has any yet; order across rebalances, which no group promises.
@@ -64,9 +64,9 @@ class Anomalies:
     def _loss(self, place: TopicPartition, offset: int) -> str:
         """The rule by which the record at an offset may be another one than it was."""
         truth = self.logs.places.get(place)
-        for loss in truth.losses if truth is not None else ():
-            if loss.entry.base <= offset:
-                return loss.rule
+        for first, rule in truth.forks if truth is not None else ():
+            if first <= offset:
+                return rule
         return ""
 
     def _start(self, place: TopicPartition) -> int:

@@ -415,6 +415,7 @@ class LogChecks:
                 {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
             )  # fmt: skip
         truth.losses += [Loss(entry, ZOMBIE_WROTE, truth.led_epoch) for entry in missing]
+        truth.forks.append((missing[0].base, ZOMBIE_WROTE))
         truth.peak = max(truth.peak, high)
         self.marks.hit("lost-by-rule")
         return False

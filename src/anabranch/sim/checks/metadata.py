@@ -3,7 +3,7 @@
     M1  broker epoch, controller epoch, a replica's leader and partition epoch never go back
     M2  at most one leader a partition and leader epoch, and only one who was elected
     M3  leader in ISR; ISR and ELR of replicas, apart, without fenced ones; ELR empty with enough
-    M4  replicas distinct; placeholders -1 to -n at the end, never leading
+    M4  replicas distinct; holes -1 to -n at the end, never leading
     M5  everybody's image is what the committed log says up to its offset
 
 What: `committed` applies each batch to the checker's own `Model` and looks at what it touched;
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.sim.checks.marks import Marks
-from anabranch.sim.checks.model import NOBODY, Broker, Changes, Key, Model, Partition
+from anabranch.sim.checks.model import MIN_ISR, NOBODY, Broker, Changes, Key, Model, Partition
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class MetadataChecks:
         """Offset -> an image that was found to be right."""
         self._followed: dict[int, MetadataImage] = {}
         self._decided: dict[int, int] = {}
+        self._deposed: set[tuple[int, int]] = set()
         self.rewound = False
 
     # Each committed batch.
@@ -90,6 +91,8 @@ class MetadataChecks:
         for broker_id in changes.brokers:
             for key in model.keys_of.get(broker_id, ()):
                 touched.setdefault(key, model.partitions.get(key))
+        if MIN_ISR in changes.settings:
+            self.marks.hit("min-isr-changed")
         for resource_type, name in changes.configs:
             for key in model.partitions if resource_type == 4 else self._of_topic(name):
                 touched.setdefault(key, model.partitions[key])
@@ -158,9 +161,9 @@ class MetadataChecks:
         if len(set(real)) != len(real):
             wrong = "A broker stands twice among the replicas."
         elif holes != list(range(-len(holes), 0)):
-            wrong = "Placeholders are not -1 to -n."
+            wrong = "Holes among the replicas are not -1 to -n."
         elif any(each < 0 for each in replicas[: len(real)]):
-            wrong = "A placeholder stands before a broker."
+            wrong = "A hole stands before a broker among the replicas."
         if wrong:
             raise Violation("M4", wrong, told)
 
@@ -251,9 +254,13 @@ class MetadataChecks:
         if self._followed.get(node.node_id) is not image:
             self._follow(node, image)
         controller = node.controller
-        if controller.active and self._decided.get(node.node_id) != self.model.end_offset:
+        if controller.active and controller.epoch < self.model.epoch:
+            if (node.node_id, controller.epoch) not in self._deposed:
+                self._deposed.add((node.node_id, controller.epoch))
+                self.marks.hit("controller-deposed")
+        elif controller.active and self._decided.get(node.node_id) != self.model.end_offset:
             planned = controller.image
-            if planned.offset + 1 == self.model.end_offset and controller.epoch == self.model.epoch:
+            if planned.offset + 1 == self.model.end_offset:
                 since = self._decided.get(node.node_id, 0)
                 self._decided[node.node_id] = self.model.end_offset
                 self._compare(node, planned, since)

@@ -19,7 +19,7 @@ Key = tuple[bytes, int]
 """A partition by its topic's id and its index."""
 
 _TOPIC, _BROKER = 2, 4
-_MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
+MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
 
 
@@ -57,6 +57,8 @@ class Changes:
         self.partitions: dict[Key, Partition | None] = {}
         self.brokers: dict[int, Broker | None] = {}
         self.configs: set[tuple[int, str]] = set()
+        self.settings: set[str] = set()
+        """Names of settings of topics that had partitions before."""
         self.deleted: list[Key] = []
 
 
@@ -95,7 +97,7 @@ class Model:
 
     def min_isr(self, key: Key) -> int:
         """min.insync.replicas, but never more than the partition has replicas."""
-        wanted = int(self.setting(key, _MIN_ISR, "1"))
+        wanted = int(self.setting(key, MIN_ISR, "1"))
         return min(wanted, max(1, len(self.partitions[key].replicas)))
 
     def unclean_allowed(self, key: Key) -> bool:
@@ -238,6 +240,10 @@ class Model:
         else:
             values[record.name] = record.value
         changes.configs.add(resource)
+        if any(
+            self.topics.get(topic_id) == record.resource_name for topic_id, _ in self.partitions
+        ):
+            changes.settings.add(record.name)
 
     def _on_FeatureLevelRecord(self, record: Any, _changes: Changes) -> None:  # noqa: N802
         self.features[record.name] = record.feature_level

@@ -50,6 +50,7 @@ class Suite(Watcher):
         self._look_at_logs = self.logs.look
         self._look_at_metadata = self.metadata.look
         cluster.checks.append(self)
+        cluster.world.listeners.append(self._hear_note)
 
     def _unclean_was_asked(self, key: Key) -> bool:
         place = self.model.place(key)
@@ -81,6 +82,13 @@ class Suite(Watcher):
         self.logs.node_changed(node, what)
         if what in ("crash", "power", "stop", "start", "wipe"):
             self.metadata.forget(node)
+
+    def _hear_note(
+        self, _now_us: int, kind: str, _who: str, text: str, _details: dict[str, Any]
+    ) -> None:
+        """The trace tells what leaves no other trace."""
+        if kind == "resigned" and "Unknown" in text:
+            self.marks.hit("unknown-append")
 
     # What clients tell.
 

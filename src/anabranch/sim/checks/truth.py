@@ -40,6 +40,7 @@ class Truth:
         "deleted_to",
         "dropped",
         "entries",
+        "forks",
         "high",
         "key",
         "led_by",
@@ -71,6 +72,8 @@ class Truth:
         """The last election whose leader may lack committed records."""
         self.written: dict[tuple[int, int], Entry] = {}
         self.losses: list[Loss] = []
+        self.forks: list[tuple[int, str]] = []
+        """From which offset on other records may stand than before, and the rule that allows it."""
         self.dropped: dict[Entry, set[int]] = {}
         """Committed batches that a power cut took from some nodes, and from which."""
 
@@ -124,6 +127,7 @@ class Truth:
             end = min(end, self.entries[at].base)
             self.losses += [Loss(each, rule, epoch) for each in self.entries[at:]]
         self.high = min(self.high, end)
+        self.forks.append((self.high, rule))
         self.entries = [each for each in leader if each.end <= self.high]
         self.start = min(self.start, start)
 
