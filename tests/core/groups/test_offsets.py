@@ -440,3 +440,13 @@ def test_the_short_way_to_write_an_offset_is_the_schemas(offset, epoch):
         offset=offset, leader_epoch=epoch, commit_timestamp=1_700_000_000_000, expire_timestamp=-1
     )
     assert offset_record("g", "t", 1, committed, 5).value == encode_value(value, 4)
+
+
+def test_a_new_coordinator_reads_beyond_the_high_watermark_that_it_knows():
+    """What was acknowledged may lie above what a new leader was told to be committed."""
+    world = GroupWorld(1)
+    world.commit({0: 5})
+    replica = world.broker.partitions.get("__consumer_offsets", 0)
+    replica.high_watermark = 0
+    world.restart()
+    assert world.group().offsets["t"][0].offset == 5
