@@ -106,11 +106,6 @@ class Item:
         """Whether it is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
-    @property
-    def is_mapping(self) -> bool:
-        """Whether it is a mapping."""
-        return isinstance(self.node, yaml.MappingNode)
-
     def section(self) -> Section:
         """A mapping."""
         return Section(self)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.sim.rehearsal.answers import Answers, Condition, Place, acks_text
-from anabranch.sim.rehearsal.losses import ONLY_THE_LEADER, POWER, UNCLEAN_ELECTION
+from anabranch.sim.rehearsal.losses import DISKS, ONLY_THE_LEADER, POWER, UNCLEAN_ELECTION
 from anabranch.sim.rehearsal.model import Rehearsal, TopicPlan
 from anabranch.sim.rehearsal.units import SECOND_US, say_bytes, say_duration
 
@@ -20,6 +20,7 @@ FELT_US = SECOND_US
 REMEDIES = {
     ONLY_THE_LEADER: " Use acks=all for what must not be lost.",
     UNCLEAN_ELECTION: " Leave unclean election off for what must not be lost.",
+    DISKS: " Empty the disks of one broker at a time, and wait until it is in sync again.",
     POWER: " Set flush.messages=1 for what must not be lost, or give the replicas power apart.",
 }
 """What to do about a rule."""

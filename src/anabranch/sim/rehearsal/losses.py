@@ -1,9 +1,9 @@
 """Acknowledged records that are gone, and the rule that allowed each.
 
 What: at the end each record that a broker acknowledged is looked for: in the log of who leads its
-partition, or, when nobody leads, in every log that may lead again. What is nowhere is lost. The
-rule is found from what was seen: was the record committed, was the leader elected uncleanly, did
-disks lose what they had not synced.
+partition, or, when nobody leads, in every log of it. What is nowhere is lost. The rule is found
+from what was seen: was the record committed, was the leader elected uncleanly, did disks lose what
+they had not synced.
 
 Rule kept: a loss without a rule is said to have none. That is a broken promise, and the rehearsal
 fails. Not here: whether the invariants held on the way (`sim/checks`).
@@ -32,10 +32,8 @@ UNCLEAN_ELECTION = (
     "an unclean election (unclean.leader.election.enable, or an operator's) let a replica lead "
     "that lacked them"
 )
-POWER = (
-    "so many replicas lost their power, or their disks, that whoever could lead afterwards lacked "
-    "what was not synced"
-)
+POWER = "so many replicas lost their power that whoever could lead afterwards lacked what was not synced"
+DISKS = "so many replicas lost their disks that nobody who could lead afterwards had them"
 
 
 def values_of(replica: Replica) -> dict[int, bytes]:
@@ -80,9 +78,7 @@ def _logs(probe: Probe, place: Place) -> list[dict[int, bytes]]:
     leader = probe.serving_leader(place)
     if leader is not None:
         return [values_of(leader)]
-    state = probe.states[place]
-    may_lead = (*state.isr, *state.elr, *state.last_known_elr) or state.replicas
-    found = (probe.replica(each, place) for each in sorted(set(may_lead)))
+    found = (probe.replica(each, place) for each in probe.states[place].replicas)
     return [values_of(each) for each in found if each is not None]
 
 
@@ -92,16 +88,19 @@ def _rule(probe: Probe, batch: Sent, offset: int) -> str:
         return NO_PROMISE
     if not committed and batch.acks == 1:
         return ONLY_THE_LEADER
-    if any(move.how and move.place == batch.place for move in probe.moves):
-        return POWER if _lost_disks(probe, batch.place) else UNCLEAN_ELECTION
-    return POWER if _lost_disks(probe, batch.place) else ""
+    harm = _harm(probe, batch.place)
+    was_unclean = any(move.how and move.place == batch.place for move in probe.moves)
+    return UNCLEAN_ELECTION if was_unclean and not harm else harm
 
 
-def _lost_disks(probe: Probe, place: Place) -> bool:
-    """Whether so many replicas lost power or disks that the last copies may have been theirs."""
+def _harm(probe: Probe, place: Place) -> str:
+    """The rule, when so many replicas lost power or disks that the last copies were theirs."""
     replica = next(
         (found for each in probe.states[place].replicas if (found := probe.replica(each, place))),
         None,
     )
-    hurt = {broker for _, _, broker in probe.harm} & set(probe.states[place].replicas)
-    return replica is not None and len(hurt) >= replica.required_in_sync
+    replicas = probe.states[place].replicas
+    hurt = [(what, broker) for _, what, broker in probe.harm if broker in replicas]
+    if replica is None or len({broker for _, broker in hurt}) < replica.required_in_sync:
+        return ""
+    return DISKS if any(what == "wipe" for what, _ in hurt) else POWER

@@ -217,7 +217,7 @@ _DESCRIPTIONS: dict[Action, Callable[[Event, str], str]] = {
     Action.KILL: lambda _, who: f"{who} killed",
     Action.POWER_LOSS: lambda _, who: f"{who} without power",
     Action.PAUSE: lambda _, who: f"{who} frozen",
-    Action.RESUME: lambda _, who: f"{who} wakes up",
+    Action.RESUME: lambda _, who: f"{who} resumed",
     Action.START: lambda _, who: f"{who} started",
     Action.SHUT_DOWN: lambda _, who: f"{who} told to shut down",
     Action.RESTART: lambda _, who: f"{who} restarted in order",
@@ -240,9 +240,9 @@ def transcribe(plan: Rehearsal) -> str:
     transcript.run()
     answers = stage.answers()
     about = textwrap.wrap(plan.about, PAGE_WIDTH - 2)
-    top = [f"# {plan.name}", "#", *(f"# {line}" for line in about), "#"]
-    if plan.source:
-        top.insert(2, f"# After {plan.source}.")
+    source = [f"After {plan.source}."] if plan.source else []
+    top = [f"# {plan.name}", "#", *(f"# {line}" for line in (*source, *about))]
+    top += ["#"] if source or about else []
     topic, index = plan.watch
     top += [
         f"# Partition {topic}-{index}. A log is shown as high watermark/end offset; both are "
