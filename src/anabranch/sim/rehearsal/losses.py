@@ -32,7 +32,9 @@ UNCLEAN_ELECTION = (
     "an unclean election (unclean.leader.election.enable, or an operator's) let a replica lead "
     "that lacked them"
 )
-POWER = "so many replicas lost their power that whoever could lead afterwards lacked what was not synced"
+POWER = (
+    "so many replicas lost their power that whoever could lead afterwards lacked unsynced records"
+)
 DISKS = "so many replicas lost their disks that nobody who could lead afterwards had them"
 
 
