@@ -282,8 +282,7 @@ class Log:
     # Reading
 
     def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
-        """Whole batches from the one that holds `offset`, all of them before `upto`; b"" when none
-        is.
+        """Whole batches from the one that holds `offset`, all of them before `upto`; b"" for none.
 
         More than `max_bytes` only for a first batch that is larger, with `at_least_one`. Raises
         ApiError (OFFSET_OUT_OF_RANGE), ColdRead, CorruptLog."""
@@ -396,8 +395,7 @@ class Log:
     # Shortening
 
     def truncate_to(self, offset: int) -> Offset:
-        """Cut every batch that ends at or after `offset`; the new end, which is on stable
-        storage."""
+        """Cut every batch that ends at or after `offset`; the new end, on stable storage."""
         return shortening.truncate_to(self, offset)
 
     def truncate_fully(self, offset: int) -> None:
