@@ -13,7 +13,12 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.snapshot import snapshot_records
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
-from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.core.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ReplicaState,
+)
 from anabranch.core.wire.messages.fetch_snapshot import (
     FetchSnapshotRequest,
     FetchSnapshotRequestPartitionSnapshot,
@@ -201,3 +206,16 @@ def test_only_the_metadata_of_this_cluster_is_served(world: World) -> None:
     assert fetch(world, 6, cluster_id="other").error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     other = [FetchTopic(topic="t", topic_id=b"t" * 16, partitions=[FetchPartition(partition=0)])]  # type: ignore[arg-type]
     assert fetch(world, 6, topics=other).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_r18_a_fetch_says_what_its_broker_has_read_before_a_heartbeat_does(world: World) -> None:
+    sessions = world.controller.sessions
+    world.beat(1, current_metadata_offset=7)
+    fetch(world, 11, 3, replica_state=ReplicaState(replica_id=1))
+    assert sessions.metadata_offsets == {1: 10}
+    fetch(world, 6, replica_state=ReplicaState(replica_id=1))
+    assert sessions.metadata_offsets == {1: 10}, "an older question takes nothing back"
+    fetch(world, 11, 3, replica_state=ReplicaState(replica_id=9))
+    assert sessions.metadata_offsets == {1: 10}, "who has no session is not known"
+    fetch(world, 11, 2, replica_state=ReplicaState(replica_id=1))
+    assert sessions.metadata_offsets == {1: 10}, "nor what another history had"

@@ -57,6 +57,13 @@ class Sessions:
         unheard = (broker_id, epoch) in self.unheard
         return contact_ms is not None and contact_ms > since_ms and not unheard
 
+    def has_read(self, broker_id: int, offset: int) -> None:
+        """A broker with a session asks for what follows `offset`: it has that, long before its next
+        heartbeat says so. A broker that shuts down need then not wait for all the heartbeats."""
+        known = self.metadata_offsets.get(broker_id)
+        if known is not None and offset > known:
+            self.metadata_offsets[broker_id] = offset
+
     def forget(self, broker_id: int, epoch: int) -> None:
         """The broker is fenced: it has no session."""
         self.contact_ms.pop((broker_id, epoch), None)
