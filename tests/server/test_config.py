@@ -181,6 +181,7 @@ def test_line_numbers_count_continued_lines(load):
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
         (["offsets.topic.compression.codec=5"], "offsets.topic.compression.codec"),
         (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
+        (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),
     ],
 )

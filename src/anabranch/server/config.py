@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from anabranch.core.replication.selection import RACK_AWARE_SELECTOR, SELECTORS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.listeners import (
     WILDCARDS,
@@ -335,6 +336,12 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
             "must be at most half of broker.session.timeout.ms, or one late heartbeat fences the "
             "broker",
             name="broker.heartbeat.interval.ms",
+        )
+    if (broker.replica_selector_class or SELECTORS[0]) not in SELECTORS:
+        raise ConfigFault(
+            f"{broker.replica_selector_class} is a Java class that cannot be loaded here; write "
+            f"{RACK_AWARE_SELECTOR}, or leave it out and leaders serve all consumers",
+            name="replica.selector.class",
         )
     if not 0 <= broker.offsets_topic_compression_codec <= max(Codec):
         raise ConfigFault(

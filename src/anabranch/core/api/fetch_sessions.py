@@ -65,7 +65,7 @@ class Wanted:
     def must_tell(self, answer: PartitionData) -> bool:
         """Whether an incremental response has to name this partition; remembers what is told."""
         told = bool(answer.records) or answer.error_code != 0
-        told = told or answer.diverging_epoch.epoch >= 0
+        told = told or answer.diverging_epoch.epoch >= 0 or answer.preferred_read_replica >= 0
         if answer.high_watermark != self.told_high_watermark:
             told, self.told_high_watermark = True, answer.high_watermark
         if answer.log_start_offset != self.told_log_start:

@@ -10,8 +10,9 @@ Behaviour: waits until `min_bytes` are there, a partition has an error, or `max_
     from is what it has, once its history is known to be the leader's. The first batch is given
     whole however large it is. Partitions that a session fetched records from go last.
     A follower or observer serves consumers (version 11 on) up to the high watermark that it knows;
-    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it, but here.
-Skipped: fetching from tiered storage; a preferred read replica (no replica selector).
+    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it, but here, or
+    known to be committed there. The leader names a closer replica when it may.
+Skipped: fetching from tiered storage.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
+from anabranch.core.api.closest_replica import rack_of, sent_nearer
 from anabranch.core.api.context import Broker
+from anabranch.core.api.fetch_history import aborted_within, divergence, out_of_log
 from anabranch.core.api.fetch_metadata import fetch_metadata
 from anabranch.core.api.fetch_sessions import (
     FINAL_EPOCH,
@@ -36,10 +39,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import READ_COMMITTED, Replica
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
-from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import (
-    AbortedTransaction,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
@@ -69,6 +69,8 @@ class Reading(NamedTuple):
     min_bytes: int
     uses_topic_ids: bool
     leader_only: bool
+    rack: str
+    """Of a consumer that may be sent to a closer replica, else ""."""
 
     @property
     def is_follower(self) -> bool:
@@ -133,6 +135,7 @@ def _reading(broker: Broker, request: Request) -> Reading:
         min_bytes=min(body.min_bytes, max_bytes),
         uses_topic_ids=version >= _TOPIC_IDS_SINCE,
         leader_only=replica_id >= 0 or version < _ANY_REPLICA_SINCE,
+        rack="" if replica_id >= 0 else rack_of(broker, request),
     )
 
 
@@ -262,7 +265,8 @@ class _Fetch:
             readable = True
             answer = self.read_partition(wanted, min(wanted.max_bytes, left), at_least_one)
             answers.append((wanted, answer))
-            if answer.error_code or answer.diverging_epoch.epoch >= 0:
+            elsewhere = max(answer.diverging_epoch.epoch, answer.preferred_read_replica)
+            if answer.error_code or elsewhere >= 0:
                 at_once = True
             elif answer.records:
                 length = len(answer.records)
@@ -306,6 +310,12 @@ class _Fetch:
             replica.check_epoch(wanted.leader_epoch)
             if self.reading.leader_only and not replica.is_leader:
                 replica.check_leader()
+            if self.reading.rack and replica.is_leader:
+                nearer = sent_nearer(
+                    broker, self.reading.request, replica, wanted, self.reading.rack
+                )
+                if nearer is not None:
+                    return nearer
             return self.read_log(replica, wanted, max_bytes, at_least_one)
         except ApiError as error:
             answer = refused(wanted.index, error.code, self.reading.request.version)
@@ -325,10 +335,10 @@ class _Fetch:
         log, offset = replica.log, wanted.fetch_offset
         diverging = None
         if wanted.last_fetched_epoch >= 0:
-            diverging = _divergence(replica, wanted)
+            diverging = divergence(replica, wanted)
         if diverging is None:
             if not log.start_offset <= offset <= log.end_offset:
-                raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+                raise ApiError(out_of_log(replica, offset))
             if self.reading.is_follower and not self.is_noted:
                 self.note_follower(replica, wanted)
             elif offset > replica.high_watermark and not replica.is_leader:
@@ -354,7 +364,7 @@ class _Fetch:
             records = log.read(offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
             answer.records = records
             if committed_only and records:
-                answer.aborted_transactions = _aborted(replica, records, offset, limit)
+                answer.aborted_transactions = aborted_within(replica, records, offset, limit)
         return answer
 
     def note_follower(self, replica: Replica, wanted: Wanted) -> None:
@@ -434,34 +444,6 @@ def refused(index: int, code: ErrorCode, version: int = _STORAGE_ERROR_SINCE) ->
     )
 
 
-def _divergence(replica: Replica, wanted: Wanted) -> EpochEndOffset | None:
-    """Where the reader's history leaves ours (KIP-595), None when it does not.
-
-    Raises OFFSET_OUT_OF_RANGE when nothing is known of its epoch.
-    """
-    epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if epoch < 0 or end_offset < 0:
-        raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return EpochEndOffset(epoch=epoch, end_offset=end_offset)
-    return None
-
-
-def _aborted(
-    replica: Replica, records: bytes | bytearray | memoryview, offset: int, limit: int
-) -> list[AbortedTransaction]:
-    """Transactions that were aborted and have records in what is returned."""
-    ranges = replica.log.aborted_transactions(offset, limit)
-    if not ranges:
-        return []
-    end = max(header.next_offset for _, header in walk(records))
-    return [
-        AbortedTransaction(producer_id=entry.producer_id, first_offset=entry.first_offset)
-        for entry in ranges
-        if entry.first_offset < end
-    ]
-
-
 def _group(response: FetchResponse, answers: list[tuple[Wanted, PartitionData]]) -> None:
     """Put neighbours of the same topic under one heading."""
     current: FetchableTopicResponse | None = None
@@ -481,8 +463,5 @@ HANDLER = Handler(
     broker=run,
     controller=fetch_metadata,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951"),
-    skipped=(
-        "Tiered segments are not read.",
-        "A preferred read replica is never named.",
-    ),
+    skipped=("Tiered segments are not read.",),
 )

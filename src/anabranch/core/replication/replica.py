@@ -52,7 +52,8 @@ class Replica:
     `epoch_start_offset` is where this broker's current leadership began, -1 before any;
     `led_from_epoch` the epoch in which it began to lead without a break, -1 when it does not lead.
     `holders` are the followers whose log ends bound the high watermark. `proposal` is the change of
-    the ISR that is under way.
+    the ISR that is under way. `leader_high_watermark` is what the leader last told a follower,
+    and may lie beyond the follower's own end; -1 before.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class Replica:
         "in_sync_replicas",
         "is_leader",
         "leader_epoch",
+        "leader_high_watermark",
         "leader_id",
         "led_from_epoch",
         "log",
@@ -106,7 +108,7 @@ class Replica:
         self.recovery_state = RECOVERED
         self.is_leader = False
         self.appended_bytes = 0
-        self.epoch_start_offset = self.led_from_epoch = -1
+        self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
         self.holders: tuple[Progress, ...] = ()
         self.proposal: Proposal | None = None
@@ -140,6 +142,7 @@ class Replica:
             self.is_leader = False
         if new_epoch:
             self.followers = {}
+            self.leader_high_watermark = -1
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
                 self.log.assign_leader_epoch(state.leader_epoch)
@@ -293,6 +296,7 @@ class Replica:
         may know a smaller high watermark for a while.
         """
         log = self.log
+        self.leader_high_watermark = leader_high_watermark
         if log.start_offset < leader_start_offset <= log.end_offset:
             log.delete_records_before(leader_start_offset)
         end = max(min(leader_high_watermark, log.end_offset), log.start_offset)

@@ -49,8 +49,9 @@ REPLICATION = (
     row("replica.lag.time.max.ms", "A follower behind for this long leaves the in-sync set.",
         LONG, "30000", HIGH, IN_FORCE),
     row("replica.selector.class",
-        "Java class that picks the replica a consumer reads from in Kafka.",
-        STRING, None, MEDIUM),
+        "Who serves a consumer: the leader, or (Kafka's RackAwareReplicaSelector) a replica in its "
+        "rack.",
+        STRING, None, MEDIUM, IN_FORCE),
     row("replica.socket.receive.buffer.bytes", "Kernel receive buffer of a follower's connection.",
         INT, "65536", HIGH),
     row("replica.socket.timeout.ms", "Socket timeout of a follower's requests.",
