@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 PATIENCE_US = 20 * SECOND_US
 """How long the cluster has for finding a leader by itself."""
 AGAIN_US = 5 * SECOND_US
+UNASSIGNED = bytes(16)
+"""The directory of a replica that has not said where it is (KIP-858)."""
 
 
 class Healing:
@@ -97,10 +99,15 @@ class Healing:
                     self.workload.operator.elect(place, 1)
 
     def _has_heir(self, place: TopicPartition, partition: PartitionImage) -> bool:
-        """Whether somebody who may lead cleanly is there with the log."""
+        """Whether somebody who may lead cleanly is there, with the disk that had the log."""
+        brokers = self.cluster.image.brokers
         for node_id in (*partition.isr, *partition.elr):
-            node = self.cluster.nodes.get(node_id)
-            if node is not None and node.broker.partitions.get(*place) is not None:
+            node, broker = self.cluster.nodes.get(node_id), brokers.get(node_id)
+            directories = dict(zip(partition.replicas, partition.directories, strict=False))
+            named = directories.get(node_id, UNASSIGNED)
+            if node is None or broker is None or node.broker.partitions.get(*place) is None:
+                continue
+            if named == UNASSIGNED or named in broker.log_dirs:
                 return True
         return False
 
