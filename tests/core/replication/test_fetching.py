@@ -193,3 +193,14 @@ def test_a_mark_that_a_follower_had_to_drop_is_told_again():
     peers.publish(1)
     deliver_fetch_of(peers, 2)
     assert peers[2].high_watermark == 2
+
+
+def test_nobody_copies_from_itself():
+    """It is named as leader in an epoch that is older than its records, and does not lead."""
+    peers = Peers(2)
+    peers.lose_all()
+    peers[1].replica.log.epochs.assign(5, 0)
+    peers.change(leader=1)
+    peers.publish(1)
+    assert not peers[1].replica.is_leader
+    assert fetches_of(peers, 1) == []

@@ -32,6 +32,7 @@ from anabranch.core.replication.in_sync import (
     propose,
     settle,
 )
+from anabranch.core.replication.replica import NO_LEADER
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -121,7 +122,7 @@ class Replication:
             if following.replica is replica and following.leader_epoch == replica.leader_epoch:
                 return
             self._stop_following(place)
-        if replica.leader_id < 0:
+        if replica.leader_id in (NO_LEADER, self._broker.broker_id):
             return
         following = Following(replica)
         fetcher = self._fetcher(replica)
