@@ -138,6 +138,48 @@ def test_a_leader_that_read_of_its_former_life_in_old_metadata_does_not_lead():
     assert stage.logs.truths[KEY].high == 2
 
 
+def test_one_event_may_bring_a_term_and_its_end():
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.append(3, epoch=0)
+    stage.look(3)  # a tail that only node 3 has
+    stage.change(isr=[1, 2])
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.commit(unfenced(stage, 2), stage.changed(leader=2, isr=[2]), stage.fence(3))
+    stage.follow(2)
+    stage.replica(3).high_watermark = 2  # for an instant it led, alone
+    stage.follow(3)
+    assert stage.logs.truths[KEY].high == 1
+
+
+def test_a_log_start_may_go_back_under_a_leader_who_has_less():
+    stage = Stage(unclean_leader_election_enable="true")
+    stage.write(3)
+    stage.log(1).delete_records_before(3)
+    stage.look(1)
+    stage.log(3).delete_records_before(3)
+    stage.look(3)
+    stage.change(isr=[1, 3])
+    stage.log(2).shorter_first = lambda place, after: None
+    stage.elect(2, [2], 1, 3, leader_recovery_state=1)
+    stage.follow(2)
+    stage.log(3).truncate_fully(0)
+    stage.replica(3).high_watermark = 0
+    stage.look(3)
+
+
+def test_who_observes_no_more_is_forgotten():
+    stage = Stage()
+    stage.write(2)
+    stage.change(isr=[1, 2])
+    stage.change(replicas=[1, 2])
+    node = stage.nodes[3]
+    node.broker.partitions.drop(stage.replica(3))
+    node.broker.image = stage.image
+    stage.look(3)
+    assert KEY not in stage.logs.seats[3].copies
+
+
 # L1
 
 

@@ -235,3 +235,45 @@ def test_observers_are_followed_in_images_too():
     stage.commit(roles)
     stage.nodes[1].broker.image = stage.image
     stage.metadata.look(stage.nodes[1])
+
+
+# Disks that were lost
+
+
+def with_folders(stage: Stage, *, wiped: int) -> None:
+    """The replicas lie in folders, and one broker has another folder by now."""
+    folders = [bytes([node_id]) * 16 for node_id in (1, 2, 3)]
+    for node_id in (1, 2, 3):
+        own = b"w" * 16 if node_id == wiped else folders[node_id - 1]
+        stage.commit(
+            RegisterBrokerRecord(
+                broker_id=node_id, broker_epoch=80 + node_id, fenced=False, log_dirs=[own]
+            )
+        )
+    stage.change(directories=folders)
+
+
+def test_l4_a_replica_that_lost_its_disk_is_elected_as_if_it_had_not():
+    stage = Stage()
+    with_folders(stage, wiped=2)
+    assert violated(lambda: stage.elect(2, [2, 3], 1)) == "L4"
+
+
+def test_a_replica_that_lost_its_disk_is_nobody_who_could_lead():
+    stage = Stage(unclean_leader_election_enable="true")
+    stage.change(isr=[1, 2])
+    with_folders(stage, wiped=2)
+    stage.elect(3, [3], 1, leader_recovery_state=1)
+    assert stage.marks["unclean-election"] == 1
+
+
+def test_m5_a_folder_that_a_node_does_not_know():
+    stage = Stage()
+    with_folders(stage, wiped=2)
+    stage.nodes[1].broker.image = stage.image
+    stage.metadata.look(stage.nodes[1])
+    before = stage.image
+    stage.change(directories=[b"x" * 16] * 3)
+    wrong = replay_batch(before, (NoOpRecord(),), before.next_offset, 1)[0]
+    stage.nodes[1].broker.image = wrong
+    assert violated(lambda: stage.metadata.look(stage.nodes[1])) == "M5"

@@ -206,6 +206,8 @@ class LogChecks:
             if copy not in seat.live:
                 self._last_words(copy)
                 copy.forget()
+                if not self._belongs_to(seat.node.node_id, copy.truth.key):
+                    seat.copies.pop(copy.truth.key, None)
         for copy, replica in opened:
             if replica.log.fault is None:
                 self._open(copy, replica)
@@ -231,6 +233,10 @@ class LogChecks:
                     )  # fmt: skip
             self._check_cut(copy, replica, gone)
         self._judge(copy, replica)
+
+    def _belongs_to(self, node_id: int, key: Key) -> bool:
+        partition = self.model.partitions.get(key)
+        return partition is not None and node_id in (*partition.replicas, *partition.observers)
 
     def _dropped(self, copy: Copy, entries: list[Entry]) -> None:
         for entry in entries:
@@ -262,9 +268,9 @@ class LogChecks:
             copy.grow()
             copy.end = log.end_offset
         self._check_marks(copy, replica)
-        led_epoch = copy.epoch if copy.leads else NOT_SEEN
+        epoch_before = copy.epoch
         self._check_epochs(copy, replica)
-        led_epoch = copy.epoch if copy.leads else led_epoch
+        led_epoch = copy.epoch if copy.leads else self._led_since(copy, epoch_before)
         if log.start_offset != copy.start:
             self._start_moved(copy, replica)
         high = copy.high = replica.high_watermark
@@ -311,6 +317,15 @@ class LogChecks:
         copy.leads = replica.is_leader and not self._is_of_former_life(copy)
         if copy.leads and is_new:
             self._begins_to_lead(copy, replica)
+
+    def _led_since(self, copy: Copy, epoch: int) -> int:
+        """The last epoch in which it led until this event: one event may bring several."""
+        key, node = copy.truth.key, copy.node
+        for each in range(copy.epoch - 1, max(epoch, 0) - 1, -1):
+            if self.model.leaders.get((key, each)) == node.node_id:
+                if self.model.lives.get((key, each)) == node.broker.broker_epoch:
+                    return each
+        return NOT_SEEN
 
     def _is_of_former_life(self, copy: Copy) -> bool:
         """Whether a process only reads in old metadata that it led before it was restarted."""
@@ -372,7 +387,8 @@ class LogChecks:
 
         `led_epoch` is the epoch in which it leads, or led until this event."""
         truth, high = copy.truth, copy.high
-        is_stale = copy.epoch < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
+        epoch = copy.epoch if led_epoch == NOT_SEEN else led_epoch
+        is_stale = max(epoch, 0) < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
         if high > truth.high:
             if led_epoch != NOT_SEEN:
                 self._commit(copy, replica, high, led_epoch)

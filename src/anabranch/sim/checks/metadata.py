@@ -199,7 +199,9 @@ class MetadataChecks:
 
     def _rule(self, key: Key, before: Partition, now: Partition) -> str:
         """What allows this leader to lack records; raises L4 when that was not allowed."""
-        if now.leader in before.isr:
+        model = self.model
+        could = {each for each in (*before.isr, *before.elr) if model.may_lead(before, each)}
+        if now.leader in before.isr and (now.leader in could or now.leader == before.leader):
             if now.leader != before.leader:
                 gone = before.leader not in now.isr
                 self.marks.hit("clean-failover" if gone else "preferred-election")
@@ -208,14 +210,13 @@ class MetadataChecks:
             "partition": self.model.place(key), "leader": now.leader, "epoch": now.leader_epoch,
             "isr": before.isr, "elr": before.elr, "last_known": before.last_known,
         }  # fmt: skip
-        eligible = now.leader in before.elr
-        for member in (*before.isr, *(() if eligible else before.elr)):
-            broker = self.model.brokers.get(member)
-            if broker is not None and broker.active:
-                raise Violation(
-                    "L4", "A replica was elected that may lack records, though one could lead "
-                    "that does not.", {**told, "could_lead": member},
-                )  # fmt: skip
+        eligible = now.leader in before.elr and now.leader in could
+        better = could & set(before.isr) if eligible else could
+        if better:
+            raise Violation(
+                "L4", "A replica was elected that may lack records, though one could lead "
+                "that does not.", {**told, "could_lead": sorted(better)},
+            )  # fmt: skip
         if eligible:
             self.marks.hit("elr-election")
             return ""
@@ -308,7 +309,9 @@ class MetadataChecks:
                 )  # fmt: skip
         for broker_id, state in brokers.items():
             known = image.brokers.get(broker_id)
-            has = known and Broker(known.epoch, known.fenced, known.in_controlled_shutdown)
+            has = known and Broker(
+                known.epoch, known.fenced, known.in_controlled_shutdown, known.log_dirs
+            )
             if has != state:
                 raise Violation(
                     "M5", "A broker's state is not what the metadata log says.",
@@ -339,4 +342,5 @@ def _partition_of(image: MetadataImage, key: Key) -> Partition | None:
         partition_epoch=state.partition_epoch,
         recovering=state.recovery_state == 1,
         observers=state.observers,
+        folders=state.directories,
     )

@@ -19,6 +19,8 @@ Key = tuple[bytes, int]
 """A partition by its topic's id and its index."""
 
 _TOPIC, _BROKER = 2, 4
+_FIRST_FOLDER_ID = 100
+"""Smaller ids are no folder's: they say that nobody knows, or that it is lost."""
 MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
 
@@ -35,6 +37,8 @@ class Partition(NamedTuple):
     partition_epoch: int
     recovering: bool
     observers: tuple[int, ...] = ()
+    folders: tuple[bytes, ...] = ()
+    """Beside `replicas`: the id of the log folder that each lies in, zeros when nobody said."""
 
 
 class Broker(NamedTuple):
@@ -43,6 +47,7 @@ class Broker(NamedTuple):
     epoch: int
     fenced: bool
     leaving: bool
+    folders: tuple[bytes, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -104,6 +109,15 @@ class Model:
         """Whether the topic's settings allow unclean elections."""
         return self.setting(key, _UNCLEAN, self.unclean_by_default) == "true"
 
+    def may_lead(self, partition: Partition, broker_id: int) -> bool:
+        """Whether a broker is active and has the folder in which its replica lay."""
+        broker = self.brokers.get(broker_id)
+        if broker is None or not broker.active:
+            return False
+        folders = dict(zip(partition.replicas, partition.folders, strict=False))
+        folder = folders.get(broker_id, b"")
+        return int.from_bytes(folder) < _FIRST_FOLDER_ID or folder in broker.folders
+
     @property
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are kept."""
@@ -135,7 +149,10 @@ class Model:
         return broker
 
     def _on_RegisterBrokerRecord(self, record: Any, changes: Changes) -> None:  # noqa: N802
-        broker = Broker(record.broker_epoch, record.fenced, record.in_controlled_shutdown)
+        broker = Broker(
+            record.broker_epoch, record.fenced, record.in_controlled_shutdown,
+            tuple(record.log_dirs),
+        )  # fmt: skip
         self._broker(record.broker_id, changes, broker)
 
     def _on_UnregisterBrokerRecord(self, record: Any, changes: Changes) -> None:  # noqa: N802
@@ -158,6 +175,8 @@ class Model:
             known = known._replace(fenced=False)
         if record.in_controlled_shutdown > 0:
             known = known._replace(leaving=True)
+        if record.log_dirs:
+            known = known._replace(folders=tuple(record.log_dirs))
         self._broker(record.broker_id, changes, known)
 
     # Topics and partitions.
@@ -190,6 +209,7 @@ class Model:
             leader_epoch=record.leader_epoch,
             partition_epoch=record.partition_epoch,
             recovering=record.leader_recovery_state == 1,
+            folders=tuple(record.directories),
         )
         self._set(key, changes, partition)
 
@@ -206,6 +226,7 @@ class Model:
             ("isr", record.isr),
             ("elr", record.eligible_leader_replicas),
             ("last_known", record.last_known_elr),
+            ("folders", record.directories),
         ):
             if value is not None:
                 fields[name] = tuple(value)
