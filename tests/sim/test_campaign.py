@@ -16,7 +16,7 @@ from anabranch.sim.plan import FAULTS, draw_plan
 from anabranch.sim.schedule import run_plan, run_schedule
 from anabranch.sim.shrink import shrink
 
-SECONDS = float(os.environ.get("ANABRANCH_SIM_TEST_SECONDS", "15"))
+SECONDS = float(os.environ.get("ANABRANCH_SIM_TEST_SECONDS", "10"))
 """How long the campaign of the test suite goes on; always over the same first seeds."""
 
 
