@@ -204,3 +204,29 @@ def test_nobody_copies_from_itself():
     peers.publish(1)
     assert not peers[1].replica.is_leader
     assert fetches_of(peers, 1) == []
+
+
+def test_idle_partitions_are_not_named_and_still_count_as_caught_up():
+    """Most of what a follower asks for is idle: nothing is said of it, and nobody is taken out."""
+    peers = Peers(2, partitions=3)
+    for _ in range(3):
+        deliver_fetch_of(peers, 2)
+    at = only(peers, SendFetch)[0]
+    effect = peers.mail[at][2]
+    peers.now_ms += 25_000
+    answer = peers._answer(effect)
+    assert answer.responses == []
+    peers.mail.pop(at)
+    peers[2].broker.replication.fetched(effect, answer, peers.now_ms)
+    peers[2].finish()
+    peers[1].produce(1, acks=1)
+    peers.wait(20_000)
+    assert only(peers, SendAlterPartition) == []
+
+
+def test_an_idle_partition_s_new_marks_are_told():
+    peers = Peers(3)
+    peers[1].produce(1)
+    for each in (2, 2, 3, 3, 2):
+        deliver_fetch_of(peers, each)
+    assert (peers[1].high_watermark, peers[2].high_watermark) == (1, 1)

@@ -51,3 +51,22 @@ def aborted_within(
         for entry in ranges
         if entry.first_offset < end
     ]
+
+
+def is_idle(replica: Replica, wanted: Wanted) -> bool:
+    """Whether a follower has all of a partition that is led here, and was told its marks.
+
+    Raises OFFSET_OUT_OF_RANGE as `divergence` does."""
+    log = replica.log
+    if (
+        wanted.fetch_offset != log.end_offset
+        or wanted.told_high_watermark != replica.high_watermark
+        or wanted.told_log_start != log.start_offset
+        or wanted.leader_epoch != replica.leader_epoch
+        or wanted.topic_id != replica.topic_id
+        or not replica.is_leader
+        or log.fault is not None
+    ):
+        return False
+    epoch = wanted.last_fetched_epoch
+    return epoch in (-1, log.epochs.latest) or divergence(replica, wanted) is None
