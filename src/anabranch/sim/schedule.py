@@ -168,6 +168,8 @@ class _Run:
         image = self.cluster.image
         for place in self.plan.places:
             found = image.partition(*place)
+            if found is not None and found.leader < 0:
+                continue  # at rest, so all who could lead have lost their disks
             node = self.cluster.nodes.get(found.leader) if found is not None else None
             replica = node.broker.partitions.get(*place) if node is not None else None
             if replica is None or self.workload.audited(place) < replica.high_watermark:
