@@ -135,7 +135,7 @@ def _reading(broker: Broker, request: Request) -> Reading:
         min_bytes=min(body.min_bytes, max_bytes),
         uses_topic_ids=version >= _TOPIC_IDS_SINCE,
         leader_only=replica_id >= 0 or version < _ANY_REPLICA_SINCE,
-        rack="" if replica_id >= 0 else rack_of(broker, request),
+        rack=rack_of(broker, request) if body.rack_id and replica_id < 0 else "",
     )
 
 
@@ -273,14 +273,15 @@ class _Fetch:
             readable = True
             answer = self.read_partition(wanted, min(wanted.max_bytes, left), at_least_one)
             answers.append((wanted, answer))
-            elsewhere = max(answer.diverging_epoch.epoch, answer.preferred_read_replica)
-            if answer.error_code or elsewhere >= 0:
-                at_once = True
-            elif answer.records:
+            if answer.records:
                 length = len(answer.records)
                 at_least_one = False
                 size_bytes += length
                 left = max(0, left - length)
+            elif answer.error_code or answer.preferred_read_replica >= 0:
+                at_once = True
+            else:
+                at_once = at_once or answer.diverging_epoch.epoch >= 0
         return Round(answers, size_bytes, at_once, readable)
 
     def has_no_news(self, wanted: Wanted) -> bool:
