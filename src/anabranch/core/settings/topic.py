@@ -101,7 +101,13 @@ def broker_default(name: str, broker: BrokerConfig) -> Any:
 def effective_topic_config(image: MetadataImage, topic: str, broker: BrokerConfig) -> TopicConfig:
     """The configuration of `topic` in this image; shared by all topics that set nothing."""
     overrides = image.config(TOPIC_RESOURCE, topic)
-    return TopicConfig.of(overrides, broker) if overrides else broker.topic_defaults
+    return _overriding(frozenset(overrides.items()), broker) if overrides else broker.topic_defaults
+
+
+@lru_cache(maxsize=1024)
+def _overriding(overrides: frozenset[tuple[str, str]], broker: BrokerConfig) -> TopicConfig:
+    """Asked for at each change of a partition: parsed once."""
+    return TopicConfig.of(dict(overrides), broker)
 
 
 @lru_cache(maxsize=1024)
