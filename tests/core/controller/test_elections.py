@@ -6,6 +6,8 @@ PartitionChangeBuilderTest has a test for each, except reassignment, which is no
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,6 +92,11 @@ def test_the_table_of_preferred_elections(
 def test_a_preferred_election_is_never_unclean_by_itself() -> None:
     away = partition(isr=(3,), leader=3)
     assert prefer_first(TOPIC, 0, away, rules(1, 2, 3, unclean=True, elr=True)) is None
+
+
+def test_a_preferred_election_passes_over_who_lost_its_disk_since_it_was_in_sync() -> None:
+    held = replace(rules(1, 2, 3), emptied={1: b"a new folder's i"})
+    assert prefer_first(TOPIC, 0, partition(leader=2), held) is None
 
 
 def test_the_order_is_the_assignments_not_the_isrs() -> None:

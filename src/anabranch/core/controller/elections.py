@@ -106,10 +106,11 @@ def _directories(
 def prefer_first(
     topic_id: TopicId, index: int, partition: PartitionImage, rules: Rules
 ) -> PartitionChangeRecord | None:
-    """The record that lets the first replica of the list lead; None while it may not."""
+    """The record that lets the first replica of the list lead; None while it may not, as when its
+    disk was lost since it was in sync."""
     preferred = partition.replicas[0]
-    may_lead = preferred in partition.isr and rules.acceptable(preferred)
-    if not may_lead or preferred == partition.leader:
+    may_lead = preferred in partition.isr and preferred not in rules.emptied
+    if not may_lead or not rules.acceptable(preferred) or preferred == partition.leader:
         return None
     return PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=preferred)
 
