@@ -330,6 +330,7 @@ class Hosting:
         except StorageFault as problem:
             fault = problem
         self.node.begin()
+        self.node.replicating.touch()
         is_hosted = self.broker.partitions.get(*place) is replica
         if fault is not None and is_hosted:
             self.folder_failed(replica.folder, fault)

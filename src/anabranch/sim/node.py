@@ -60,7 +60,8 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.sim.cluster import Cluster
 
-HEARTBEAT = 63
+FETCH, HEARTBEAT = 1, 63
+"""API keys of requests that do more to a node than its handlers do."""
 LISTENER = "PLAINTEXT"
 BOOT_US = (20_000, 60_000)
 """From the start of a process until it speaks."""
@@ -159,6 +160,7 @@ class SimNode(Machine):
         name = self.name
         self.is_serving = self.listens = False
         self._settling = False
+        self._parked = 0
         self._is_published = False
         self._moved: list[TopicPartition] = []
         ids = ProducerIds(self)
@@ -216,6 +218,7 @@ class SimNode(Machine):
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this life its epoch."""
         self.broker.broker_epoch = broker_epoch
+        self.replicating.touch()
         self.follower.look()
 
     def _maybe_serve(self) -> None:
@@ -291,7 +294,9 @@ class SimNode(Machine):
             self.listener, call.source.name, 0,
         )  # fmt: skip
         now_ms = self.now_ms if to_broker else self.world.steady_ms
-        if call.api_key == HEARTBEAT:
+        if call.api_key == FETCH:
+            self.replicating.touch()
+        elif call.api_key == HEARTBEAT:
             self.office.heard(call.body.broker_id, call.body.broker_epoch)
         try:
             outcome = run(self.broker if to_broker else self.office.controller, request, now_ms)
@@ -385,7 +390,9 @@ class SimNode(Machine):
         while broker.wishes:
             wish = broker.wishes.pop()
             self.link.send(wish.message, partial(_granted, wish))
-        self._waits_alarm.set()
+        if self.purgatory.parked_total != self._parked:
+            self._parked = self.purgatory.parked_total
+            self._waits_alarm.set()
         self._groups_alarm.set()
         if not self.is_serving:
             self._maybe_serve()
@@ -394,6 +401,7 @@ class SimNode(Machine):
         self.begin()
         self.purgatory.expire(self.world.steady_ms, self.now_ms)
         self.settle()
+        self._waits_alarm.set()
 
     def _controller_waits_are_over(self) -> None:
         steady_ms = self.world.steady_ms

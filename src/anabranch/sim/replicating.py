@@ -27,14 +27,23 @@ class Replicating:
         self.node = node
         self.world = node.world
         self.replication = node.broker.replication
+        self._is_touched = True
         self._alarm = Alarm(node, self._due_ms, self._tick)
+
+    def touch(self) -> None:
+        """A step may have left something to be sent: the next `perform` looks."""
+        self._is_touched = True
 
     def follow(self, places: Sequence[TopicPartition] | None) -> None:
         """The state of these partitions (None: of all) changed."""
+        self._is_touched = True
         self.replication.follow(places, self.world.steady_ms)
 
     def perform(self) -> None:
-        """Do what replication wants done by now."""
+        """Do what replication wants done by now, if anything touched it."""
+        if not self._is_touched:
+            return
+        self._is_touched = False
         for effect in self.replication.take_effects():
             if isinstance(effect, SendFetch):
                 self._fetch(effect)
@@ -46,6 +55,7 @@ class Replicating:
         return self.replication.next_tick_ms
 
     def _tick(self) -> None:
+        self._is_touched = True
         self.node.begin()
         self.replication.tick(self.world.steady_ms)
         self.node.settle()
@@ -54,6 +64,7 @@ class Replicating:
         node = self.node
 
         def answered(answer: Any) -> None:
+            self._is_touched = True
             node.begin()
             if answer is None:
                 self.replication.fetch_failed(effect, self.world.steady_ms)
@@ -74,6 +85,7 @@ class Replicating:
         node = self.node
 
         def answered(answer: Any) -> None:
+            self._is_touched = True
             node.begin()
             if answer is None:
                 self.replication.alter_failed(effect, self.world.steady_ms)

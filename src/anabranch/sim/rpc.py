@@ -12,6 +12,7 @@ unlike on a real connection, an answer does not wait for the answers before it.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -23,7 +24,7 @@ from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.messages.produce import ProduceRequest
 from anabranch.sim.network import Network
 from anabranch.sim.processes import Process, State
-from anabranch.sim.world import Timer, World
+from anabranch.sim.world import World
 
 BROKER, CONTROLLER = "broker", "controller"
 """The listener that a call goes to."""
@@ -53,7 +54,6 @@ class Call:
     __slots__ = (
         "_calls",
         "_on_answer",
-        "_timer",
         "api_key",
         "body",
         "client_id",
@@ -80,7 +80,6 @@ class Call:
     ) -> None:
         self._calls = calls
         self._on_answer = on_answer
-        self._timer: Timer | None = None
         self.source = source
         self.target = target
         self.listener = listener
@@ -125,14 +124,12 @@ class Call:
         if self.is_over or self.source.life != self.life:
             return
         self.is_over = True
-        if self._timer is not None:
-            self._timer.cancel()
         self._on_answer(response)
 
     def start(self, timeout_us: int) -> None:
         """Send the request and begin to wait."""
         calls = self._calls
-        self._timer = calls.world.after_in(self.source, timeout_us, self.end, None)
+        calls.expect(self, timeout_us)
         calls.network.send(self.source.name, self.place, self.target, self.arrive)
 
 
@@ -142,6 +139,7 @@ class Calls:
     def __init__(self, world: World, network: Network) -> None:
         self.world = world
         self.network = network
+        self._waiting: dict[int, deque[tuple[int, Call]]] = {}
         self.newest = {key: handler.versions[-1] for key, handler in handlers().items()}
 
     def call(
@@ -169,6 +167,27 @@ class Calls:
         )
         call.start(timeout_us)
         return call
+
+    # Calls with the same patience lose it in the order in which they were made: one timer for each
+    # patience serves them all, and most are answered long before it rings.
+
+    def expect(self, call: Call, timeout_us: int) -> None:
+        """End a call without an answer when so much time has gone by."""
+        waiting = self._waiting.get(timeout_us)
+        if waiting is None:
+            waiting = self._waiting[timeout_us] = deque()
+        if not waiting:
+            self.world.after(timeout_us, self._expire, timeout_us)
+        waiting.append((self.world.now_us + timeout_us, call))
+
+    def _expire(self, timeout_us: int) -> None:
+        waiting, now_us = self._waiting[timeout_us], self.world.now_us
+        while waiting and (waiting[0][1].is_over or waiting[0][0] <= now_us):
+            call = waiting.popleft()[1]
+            if not call.is_over:
+                self.world.after_in(call.source, 0, call.end, None)
+        if waiting:
+            self.world.after(waiting[0][0] - now_us, self._expire, timeout_us)
 
     def version(self, source: Process, target: Server, api_key: int) -> int:
         """The newest version that both sides speak."""
