@@ -17,11 +17,12 @@ from anabranch.cli.running import (
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.client.overview import BrokerCounts, Overview
 
 
 @click.group(epilog="Example: anabranch cluster describe --bootstrap-server 127.0.0.1:9092")
 def command() -> None:
-    """Describe the nodes of a cluster."""
+    """Show the nodes of a cluster and how it fares."""
 
 
 @command.command("id", epilog="Example: anabranch cluster id")
@@ -95,4 +96,122 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
         "log_dirs": [folder.log_dir for folder in folders],
         "partitions": len(sizes),
         "size_bytes": sum(sizes),
+    }
+
+
+@command.command(epilog="Example: anabranch cluster status --json")
+@bootstrap_option
+@timeout_option
+@json_option
+def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+    """Show the active controller, who serves, and how many partitions are ill."""
+    from anabranch.client.overview import overview
+
+    found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
+    told = _status(found)
+    if as_json:
+        print_json(told)
+        return
+    click.echo(
+        f"cluster {found.cluster_id}, active controller {found.controlling.controller_id} "
+        f"in epoch {found.controlling.epoch}"
+    )
+    rows = [(key.replace("_", " "), told[key]) for key in COUNTED]
+    print_table(("what", "count"), rows)
+    for sentence in _remedies(told):
+        click.echo(sentence)
+
+
+COUNTED = (
+    "brokers", "fenced_brokers", "topics", "partitions", "unavailable", "under_min_isr",
+    "at_min_isr", "under_replicated", "not_led_by_preferred",
+)  # fmt: skip
+
+
+def _status(found: Overview) -> dict[str, Any]:
+    """Everything as one flat object."""
+    from anabranch.client.partitions import Illness
+
+    return {
+        "cluster_id": found.cluster_id,
+        "controller_id": found.controlling.controller_id,
+        "controller_epoch": found.controlling.epoch,
+        "metadata_offset": found.controlling.metadata_offset,
+        "brokers": len(found.brokers),
+        "fenced_brokers": sum(each.is_fenced for each in found.brokers),
+        "topics": found.topics,
+        "partitions": found.partitions,
+        "unavailable": found.ill[Illness.UNAVAILABLE],
+        "under_min_isr": found.ill[Illness.UNDER_MIN_ISR],
+        "at_min_isr": found.ill[Illness.AT_MIN_ISR],
+        "under_replicated": found.ill[Illness.UNDER_REPLICATED],
+        "not_led_by_preferred": found.not_preferred,
+    }
+
+
+def _remedies(told: dict[str, Any]) -> list[str]:
+    """What to look at next, the worst first; nothing for a cluster that fares well."""
+    said = []
+    if told["unavailable"]:
+        said.append(
+            "Clients cannot use some partitions: `anabranch topics describe "
+            "--unavailable-partitions` names them; start their replicas."
+        )
+    elif told["under_min_isr"]:
+        said.append(
+            "acks=all is refused for some partitions: `anabranch topics describe "
+            "--under-min-isr-partitions` names them."
+        )
+    elif told["under_replicated"]:
+        said.append("`anabranch topics describe --under-replicated-partitions` says who is behind.")
+    if told["fenced_brokers"]:
+        said.append("A fenced broker is away or starting: `anabranch cluster brokers` names it.")
+    if told["not_led_by_preferred"] and not told["under_replicated"]:
+        said.append(
+            "`anabranch partitions elect-leaders --all-topic-partitions` evens leaders out."
+        )
+    return said
+
+
+@command.command(epilog="Example: anabranch cluster brokers")
+@bootstrap_option
+@timeout_option
+@json_option
+def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+    """Show each broker with what it leads, copies, and has not in sync."""
+    from anabranch.client.overview import overview
+
+    found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
+    active = found.controlling.controller_id
+    if as_json:
+        print_json([_broker_counts(each, active) for each in found.brokers])
+        return
+    print_table(
+        ("broker", "address", "rack", "state", "controller", "leaders", "preferred", "replicas",
+         "behind", "observers", "under-replicated"),
+        [
+            (each.broker_id, f"{each.host}:{each.port}", each.rack or "-",
+             "fenced" if each.is_fenced else "serves",
+             "active" if each.broker_id == active else "-",
+             each.leaders, each.preferred, each.replicas, each.behind, each.observers,
+             each.under_replicated)
+            for each in found.brokers
+        ],
+    )  # fmt: skip
+
+
+def _broker_counts(each: BrokerCounts, active: int) -> dict[str, Any]:
+    return {
+        "id": each.broker_id,
+        "host": each.host,
+        "port": each.port,
+        "rack": each.rack,
+        "fenced": each.is_fenced,
+        "active_controller": each.broker_id == active,
+        "leaders": each.leaders,
+        "preferred_leaders": each.preferred,
+        "replicas": each.replicas,
+        "replicas_behind": each.behind,
+        "observers": each.observers,
+        "under_replicated": each.under_replicated,
     }

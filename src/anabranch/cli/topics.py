@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -18,7 +19,11 @@ from anabranch.cli.running import (
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.client.partitions import Topic
 
+F = TypeVar("F", bound=Callable[..., Any])
+LISTS = ("replicas", "isr", "offline")
+ILL_LISTS = ("replicas", "isr", "eligible")
 TOPIC_SOURCE = 1
 """DescribeConfigs: the setting was given for the topic itself."""
 
@@ -136,73 +141,127 @@ def list_topics(
             click.echo(name)
 
 
-@command.command(epilog="Example: anabranch topics describe --topic flights --json")
+def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
+    """`--under-replicated-partitions` and its like: show only what is wrong in this way."""
+    return click.option(
+        f"--{illness}-partitions", f"{illness.replace('-', '_')}", is_flag=True, help=sentence
+    )
+
+
+@command.command(epilog="Example: anabranch topics describe --under-replicated-partitions")
 @bootstrap_option
 @timeout_option
 @click.option("--topic", metavar="NAME", help="Only this topic; all without it.")
+@illness_option("under-replicated", "Only partitions with fewer in-sync replicas than replicas.")
+@illness_option("under-min-isr", "Only those with fewer in sync than min.insync.replicas, or none.")
+@illness_option("at-min-isr", "Only those with exactly min.insync.replicas in sync.")
+@illness_option("unavailable", "Only those that nobody leads.")
 @json_option
-def describe(bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool) -> None:
+def describe(
+    bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
+) -> None:
     """Show partitions with leaders, replicas and in-sync replicas, and settings."""
+    wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        from anabranch.client.partitions import describe_topics
+
         if topic is not None:
             await cluster.topic(topic)
-        found = (await cluster.metadata(None if topic is None else [topic])).topics
-        return [await _described(cluster, each) for each in sorted(found, key=_name)]
+        found = await describe_topics(cluster, None if topic is None else [topic])
+        told = [(each, _partitions(each, wanted)) for each in found]
+        return [
+            await _described(cluster, each, partitions)
+            for each, partitions in told
+            if partitions or not wanted
+        ]
 
     described = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
         print_json(described)
-        return
+    elif wanted:
+        _print_ill(described, wanted)
+    else:
+        _print_described(described)
+
+
+def _print_described(described: list[dict[str, Any]]) -> None:
+    """A line a topic, and a table of its partitions."""
     for each in described:
         configs = ", ".join(f"{key}={value}" for key, value in each["configs"].items())
         click.echo(
             f"{each['topic']}  id {each['topic_id']}  {len(each['partitions'])} partition(s)  "
             f"{configs or 'no settings of its own'}"
         )
+        lists = [*LISTS, "observers"] if any(p["observers"] for p in each["partitions"]) else LISTS
         print_table(
-            ("partition", "leader", "replicas", "in sync", "offline"),
-            [
-                (
-                    part["partition"],
-                    "none" if part["leader"] < 0 else part["leader"],
-                    *(
-                        ",".join(map(str, part[key])) or "-"
-                        for key in ("replicas", "isr", "offline_replicas")
-                    ),
-                )
-                for part in each["partitions"]
-            ],
+            ("partition", "leader", *("in sync" if name == "isr" else name for name in lists)),
+            [_row(part, lists) for part in each["partitions"]],
         )
 
 
-def _name(topic: Any) -> str:
-    return topic.name or ""
+def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
+    """One table of all that is wrong in the ways that were asked for."""
+    rows = [
+        (each["topic"], *_row(part, ILL_LISTS), each["min_insync_replicas"],
+         " ".join(part["health"]))
+        for each in described
+        for part in each["partitions"]
+    ]  # fmt: skip
+    if not rows:
+        click.echo(f"No partition is {' or '.join(wanted)}.")
+        return
+    heads = ("topic", "partition", "leader", "replicas", "in sync", "eligible", "minimum", "state")
+    print_table(heads, rows)
 
 
-async def _described(cluster: Cluster, topic: Any) -> dict[str, Any]:
+def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
+    leader = "none" if part["leader"] < 0 else part["leader"]
+    keys = {"offline": "offline_replicas", "eligible": "elr"}
+    texts = (",".join(map(str, part[keys.get(name, name)])) or "-" for name in lists)
+    return part["partition"], leader, *texts
+
+
+def _partitions(topic: Topic, wanted: Sequence[str]) -> list[dict[str, Any]]:
+    """The partitions to show, each with everything that is wrong with it."""
+    told = []
+    for each in topic.partitions:
+        health = sorted(illness.value for illness in each.illnesses(topic.minimum))
+        if wanted and not set(wanted) & set(health):
+            continue
+        told.append(
+            {
+                "partition": each.partition,
+                "leader": each.leader,
+                "leader_epoch": each.leader_epoch,
+                "replicas": each.replicas,
+                "isr": each.isr,
+                "elr": each.eligible,
+                "last_known_elr": each.last_known_eligible,
+                "observers": each.observers,
+                "offline_replicas": each.offline,
+                "health": health,
+            }
+        )
+    return told
+
+
+async def _described(
+    cluster: Cluster, topic: Topic, partitions: list[dict[str, Any]]
+) -> dict[str, Any]:
     from anabranch.client.admin import ResourceKind, describe_configs
     from anabranch.core.types import topic_id_text
 
-    configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name or "")
+    configs = await describe_configs(cluster, ResourceKind.TOPIC, topic.name)
     return {
         "topic": topic.name,
         "topic_id": topic_id_text(topic.topic_id),
         "internal": topic.is_internal,
+        "min_insync_replicas": topic.minimum,
         "configs": {
             each.name: each.value for each in configs if each.config_source == TOPIC_SOURCE
         },
-        "partitions": [
-            {
-                "partition": each.partition_index,
-                "leader": each.leader_id,
-                "leader_epoch": each.leader_epoch,
-                "replicas": each.replica_nodes,
-                "isr": each.isr_nodes,
-                "offline_replicas": each.offline_replicas,
-            }
-            for each in sorted(topic.partitions, key=lambda part: part.partition_index)
-        ],
+        "partitions": partitions,
     }
 
 

@@ -1,0 +1,118 @@
+"""`anabranch partitions`: elect the leaders of partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.elections import Elected
+
+REMEDIES = {
+    "PREFERRED_LEADER_NOT_AVAILABLE": "start the first replica, or wait until it is in sync again",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start one of the replicas",
+    "UNKNOWN_TOPIC_OR_PARTITION": "`anabranch topics describe` shows what there is",
+}
+
+
+@click.group(epilog="Example: anabranch partitions elect-leaders --topic flights --partition 0")
+def command() -> None:
+    """Elect the leaders of partitions."""
+
+
+@command.command(
+    "elect-leaders",
+    epilog="Example: anabranch partitions elect-leaders --type preferred --all-topic-partitions",
+)
+@bootstrap_option
+@timeout_option
+@click.option(
+    "--type", "kind", type=click.Choice(("preferred", "unclean")), default="preferred",
+    show_default=True,
+    help="The first replica of the list; or, where nobody leads, one that may lack records.",
+)  # fmt: skip
+@click.option(
+    "--topic", metavar="NAME", help="The topic; all its partitions unless some are named."
+)
+@click.option(
+    "--partition", "indexes", type=click.IntRange(0), multiple=True, metavar="N",
+    help="A partition of the topic; may be given more than once.",
+)  # fmt: skip
+@click.option(
+    "--all-topic-partitions", "everywhere", is_flag=True,
+    help="Every partition of the cluster that needs it.",
+)  # fmt: skip
+@json_option
+def elect(
+    bootstrap: str, timeout_seconds: float, kind: str, topic: str | None,
+    indexes: tuple[int, ...], everywhere: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Let preferred replicas lead again, or anybody where nobody leads."""
+    from anabranch.client.elections import Election, elect_leaders
+
+    _refuse_unclear(topic, indexes, everywhere=everywhere)
+
+    async def work(cluster: Cluster) -> list[Elected]:
+        places = None
+        if topic is not None:
+            known = [each.partition_index for each in (await cluster.topic(topic)).partitions]
+            places = {topic: sorted(indexes or known)}
+        return await elect_leaders(cluster, Election[kind.upper()], places)
+
+    outcomes = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    if as_json:
+        print_json([_told(each) for each in outcomes])
+    elif not outcomes:
+        click.echo(f"No partition needs {'a preferred' if kind == 'preferred' else 'an unclean'} "
+                   "leader elected.")  # fmt: skip
+    else:
+        rows = [(each.topic, each.partition, _outcome(each)) for each in outcomes]
+        print_table(("topic", "partition", "outcome"), rows)
+    failed = [each for each in outcomes if each.is_failure]
+    if failed:
+        raise click.ClickException(_sentence(failed))
+
+
+def _refuse_unclear(topic: str | None, indexes: tuple[int, ...], *, everywhere: bool) -> None:
+    if everywhere == (topic is not None):
+        raise click.UsageError("Say --topic NAME, or --all-topic-partitions, one of both.")
+    if indexes and topic is None:
+        raise click.UsageError("--partition needs --topic NAME.")
+
+
+def _outcome(each: Elected) -> str:
+    if each.is_failure:
+        return each.code.name
+    return "not needed" if each.code else "elected"
+
+
+def _told(each: Elected) -> dict[str, object]:
+    return {
+        "topic": each.topic,
+        "partition": each.partition,
+        "elected": not each.code,
+        "error": each.code.name if each.is_failure else None,
+        "message": each.sentence if each.is_failure else None,
+    }
+
+
+def _sentence(failed: list[Elected]) -> str:
+    """The first failure, how many more there are, and what helps."""
+    first = failed[0]
+    more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+    remedy = REMEDIES.get(first.code.name)
+    return (
+        f"No leader was elected for {first.topic}-{first.partition}{more}: "
+        f"{first.sentence.rstrip('.')} ({first.code.name})" + (f"; {remedy}." if remedy else ".")
+    )

@@ -1,0 +1,131 @@
+"""A cluster at a glance: who decides, who serves, how many partitions are not as they should be.
+
+The rule it keeps: figures are counted from one description of all topics, by the definitions of
+`client.partitions`; who is the active controller is asked with DescribeQuorum, since the one that
+Metadata and DescribeCluster name is only a broker that passes requests on (KIP-590).
+Not here: tables, bytes on disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anabranch.client.admin import describe_cluster
+from anabranch.client.cluster import Cluster, check
+from anabranch.client.partitions import Illness, Topic, describe_topics
+from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
+from anabranch.core.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    QuorumPartitionData,
+    QuorumTopicData,
+)
+
+METADATA_TOPIC = "__cluster_metadata"
+
+
+class Controlling(NamedTuple):
+    """The active controller, its epoch, and the offset up to which metadata is committed."""
+
+    controller_id: int
+    epoch: int
+    metadata_offset: int
+
+
+class BrokerCounts(NamedTuple):
+    """One broker and what it has. `behind` are replicas of it that are not in sync;
+    `under_replicated` the partitions that it leads and that have such replicas anywhere."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+    leaders: int
+    preferred: int
+    replicas: int
+    behind: int
+    observers: int
+    under_replicated: int
+
+
+class Overview(NamedTuple):
+    """Everything that `cluster status` and `cluster brokers` show."""
+
+    cluster_id: str
+    controlling: Controlling
+    brokers: list[BrokerCounts]
+    topics: int
+    partitions: int
+    ill: dict[Illness, int]
+    not_preferred: int
+    """Partitions that another than their first replica leads."""
+
+
+async def overview(cluster: Cluster) -> Overview:
+    """Ask for all of it."""
+
+    async def who_is_there() -> DescribeClusterResponse:
+        await cluster.metadata([])
+        return await describe_cluster(cluster)
+
+    found = await cluster.retrying(who_is_there)
+    controlling = await controller_of(cluster)
+    topics = await describe_topics(cluster, None)
+    brokers = [
+        counts_of(each.broker_id, each.host, each.port, each.rack, each.is_fenced, topics)
+        for each in sorted(found.brokers, key=lambda each: each.broker_id)
+    ]
+    every = [(topic.minimum, each) for topic in topics for each in topic.partitions]
+    ill = dict.fromkeys(Illness, 0)
+    for minimum, partition in every:
+        for illness in partition.illnesses(minimum):
+            ill[illness] += 1
+    return Overview(
+        cluster_id=found.cluster_id,
+        controlling=controlling,
+        brokers=brokers,
+        topics=len(topics),
+        partitions=len(every),
+        ill=ill,
+        not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
+    )
+
+
+async def controller_of(cluster: Cluster) -> Controlling:
+    """The active controller; a short absence of one is waited for."""
+    partition = QuorumPartitionData(partition_index=0)
+    asked = QuorumTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+
+    async def attempt() -> Controlling:
+        response: DescribeQuorumResponse = await cluster.send(DescribeQuorumRequest(topics=[asked]))
+        check(response.error_code, response.error_message)
+        told = response.topics[0].partitions[0]
+        check(told.error_code, told.error_message)
+        return Controlling(told.leader_id, told.leader_epoch, told.high_watermark)
+
+    return await cluster.retrying(attempt)
+
+
+def counts_of(
+    broker_id: int, host: str, port: int, rack: str | None, is_fenced: bool, topics: Sequence[Topic]
+) -> BrokerCounts:
+    """What one broker leads and copies."""
+    every = [(topic.minimum, each) for topic in topics for each in topic.partitions]
+    held = [each for _, each in every if broker_id in each.replicas]
+    led = [(minimum, each) for minimum, each in every if each.leader == broker_id]
+    under = Illness.UNDER_REPLICATED
+    return BrokerCounts(
+        broker_id=broker_id,
+        host=host,
+        port=port,
+        rack=rack,
+        is_fenced=is_fenced,
+        leaders=len(led),
+        preferred=sum(each.replicas[0] == broker_id for each in held),
+        replicas=len(held),
+        behind=sum(broker_id not in each.isr for each in held),
+        observers=sum(broker_id in each.observers for _, each in every),
+        under_replicated=sum(under in each.illnesses(minimum) for minimum, each in led),
+    )

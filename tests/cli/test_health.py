@@ -1,0 +1,153 @@
+"""R20, R7: what the verbs say of three real nodes, with one of them away and back again."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.clients.members import until
+from tests.server.node_kit import ThreadNode
+from tests.server.test_three_nodes import settings_of_three
+
+from anabranch.cli.main import main
+
+RACKS = {1: "a", 2: "b", 3: "c"}
+TOPICS = {
+    "enough": ("1:2:3,2:3:1", "1"),
+    "barely": ("2:3:1", "2"),
+    "strict": ("3:1:2", "3"),
+    "alone": ("3", "1"),
+}
+"""Topic -> replicas, min.insync.replicas."""
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    started = []
+    for each, settings in settings_of_three(tmp_path).items():
+        settings["listeners"] = settings["listeners"].format(0)
+        started.append(ThreadNode(tmp_path / str(each), broker_rack=RACKS[each], **settings))
+    for node in started:
+        node.start()
+    yield started
+    for node in started:
+        node.stop()
+
+
+@pytest.fixture
+def verb(nodes):
+    """Run `anabranch WORDS` against the first two nodes; returns click's result."""
+
+    def run(*words: str):
+        bootstrap = ",".join(node.bootstrap for node in nodes[:2])
+        return CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+
+    return run
+
+
+def told(result):
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def ill(verb, *filters):
+    """Place -> what is wrong with it, of the partitions that these filters show."""
+    words = [f"--{each}-partitions" for each in filters]
+    return {
+        (topic["topic"], part["partition"]): part["health"]
+        for topic in told(verb("topics", "describe", *words, "--json"))
+        for part in topic["partitions"]
+    }
+
+
+def status(verb):
+    return told(verb("cluster", "status", "--json"))
+
+
+def make_topics(verb):
+    for topic, (replicas, minimum) in TOPICS.items():
+        made = verb("topics", "create", "--topic", topic, "--replica-assignment", replicas,
+                    "--config", f"min.insync.replicas={minimum}")  # fmt: skip
+        assert made.exit_code == 0, made.output
+    until(lambda: not ill(verb, "under-replicated"))
+
+
+def is_healthy(verb):
+    assert ill(verb, "under-min-isr") == ill(verb, "unavailable") == {}
+    assert set(ill(verb, "at-min-isr")) == {("strict", 0), ("alone", 0)}
+    found = status(verb)
+    assert (found["brokers"], found["fenced_brokers"], found["partitions"]) == (3, 0, 5)
+    assert found["under_replicated"] == found["not_led_by_preferred"] == 0
+    nothing = verb("topics", "describe", "--under-replicated-partitions", "--topic", "enough")
+    assert nothing.stdout == "No partition is under-replicated.\n"
+
+
+def is_ill_without_the_third(verb):
+    worst = ["unavailable", "under-min-isr", "under-replicated"]
+    assert ill(verb, "unavailable") == {("alone", 0): worst}
+    assert set(ill(verb, "under-min-isr")) == {("strict", 0), ("alone", 0)}
+    assert ("barely", 0) in ill(verb, "at-min-isr")
+    assert len(ill(verb, "under-replicated")) == 5
+    both = ill(verb, "at-min-isr", "unavailable")
+    assert set(both) == {("barely", 0), ("alone", 0)}, "any of those that are asked for"
+    table = verb("topics", "describe", "--under-min-isr-partitions").stdout
+    assert "strict  0" in table and "none" in table
+
+
+def brokers_tell_who_is_away(verb):
+    found = {each["id"]: each for each in told(verb("cluster", "brokers", "--json"))}
+    assert {each: found[each]["rack"] for each in found} == RACKS
+    assert [each for each in found if found[each]["fenced"]] == [3]
+    assert found[3]["leaders"] == 0
+    assert (found[3]["replicas"], found[3]["preferred_leaders"]) == (5, 2)
+    assert found[3]["replicas_behind"] == 5
+    assert found[1]["under_replicated"] + found[2]["under_replicated"] == 4
+    assert sum(each["active_controller"] for each in found.values()) == 1
+    assert "fenced" in verb("cluster", "brokers").stdout
+    said = verb("cluster", "status").stdout
+    assert "--unavailable-partitions" in said
+    assert "A fenced broker is away" in said
+
+
+def leaders_return(verb):
+    assert status(verb)["not_led_by_preferred"] == 1
+    words = ("partitions", "elect-leaders", "--type", "preferred")
+    outcomes = told(verb(*words, "--topic", "strict", "--json"))
+    assert outcomes == [
+        {"topic": "strict", "partition": 0, "elected": True, "error": None, "message": None}
+    ]
+    until(lambda: status(verb)["not_led_by_preferred"] == 0)
+    assert "not needed" in verb(*words, "--topic", "strict", "--partition", "0").stdout
+    assert "No partition needs a preferred leader" in verb(*words, "--all-topic-partitions").stdout
+
+
+def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb, nodes):
+    make_topics(verb)
+    is_healthy(verb)
+    nodes[2].stop()
+    until(lambda: status(verb)["fenced_brokers"] == 1)
+    is_ill_without_the_third(verb)
+    brokers_tell_who_is_away(verb)
+    refused = verb("partitions", "elect-leaders", "--topic", "strict")
+    assert refused.exit_code == 1
+    assert "strict-0" in refused.output and "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
+    assert "start the first replica" in refused.output
+    nodes[2] = ThreadNode.again(nodes[2]).start()
+    until(lambda: not ill(verb, "under-replicated"))
+    leaders_return(verb)
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "Say --topic NAME, or --all-topic-partitions"),
+        (["--topic", "t", "--all-topic-partitions"], "one of both"),
+        (["--all-topic-partitions", "--partition", "1"], "--partition needs --topic"),
+        (["--type", "any", "--topic", "t"], "'preferred', 'unclean'"),
+    ],
+)
+def test_an_unclear_election_is_refused_before_anybody_is_asked(words, sentence):
+    result = CliRunner().invoke(main, ["partitions", "elect-leaders", *words])
+    assert result.exit_code == 2
+    assert sentence in result.output
