@@ -192,6 +192,7 @@ class MetadataFollower:
         self.copy = copy
         self.batches = batches
         self._checked = -1
+        self._pause_ms = RETRY_MS
         self._is_caught_up = False
         self._acts = False
 
@@ -217,8 +218,10 @@ class MetadataFollower:
 
         def answered(answer: Any, asked: SimNode) -> None:
             if generation != link.generation or not self._take(answer, end, from_last, asked):
-                self.node.later(RETRY_MS, self._step)
+                self.node.later(self._pause_ms, self._step)
+                self._pause_ms = min(self._pause_ms * 2, LONGEST_PAUSE_MS)
             elif self.node.is_up:
+                self._pause_ms = RETRY_MS
                 self._checked = generation
                 self._step()
 
