@@ -156,6 +156,17 @@ def ids(brokers: tuple[int, ...]) -> str:
     return ",".join(map(str, sorted(brokers))) or "-"
 
 
+def ranges(offsets: tuple[int, ...]) -> str:
+    """Rising offsets, those that follow each other as one: `0-4, 7`."""
+    runs: list[list[int]] = []
+    for offset in offsets:
+        if runs and offset == runs[-1][1] + 1:
+            runs[-1][1] = offset
+        else:
+            runs.append([offset, offset])
+    return ", ".join(f"{first}-{last}" if last > first else f"{first}" for first, last in runs)
+
+
 def answer(sent: Sent) -> str:
     """What a client was told of a batch."""
     acks = f"acks={acks_text(sent.acks)}"
@@ -256,9 +267,9 @@ def transcribe(plan: Rehearsal) -> str:
 def _end(answers: Answers) -> list[str]:
     lines = [f"Acknowledged records lost: {answers.records_lost}"]
     for loss in answers.losses:
-        offsets = ", ".join(map(str, loss.offsets))
+        offsets = f"{loss.place[0]}-{loss.place[1]}, offsets {ranges(loss.offsets)}"
         rule = loss.rule or "no rule allows it"
-        text = f"offset {offsets}: {rule}."
+        text = f"{offsets}: {rule}."
         lines += textwrap.wrap(text, PAGE_WIDTH, initial_indent="  ", subsequent_indent="  ")
     for verdict in answers.verdicts:
         word = "holds" if verdict.holds else "does not hold"
