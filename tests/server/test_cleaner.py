@@ -138,8 +138,8 @@ def test_what_was_compacted_is_the_same_after_a_restart(node, tmp_path):
 def test_clients_write_while_the_log_under_them_is_compacted(node):
     create(node)
     written = []
-    for first in range(0, 6000, 1000):
-        more = updates(1000, first)
+    while len(written) < 6000 or (cleaner_of(node).passes_total < 2 and len(written) < 100_000):
+        more = updates(1000, len(written))
         produce(node, more)
         written += more
     await_compacted(node)
