@@ -15,6 +15,7 @@ import contextlib
 import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -27,6 +28,7 @@ from anabranch.core.controller.batches import (
 )
 from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog, SnapshotView
 from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.hints import Answer, Probe
 from anabranch.core.controller.image import MetadataImage
@@ -99,6 +101,9 @@ class ControllerShell:
         self._confirmed_s = 0.0
         self._pending: list[StoredBatch] = []
         self._waiting: list[Waiting] = []
+        self._electing: dict[int, tuple[ElectionCounts, int]] = {}
+        """First offset of an uncommitted batch -> whom it elects, and when that was decided."""
+        self.elections_total = self.unclean_elections_total = self.elections_ms_total = 0
         self._stopping = False
         self._committed = MetadataImage.empty()
         self._wake = asyncio.Event()
@@ -119,7 +124,7 @@ class ControllerShell:
         """
         await self._compare_with_copy()
         await self._try_office(await self.store.lease(), silent=False)
-        for work in (self._stay_or_wait(), self._append_pending(), self._tick()):
+        for work in (self._stay_or_wait, self._append_pending, self._tick):
             self._tasks.append(asyncio.create_task(self._guarded(work)))
 
     async def stop(self) -> None:
@@ -136,10 +141,10 @@ class ControllerShell:
         if lease is not None:
             await self.store.release_lease(lease)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A controller with only some of its tasks is none: the node stops and says why."""
         try:
-            await work
+            await work()
         except Exception as fault:
             sentence = f"the controller failed: {type(fault).__name__}: {fault}"
             self._resign(sentence)
@@ -173,6 +178,9 @@ class ControllerShell:
             result.records, base_offset=first, epoch=self.controller.epoch, now_ms=wall_ms()
         )
         end = first + len(result.records)
+        counts = elections_in(result.records)
+        if counts.elections:
+            self._electing[first] = counts, steady_ms()
         self.controller.advance(result.records, end - 1)
         self._queue(StoredBatch(first, end, self.controller.epoch, payload))
         for reason in result.reasons:
@@ -203,6 +211,7 @@ class ControllerShell:
         log = self.controller.log
         for batch in batches:
             log.extend(CommittedBatch(*batch))
+            self._count_elections(batch.first_offset)
         ready = [waiting for waiting in self._waiting if waiting.offset <= log.end_offset]
         self._waiting = self._waiting[len(ready) :]
         for waiting in ready:
@@ -213,12 +222,22 @@ class ControllerShell:
             self._maybe_snapshot()
         self.on_changed((METADATA_KEY,))
 
+    def _count_elections(self, first_offset: int) -> None:
+        """A batch is committed: whom it elects is elected."""
+        electing = self._electing.pop(first_offset, None)
+        if electing is not None:
+            counts, decided_ms = electing
+            self.elections_total += counts.elections
+            self.unclean_elections_total += counts.unclean
+            self.elections_ms_total += counts.elections * (steady_ms() - decided_ms)
+
     def _resign(self, why: str) -> None:
         if self.controller.active and not self._stopping:
             LOG.warning("resigned as controller", epoch=self.controller.epoch, why=why)
         self.controller.resign()
         self._lease = None
         self._pending = []
+        self._electing.clear()
         waiting, self._waiting = self._waiting, []
         for each in waiting:
             if not each.future.done():
@@ -435,7 +454,7 @@ class ControllerShell:
         busy = self._snapshot_task is not None and not self._snapshot_task.done()
         if not busy and snapshot_is_due(self.controller.config, new_bytes, age_ms):
             self._snapshot_ms += age_ms
-            work = self._guarded(self._take_snapshot(self._committed))
+            work = self._guarded(partial(self._take_snapshot, self._committed))
             self._snapshot_task = asyncio.create_task(work)
 
     async def _take_snapshot(self, image: MetadataImage) -> None:
@@ -460,7 +479,13 @@ class ControllerShell:
 
     def statistics(self) -> dict[str, int]:
         """Numbers for the metrics page."""
-        return {**self.controller.statistics(), "waiting": len(self._waiting)}
+        return {
+            **self.controller.statistics(),
+            "waiting": len(self._waiting),
+            "elections_total": self.elections_total,
+            "unclean_elections_total": self.unclean_elections_total,
+            "elections_ms_total": self.elections_ms_total,
+        }
 
 
 def _not_controller() -> ApiError:
