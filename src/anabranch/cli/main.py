@@ -17,8 +17,8 @@ import click
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
-    "up": "Run a node with nothing to configure.",
-    "demo": "Send 336,776 real records through a real node, and survive a SIGKILL.",
+    "up": "Run one node or several with nothing to configure.",
+    "demo": "Send 336,776 real records through three brokers, and survive a SIGKILL.",
     "topics": "Create, list, describe, alter and delete topics.",
     "partitions": "Elect the leaders of partitions.",
     "configs": "Describe and alter the settings of topics and brokers.",
@@ -26,7 +26,7 @@ VERBS = {
     "consume": "Read records of a topic.",
     "groups": "List and describe consumer groups, move and delete their offsets.",
     "cluster": "Show the nodes of a cluster and how it fares.",
-    "rehearse": "Lose a broker, a rack or a data centre of a made-up cluster, and see.",
+    "rehearse": "Lose a broker, rack or data centre of a made-up cluster.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",
     "sim": "Run a cluster through faults in a made-up world.",

@@ -40,7 +40,7 @@ FLIGHTS = 336_776
     help="Load the flights, then leave the brokers serving until Ctrl-C.",
 )
 def command(records: int, port: int, keep_serving: bool) -> None:
-    """Send 336,776 real records through three brokers, and survive a SIGKILL of a leader."""
+    """Send 336,776 real records through three brokers, and survive a SIGKILL."""
     try:
         from anabranch.cli.demo.story import Story
     except ModuleNotFoundError as missing:
