@@ -224,9 +224,8 @@ class ControllerShell:
 
     def _count_elections(self, first_offset: int) -> None:
         """A batch is committed: whom it elects is elected."""
-        electing = self._electing.pop(first_offset, None)
-        if electing is not None:
-            counts, decided_ms = electing
+        if first_offset in self._electing:
+            counts, decided_ms = self._electing.pop(first_offset)
             self.elections_total += counts.elections
             self.unclean_elections_total += counts.unclean
             self.elections_ms_total += counts.elections * (steady_ms() - decided_ms)

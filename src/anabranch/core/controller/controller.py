@@ -183,6 +183,7 @@ class Controller:
             "topics": len(self.image.topics_by_id),
             "brokers": len(self.image.brokers),
             "leaderless_partitions": len(self.state.leaderless),
+            "not_led_by_preferred": sum(map(len, self.state.away.values())),
             "committed_offset": self.log.end_offset,
         }
 
