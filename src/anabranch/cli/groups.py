@@ -17,6 +17,8 @@ from anabranch.cli.running import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from anabranch.client.cluster import Cluster
     from anabranch.client.groups import Progress
 
@@ -170,11 +172,12 @@ def reset_offsets(
         places = await _places(cluster, committed, wanted)
         starts, ends = await _bounds(cluster, places)
         places = [place for place in places if place in starts and place in ends]
-        target_of = {
+        targets: dict[str | None, Callable[[Place], int]] = {
             "earliest": starts.__getitem__,
             "latest": ends.__getitem__,
             None: lambda place: _chosen(place, to_offset, shift_by, committed, starts),
-        }[target]
+        }
+        target_of = targets[target]
         moved = {place: target_of(place) for place in places}
         if timestamp is not None:
             found = await groups.offsets_at(cluster, places, timestamp)

@@ -30,7 +30,6 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
-from anabranch.core.controller.hints import Answer, Probe
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.metadata_store import (
     NOBODY,
@@ -47,7 +46,7 @@ from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fa
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.dialling import Watch, dial
+from anabranch.server.dialling import Probing, Watch
 from anabranch.server.logs import logger
 
 LOG = logger("controller")
@@ -115,7 +114,7 @@ class ControllerShell:
         self._watch: Watch | None = None
         self._holder_is_gone = asyncio.Event()
         self._took_office = asyncio.Event()
-        self._dials: set[asyncio.Task[None]] = set()
+        self._probing = Probing(self.controller, self._submit_own)
 
     async def start(self) -> None:
         """Take the lease when nobody else holds it, else wait for it in the background.
@@ -135,7 +134,8 @@ class ControllerShell:
         self._stopping = True
         self._resign("this node stops")
         self._watch_holder(None)
-        for task in (*self._tasks, *self._dials, *filter(None, (self._snapshot_task,))):
+        self._probing.stop()
+        for task in (*self._tasks, *filter(None, (self._snapshot_task,))):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if lease is not None:
@@ -409,7 +409,7 @@ class ControllerShell:
             result = controller.tick(now_ms)
             if result is not None:
                 self._submit_own(result)
-            self._probe()
+            self._probing.begin()
             due_ms = now_ms + IDLE_MS
             if controller.active:
                 due_ms = max(now_ms + 1, min(due_ms, controller.next_tick_ms))
@@ -423,29 +423,10 @@ class ControllerShell:
         """Make a decision durable that nobody asked for."""
         self.submit(Propose(result)).add_done_callback(_read_exception)
 
-    # Brokers whose connection closed
-
     def connection_closed(self, broker_id: int, broker_epoch: int) -> None:
         """A connection on which a broker sent heartbeats has closed, for any cause."""
         self.controller.connection_closed(broker_id, broker_epoch, steady_ms())
-        self._probe()
-
-    def _probe(self) -> None:
-        for probe in self.controller.take_probes():
-            task = asyncio.get_running_loop().create_task(self._dial(self.controller.epoch, probe))
-            self._dials.add(task)
-            task.add_done_callback(self._dials.discard)
-
-    async def _dial(self, epoch: int, probe: Probe) -> None:
-        broker = self.controller.image.brokers.get(probe.broker_id)
-        endpoint = next(iter(broker.endpoints.values()), None) if broker is not None else None
-        answer = Answer.SILENCE
-        if endpoint is not None:
-            answer = await dial(endpoint.host, endpoint.port)
-        if self.controller.active and self.controller.epoch == epoch:
-            result = self.controller.probed(probe, answer, steady_ms())
-            if result is not None:
-                self._submit_own(result)
+        self._probing.begin()
 
     def _maybe_snapshot(self) -> None:
         new_bytes = self.controller.log.bytes_since_snapshot
