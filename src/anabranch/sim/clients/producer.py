@@ -97,6 +97,8 @@ class Manner:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
+    number: int
+    """Counts the batches of a partition: what is on its way lies within `in_flight` of them."""
     sends: list[Send]
     deadline_us: int
     sequence: int = -1
@@ -114,6 +116,7 @@ class _Lane:
     producer_id: int = -1
     epoch: int = -1
     next_sequence: int = 0
+    batches: int = 0
     paused: bool = False
 
 
@@ -158,7 +161,8 @@ class Producer(Client):
             self.history.add(send)
             sends.append(send)
         delivery_us = 1_000 * self.patience.delivery_timeout_ms
-        batch = _Batch(sends, now_us + delivery_us)
+        lane.batches += 1
+        batch = _Batch(lane.batches, sends, now_us + delivery_us)
         lane.waiting.append(batch)
         self.later(self.patience.delivery_timeout_ms, self._expire, lane, batch)
         self._go_on(lane)
@@ -172,10 +176,12 @@ class Producer(Client):
 
     def _go_on(self, lane: _Lane) -> None:
         """Send what may be sent; what is repeated goes alone, so that order is kept."""
-        while lane.waiting and not lane.paused and len(lane.flying) < self.manner.in_flight:
+        while lane.waiting and not lane.paused:
             batch = lane.waiting[0]
-            if batch.attempts and lane.flying:
-                return
+            if lane.flying:
+                oldest = min(each.number for each in lane.flying)
+                if batch.attempts or batch.number - oldest >= self.manner.in_flight:
+                    return
             if self.manner.idempotent and lane.producer_id < 0:
                 self._ask_for_id(lane)
                 return
