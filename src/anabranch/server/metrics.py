@@ -1,8 +1,6 @@
 """What a node tells Prometheus, gathered when it is asked and not counted on the data path.
 
-What: `METRICS` is the list of everything that is exported, a sentence each (the documentation is
-made from it); `NodeCollector` reads the node's figures into it. Names follow the JMX exporter's for
-Kafka where Kafka has the figure, and begin with `anabranch_` where it has none.
+What: `NodeCollector` reads the node's figures into the metrics that `exported` lists.
 
 Rule kept: a scrape never changes anything, and nothing is exported that is not in `METRICS`.
 """
@@ -10,254 +8,28 @@ Rule kept: a scrape never changes anything, and nothing is exported that is not 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    Metric,
+    SummaryMetricFamily,
+)
 from prometheus_client.registry import Collector
 
 from anabranch.core.groups.states import GroupState
+from anabranch.server.exported import COUNTER, METRICS, SUMMARY, Exported
 
 if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
     from anabranch.server.dispatch import Dispatcher
     from anabranch.server.node import Node
 
-COUNTER = "counter"
-GAUGE = "gauge"
-
-
-class Exported(NamedTuple):
-    """One metric: a counter's name ends in `_total`."""
-
-    name: str
-    kind: str
-    sentence: str
-    labels: tuple[str, ...] = ()
-
-
-METRICS: tuple[Exported, ...] = (
-    Exported(
-        "kafka_server_brokertopicmetrics_messagesin_total",
-        COUNTER,
-        "Records appended since the node started.",
-        ("topic",),
-    ),
-    Exported(
-        "kafka_server_brokertopicmetrics_bytesin_total",
-        COUNTER,
-        "Bytes of record batches appended since the node started.",
-        ("topic",),
-    ),
-    Exported(
-        "kafka_network_requestmetrics_requests_total",
-        COUNTER,
-        "Requests received.",
-        ("role", "request", "version"),
-    ),
-    Exported(
-        "kafka_network_requestmetrics_errors_total",
-        COUNTER,
-        "Requests whose handler failed with an exception.",
-        ("role", "request", "version"),
-    ),
-    Exported(
-        "kafka_network_socketserver_receivedbytes_total",
-        COUNTER,
-        "Bytes of requests received.",
-        ("role",),
-    ),
-    Exported(
-        "kafka_network_socketserver_sentbytes_total",
-        COUNTER,
-        "Bytes of answers handed to the network.",
-        ("role",),
-    ),
-    Exported(
-        "kafka_network_socketserver_connections", GAUGE, "Connections that are open.", ("listener",)
-    ),
-    Exported(
-        "kafka_network_socketserver_accepted_total",
-        COUNTER,
-        "Connections that were accepted.",
-        ("listener",),
-    ),
-    Exported(
-        "kafka_network_socketserver_refused_total",
-        COUNTER,
-        "Connections that were refused because a limit was reached.",
-        ("listener",),
-    ),
-    Exported(
-        "kafka_network_socketserver_hungup_total",
-        COUNTER,
-        "Connections that the node closed because of what came on them.",
-        ("listener",),
-    ),
-    Exported(
-        "kafka_network_socketserver_unsentbytes",
-        GAUGE,
-        "Bytes of answers that clients have not taken yet.",
-        ("listener",),
-    ),
-    Exported(
-        "kafka_server_delayedoperationpurgatory_size",
-        GAUGE,
-        "Requests that wait for records, acknowledgements or time.",
-        ("role",),
-    ),
-    Exported(
-        "kafka_server_replicamanager_partitioncount", GAUGE, "Partitions that this node hosts."
-    ),
-    Exported("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this node leads."),
-    Exported(
-        "kafka_server_replicamanager_offlinereplicacount",
-        GAUGE,
-        "Partitions that this node should host and cannot.",
-    ),
-    Exported(
-        "kafka_server_replicamanager_underminisrpartitioncount",
-        GAUGE,
-        "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
-    ),
-    Exported(
-        "kafka_log_log_size", GAUGE, "Bytes of a partition's segments.", ("topic", "partition")
-    ),
-    Exported(
-        "kafka_log_log_logstartoffset",
-        GAUGE,
-        "First offset that a partition holds.",
-        ("topic", "partition"),
-    ),
-    Exported(
-        "kafka_log_log_logendoffset",
-        GAUGE,
-        "Offset that a partition's next record gets.",
-        ("topic", "partition"),
-    ),
-    Exported(
-        "kafka_log_log_highwatermark",
-        GAUGE,
-        "Offset up to which consumers may read a partition.",
-        ("topic", "partition"),
-    ),
-    Exported(
-        "kafka_log_logcleanermanager_max_dirty_percent",
-        GAUGE,
-        "Dirty share of the log that needs compaction most.",
-    ),
-    Exported(
-        "kafka_log_logcleanermanager_time_since_last_run_ms",
-        GAUGE,
-        "Time since it was last looked for logs to compact.",
-    ),
-    Exported(
-        "kafka_log_logcleanermanager_uncleanable_partitions_count",
-        GAUGE,
-        "Partitions that are not compacted any more because a pass over them failed.",
-    ),
-    Exported(
-        "kafka_log_logcleanermanager_uncleanable_bytes",
-        GAUGE,
-        "Bytes of the partitions that are not compacted any more.",
-    ),
-    Exported(
-        "kafka_log_logcleaner_cleaner_recopy_percent",
-        GAUGE,
-        "Bytes written by the last pass of compaction, in percent of those read.",
-    ),
-    Exported(
-        "kafka_log_logcleaner_max_clean_time_secs",
-        GAUGE,
-        "How long the last pass of compaction took.",
-    ),
-    Exported(
-        "anabranch_cleaner_passes_total", COUNTER, "Passes of compaction since the node started."
-    ),
-    Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
-    Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
-    Exported(
-        "kafka_coordinator_group_groupmetadatamanager_numgroups",
-        GAUGE,
-        "Groups that this node coordinates.",
-    ),
-    Exported(
-        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
-        GAUGE,
-        "Committed offsets of the groups that this node coordinates.",
-    ),
-    Exported(
-        "kafka_coordinator_group_groupmetadatamanager_numgroupsbystate",
-        GAUGE,
-        "Groups that this node coordinates, by state.",
-        ("state",),
-    ),
-    Exported(
-        "kafka_coordinator_group_groupcoordinatormetrics_offsetcommitcount_total",
-        COUNTER,
-        "Offsets that groups have committed since the node started.",
-    ),
-    Exported(
-        "kafka_coordinator_group_groupcoordinatormetrics_offsetexpiredcount_total",
-        COUNTER,
-        "Committed offsets that have expired since the node started.",
-    ),
-    Exported(
-        "kafka_coordinator_group_groupcoordinatormetrics_rebalancecount_total",
-        COUNTER,
-        "Rebalances that were begun since the node started.",
-    ),
-    Exported("anabranch_group_members", GAUGE, "Members of the groups that this node coordinates."),
-    Exported(
-        "anabranch_group_partitions_loading",
-        GAUGE,
-        "Partitions of __consumer_offsets whose groups are still being read.",
-    ),
-    Exported(
-        "kafka_server_brokermetadatametrics_lastappliedrecordoffset",
-        GAUGE,
-        "Offset of the last metadata record that this node applied.",
-    ),
-    Exported(
-        "kafka_controller_kafkacontroller_activecontrollercount",
-        GAUGE,
-        "1 on the node that holds the controller's lease, 0 elsewhere.",
-    ),
-    Exported("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics of the cluster."),
-    Exported(
-        "kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of the cluster."
-    ),
-    Exported(
-        "kafka_controller_kafkacontroller_activebrokercount",
-        GAUGE,
-        "Brokers that are registered and not fenced.",
-    ),
-    Exported(
-        "kafka_controller_kafkacontroller_fencedbrokercount",
-        GAUGE,
-        "Brokers that are registered and fenced.",
-    ),
-    Exported(
-        "anabranch_flush_rounds_total", COUNTER, "Rounds of fdatasync that requests waited for."
-    ),
-    Exported(
-        "anabranch_cold_reads_total",
-        COUNTER,
-        "Reads that missed the page cache and left the event loop.",
-        ("role",),
-    ),
-    Exported(
-        "anabranch_request_faults_total",
-        COUNTER,
-        "Requests that met an error nobody expected; each has a line in the log.",
-        ("role",),
-    ),
-    Exported(
-        "anabranch_start_seconds", GAUGE, "Time from the start of the node until it served clients."
-    ),
-)
-
 BY_NAME = {metric.name: metric for metric in METRICS}
-Sample = tuple[str, tuple[str, ...], float]
+Sample = tuple[str, tuple[str, ...], Any]
+"""Name, labels, value; of a summary the count and the sum."""
 
 
 class NodeCollector(Collector):
@@ -280,7 +52,8 @@ class NodeCollector(Collector):
         for name, labels, value in self._samples():
             if name not in families:
                 families[name] = family(BY_NAME[name])
-            families[name].add_metric(labels, value)
+            values = value if isinstance(value, tuple) else (value,)
+            families[name].add_metric(labels, *values)
         yield from families.values()
 
     def _samples(self) -> Iterator[Sample]:
@@ -291,12 +64,12 @@ class NodeCollector(Collector):
         if node.controller_dispatcher is not None:
             yield from samples_of_dispatcher(node.controller_dispatcher)
         if node.controller is not None:
-            active = float(bool(node.controller.controller.active))
-            yield "kafka_controller_kafkacontroller_activecontrollercount", (), active
+            yield from samples_of_controller(node.controller.statistics())
         if node.broker is not None:
             yield from samples_of_dispatcher(node.broker.dispatcher)
             yield "anabranch_flush_rounds_total", (), node.broker.flusher.rounds_total
             yield from self._samples_of_partitions()
+            yield from samples_of_replication(node.broker.broker)
             yield from samples_of_groups(node.broker.broker.groups.statistics())
             yield from samples_of_cleaner(node.broker.cleaner.statistics())
             yield from samples_of_image(node.broker.broker.image)
@@ -318,13 +91,12 @@ class NodeCollector(Collector):
         assert self._node.broker is not None
         replicas = self._replicas()
         leaders = [each for each in replicas if each.is_leader]
-        under = sum(not each.enough_in_sync for each in leaders)
         offline = len(self._node.broker.broker.partitions.offline)
         prefix = "kafka_server_replicamanager_"
         yield prefix + "partitioncount", (), len(replicas)
         yield prefix + "leadercount", (), len(leaders)
         yield prefix + "offlinereplicacount", (), offline
-        yield prefix + "underminisrpartitioncount", (), under
+        yield from samples_of_leaders(leaders)
         self._count_records()
         for topic, count in self._records.items():
             yield "kafka_server_brokertopicmetrics_messagesin_total", (topic,), count
@@ -335,6 +107,48 @@ class NodeCollector(Collector):
             yield from samples_of_replica(replica)
         for topic, size in appended.items():
             yield "kafka_server_brokertopicmetrics_bytesin_total", (topic,), size
+
+
+def samples_of_leaders(leaders: list[Any]) -> Iterator[Sample]:
+    """How whole the partitions are that are led here."""
+    under = below = at = 0
+    for replica in leaders:
+        in_sync, required = len(replica.in_sync_replicas), replica.required_in_sync
+        missing = in_sync < len(replica.replicas)
+        under += missing
+        below += in_sync < required
+        at += in_sync == required
+        labels = replica.topic_partition.topic, str(replica.topic_partition.partition)
+        yield "kafka_cluster_partition_underreplicated", labels, int(missing)
+        yield "kafka_cluster_partition_insyncreplicascount", labels, in_sync
+    prefix = "kafka_server_replicamanager_"
+    yield prefix + "underreplicatedpartitions", (), under
+    yield prefix + "underminisrpartitioncount", (), below
+    yield prefix + "atminisrpartitioncount", (), at
+
+
+def samples_of_replication(broker: Broker) -> Iterator[Sample]:
+    """What leaders here did to their in-sync replicas, and what they refused to producers."""
+    counts = broker.replication.statistics()
+    prefix = "kafka_server_replicamanager_"
+    yield prefix + "isrshrinks_total", (), counts["isr_shrinks"]
+    yield prefix + "isrexpands_total", (), counts["isr_expands"]
+    yield prefix + "failedisrupdates_total", (), counts["isr_failures"]
+    for topic, count in broker.failed_produces.items():
+        yield "kafka_server_brokertopicmetrics_failedproducerequests_total", (topic,), count
+
+
+def samples_of_controller(counts: dict[str, int]) -> Iterator[Sample]:
+    """What this node's controller decided; what it knows about partitions while it is active."""
+    prefix = "kafka_controller_kafkacontroller_"
+    yield prefix + "activecontrollercount", (), counts["active"]
+    if counts["active"]:
+        yield prefix + "offlinepartitionscount", (), counts["leaderless_partitions"]
+        yield prefix + "preferredreplicaimbalancecount", (), counts["not_led_by_preferred"]
+    prefix = "kafka_controller_controllerstats_"
+    elections = counts["elections_total"], counts["elections_ms_total"]
+    yield prefix + "leaderelectionrateandtimems", (), elections
+    yield prefix + "uncleanleaderelections_total", (), counts["unclean_elections_total"]
 
 
 def samples_of_replica(replica: Any) -> Iterator[Sample]:
@@ -418,6 +232,8 @@ def family(metric: Exported) -> Any:
     if metric.kind == COUNTER:
         name = metric.name.removesuffix("_total")
         return CounterMetricFamily(name, metric.sentence, labels=metric.labels)
+    if metric.kind == SUMMARY:
+        return SummaryMetricFamily(metric.name, metric.sentence, labels=metric.labels)
     return GaugeMetricFamily(metric.name, metric.sentence, labels=metric.labels)
 
 

@@ -326,3 +326,15 @@ def test_an_append_wakes_whoever_waits_for_the_partition(node):
     node.topic()
     produce(node)
     assert TopicPartition("t", 0) in node.broker.changed
+
+
+def test_r19_what_is_refused_is_counted_unless_the_producer_is_behind_or_wrong():
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
+    produce(node, acks=-1)
+    produce(node, acks=1)
+    corrupt = batch()
+    corrupt[-1] ^= 1
+    produce(node, corrupt)
+    produce(node, topic="nowhere")
+    assert node.broker.failed_produces == {"t": 1}

@@ -321,3 +321,22 @@ def test_roles():
         Role.FOLLOWER,
         Role.OBSERVER,
     ]
+
+
+def test_r19_changes_are_counted_also_when_the_metadata_tells_them_first():
+    peers = Peers(3)
+    peers[1].produce(1)
+    peers.run(4)
+    peers.mail = [each for each in peers.mail if each[0].broker_id == 2]  # 3 falls silent
+    peers[1].produce(1)
+    for _ in range(3):
+        peers.wait(LAG_MS // 2 + 1)
+        peers.run(2)
+        for at in only(peers, SendAlterPartition):
+            _, broker, effect = peers.mail.pop(at)
+            answer = peers._answer(effect)
+            peers.publish(1)
+            broker.replication.altered(effect, answer, peers.now_ms)
+    counts = peers[1].broker.replication.statistics()
+    assert peers.state.isr == (1, 2)
+    assert (counts["isr_shrinks"], counts["isr_expands"], counts["isr_failures"]) == (1, 0, 0)

@@ -74,6 +74,8 @@ class Broker:
     """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
     faults: list[tuple[Replica, StorageFault]] = field(default_factory=list)
     """Storage that failed under a request: the shell takes the partition or folder offline."""
+    failed_produces: dict[str, int] = field(default_factory=dict)
+    """Topic -> appends of producers that were refused since the start, as Kafka counts them."""
     wishes: list[Wish] = field(default_factory=list)
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)

@@ -104,6 +104,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 failed = True
                 replica = None if hosted is None else hosted.get(data.index)
                 _refuse(broker, answer, error, replica)
+                if replica is not None:
+                    _count_failure(broker, replica, error)
         response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -198,6 +200,13 @@ def _check_batch(records: Any, version: int) -> int:
     if version < _ZSTD_SINCE and attributes & _CODEC_MASK == _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return int(attributes)
+
+
+def _count_failure(broker: Broker, replica: Replica, error: ApiError | StorageFault) -> None:
+    """For the metric, as Kafka counts: size, corruption, stale metadata, disks are left out."""
+    if isinstance(error, ApiError) and error.code not in _WITHOUT_LOG_START:
+        topic = replica.topic_partition.topic
+        broker.failed_produces[topic] = broker.failed_produces.get(topic, 0) + 1
 
 
 def _refuse(

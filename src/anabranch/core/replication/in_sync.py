@@ -39,6 +39,8 @@ class Proposal:
     broker_epochs: tuple[int, ...]
     leader_epoch: int
     partition_epoch: int
+    growth: int = 0
+    """How many members more than before: below 0 for a shrink."""
 
 
 class Verdict(Enum):
@@ -103,7 +105,8 @@ def propose(replica: Replica, isr: tuple[int, ...], own_broker_epoch: int) -> Pr
         own_broker_epoch if each == replica.broker_id else replica.progress_of(each).broker_epoch
         for each in isr
     )
-    proposal = Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch)
+    growth = len(isr) - len(replica.in_sync_replicas)
+    proposal = Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch, growth)
     replica.take_in_sync(replica.in_sync_replicas, proposal)
     return proposal
 

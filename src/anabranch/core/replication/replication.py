@@ -304,16 +304,16 @@ class Replication:
         }
         for replica, proposal in effect.proposals:
             answer = answers.get((replica.topic_id, replica.topic_partition.partition))
-            before = len(replica.in_sync_replicas)
             verdict = Verdict.AGAIN
             if answer is not None:
                 verdict = settle(replica, proposal, answer)
-            self._settled(replica, verdict, before)
+                if answer.error_code == ErrorCode.NONE:  # the metadata may have told it already
+                    self.isr_expands += proposal.growth > 0
+                    self.isr_shrinks += proposal.growth < 0
+            self._settled(replica, verdict)
 
-    def _settled(self, replica: Replica, verdict: Verdict, before: int) -> None:
+    def _settled(self, replica: Replica, verdict: Verdict) -> None:
         if verdict is Verdict.COMMITTED:
-            self.isr_expands += len(replica.in_sync_replicas) > before
-            self.isr_shrinks += len(replica.in_sync_replicas) < before
             self._note_shared(replica)
         elif verdict is not Verdict.OUTDATED:
             self.isr_failures += 1

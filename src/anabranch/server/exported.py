@@ -1,0 +1,310 @@
+"""Every metric that a node exports, a sentence each: the documentation is made from it.
+
+Names follow the JMX exporter's for Kafka where Kafka has the figure (a meter `XPerSec` is the
+counter `x_total`, of which Prometheus makes the rate), and begin with `anabranch_` where not.
+
+The rule it keeps: what is not in `METRICS` is not exported. Not here: where the figures come from
+(`metrics`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+COUNTER = "counter"
+GAUGE = "gauge"
+SUMMARY = "summary"
+
+
+class Exported(NamedTuple):
+    """One metric: a counter's name ends in `_total`; a summary is a count and a sum."""
+
+    name: str
+    kind: str
+    sentence: str
+    labels: tuple[str, ...] = ()
+
+
+METRICS: tuple[Exported, ...] = (
+    Exported(
+        "kafka_server_brokertopicmetrics_messagesin_total",
+        COUNTER,
+        "Records appended since the node started.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_bytesin_total",
+        COUNTER,
+        "Bytes of record batches appended since the node started.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_server_brokertopicmetrics_failedproducerequests_total",
+        COUNTER,
+        "Appends of producers that were refused, but for size, corruption, stale metadata, disks.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_network_requestmetrics_requests_total",
+        COUNTER,
+        "Requests received.",
+        ("role", "request", "version"),
+    ),
+    Exported(
+        "kafka_network_requestmetrics_errors_total",
+        COUNTER,
+        "Requests whose handler failed with an exception.",
+        ("role", "request", "version"),
+    ),
+    Exported(
+        "kafka_network_socketserver_receivedbytes_total",
+        COUNTER,
+        "Bytes of requests received.",
+        ("role",),
+    ),
+    Exported(
+        "kafka_network_socketserver_sentbytes_total",
+        COUNTER,
+        "Bytes of answers handed to the network.",
+        ("role",),
+    ),
+    Exported(
+        "kafka_network_socketserver_connections", GAUGE, "Connections that are open.", ("listener",)
+    ),
+    Exported(
+        "kafka_network_socketserver_accepted_total",
+        COUNTER,
+        "Connections that were accepted.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_network_socketserver_refused_total",
+        COUNTER,
+        "Connections that were refused because a limit was reached.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_network_socketserver_hungup_total",
+        COUNTER,
+        "Connections that the node closed because of what came on them.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_network_socketserver_unsentbytes",
+        GAUGE,
+        "Bytes of answers that clients have not taken yet.",
+        ("listener",),
+    ),
+    Exported(
+        "kafka_server_delayedoperationpurgatory_size",
+        GAUGE,
+        "Requests that wait for records, acknowledgements or time.",
+        ("role",),
+    ),
+    Exported(
+        "kafka_server_replicamanager_partitioncount", GAUGE, "Partitions that this node hosts."
+    ),
+    Exported("kafka_server_replicamanager_leadercount", GAUGE, "Partitions that this node leads."),
+    Exported(
+        "kafka_server_replicamanager_offlinereplicacount",
+        GAUGE,
+        "Partitions that this node should host and cannot.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        GAUGE,
+        "Partitions led here with fewer in-sync replicas than replicas.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_underminisrpartitioncount",
+        GAUGE,
+        "Partitions led here with fewer in-sync replicas than min.insync.replicas.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_atminisrpartitioncount",
+        GAUGE,
+        "Partitions led here with exactly min.insync.replicas in sync.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_isrshrinks_total",
+        COUNTER,
+        "Times that a leader here took a follower out of the in-sync replicas.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_isrexpands_total",
+        COUNTER,
+        "Times that a leader here took a follower back into the in-sync replicas.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_failedisrupdates_total",
+        COUNTER,
+        "Changes of in-sync replicas that a leader here asked for and did not get.",
+    ),
+    Exported(
+        "kafka_cluster_partition_underreplicated",
+        GAUGE,
+        "1 for a partition led here with fewer in-sync replicas than replicas, else 0.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_cluster_partition_insyncreplicascount",
+        GAUGE,
+        "In-sync replicas of a partition led here.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_log_log_size", GAUGE, "Bytes of a partition's segments.", ("topic", "partition")
+    ),
+    Exported(
+        "kafka_log_log_logstartoffset",
+        GAUGE,
+        "First offset that a partition holds.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_log_log_logendoffset",
+        GAUGE,
+        "Offset that a partition's next record gets.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_log_log_highwatermark",
+        GAUGE,
+        "Offset up to which consumers may read a partition.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_max_dirty_percent",
+        GAUGE,
+        "Dirty share of the log that needs compaction most.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        GAUGE,
+        "Time since it was last looked for logs to compact.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        GAUGE,
+        "Partitions that are not compacted any more because a pass over them failed.",
+    ),
+    Exported(
+        "kafka_log_logcleanermanager_uncleanable_bytes",
+        GAUGE,
+        "Bytes of the partitions that are not compacted any more.",
+    ),
+    Exported(
+        "kafka_log_logcleaner_cleaner_recopy_percent",
+        GAUGE,
+        "Bytes written by the last pass of compaction, in percent of those read.",
+    ),
+    Exported(
+        "kafka_log_logcleaner_max_clean_time_secs",
+        GAUGE,
+        "How long the last pass of compaction took.",
+    ),
+    Exported(
+        "anabranch_cleaner_passes_total", COUNTER, "Passes of compaction since the node started."
+    ),
+    Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
+    Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
+    Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numgroups",
+        GAUGE,
+        "Groups that this node coordinates.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numoffsets",
+        GAUGE,
+        "Committed offsets of the groups that this node coordinates.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupmetadatamanager_numgroupsbystate",
+        GAUGE,
+        "Groups that this node coordinates, by state.",
+        ("state",),
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_offsetcommitcount_total",
+        COUNTER,
+        "Offsets that groups have committed since the node started.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_offsetexpiredcount_total",
+        COUNTER,
+        "Committed offsets that have expired since the node started.",
+    ),
+    Exported(
+        "kafka_coordinator_group_groupcoordinatormetrics_rebalancecount_total",
+        COUNTER,
+        "Rebalances that were begun since the node started.",
+    ),
+    Exported("anabranch_group_members", GAUGE, "Members of the groups that this node coordinates."),
+    Exported(
+        "anabranch_group_partitions_loading",
+        GAUGE,
+        "Partitions of __consumer_offsets whose groups are still being read.",
+    ),
+    Exported(
+        "kafka_server_brokermetadatametrics_lastappliedrecordoffset",
+        GAUGE,
+        "Offset of the last metadata record that this node applied.",
+    ),
+    Exported(
+        "kafka_controller_kafkacontroller_activecontrollercount",
+        GAUGE,
+        "1 on the node that holds the controller's lease, 0 elsewhere.",
+    ),
+    Exported(
+        "kafka_controller_kafkacontroller_offlinepartitionscount",
+        GAUGE,
+        "Partitions without a leader, from the active controller alone.",
+    ),
+    Exported(
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+        GAUGE,
+        "Partitions not led by their preferred replica, from the active controller alone.",
+    ),
+    Exported(
+        "kafka_controller_controllerstats_leaderelectionrateandtimems",
+        SUMMARY,
+        "Leaders elected by this controller, and milliseconds from decision to commit.",
+    ),
+    Exported(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        COUNTER,
+        "Leaders elected by this controller that may lack acknowledged records.",
+    ),
+    Exported("kafka_controller_kafkacontroller_globaltopiccount", GAUGE, "Topics of the cluster."),
+    Exported(
+        "kafka_controller_kafkacontroller_globalpartitioncount", GAUGE, "Partitions of the cluster."
+    ),
+    Exported(
+        "kafka_controller_kafkacontroller_activebrokercount",
+        GAUGE,
+        "Brokers that are registered and not fenced.",
+    ),
+    Exported(
+        "kafka_controller_kafkacontroller_fencedbrokercount",
+        GAUGE,
+        "Brokers that are registered and fenced.",
+    ),
+    Exported(
+        "anabranch_flush_rounds_total", COUNTER, "Rounds of fdatasync that requests waited for."
+    ),
+    Exported(
+        "anabranch_cold_reads_total",
+        COUNTER,
+        "Reads that missed the page cache and left the event loop.",
+        ("role",),
+    ),
+    Exported(
+        "anabranch_request_faults_total",
+        COUNTER,
+        "Requests that met an error nobody expected; each has a line in the log.",
+        ("role",),
+    ),
+    Exported(
+        "anabranch_start_seconds", GAUGE, "Time from the start of the node until it served clients."
+    ),
+)

@@ -1,0 +1,151 @@
+"""R19: what the document lists is exported, and the shipped rules say what is wrong, and only that."""
+
+from __future__ import annotations
+
+import re
+import urllib.request
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.members import until
+from tests.server.node_kit import ThreadNode, free_port
+from tests.server.promql import fires, metric_of
+from tests.server.test_three_nodes import settings_of_three
+
+from anabranch.server.exported import METRICS, SUMMARY
+
+FILE = Path(__file__).resolve().parents[2] / "docs" / "operate" / "alert-rules.yml"
+GROUPS = yaml.safe_load(FILE.read_text())["groups"]
+RULES = {rule["alert"]: rule for group in GROUPS for rule in group["rules"]}
+
+OF_THE_DOCUMENT = {
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "kafka_server_replicamanager_underminisrpartitioncount",
+    "kafka_server_replicamanager_isrshrinks_total",
+    "kafka_server_replicamanager_isrexpands_total",
+    "kafka_server_replicamanager_failedisrupdates_total",
+    "kafka_server_brokertopicmetrics_failedproducerequests_total",
+    "kafka_cluster_partition_underreplicated",
+    "kafka_log_log_logendoffset",
+    "kafka_log_log_size",
+    "kafka_controller_kafkacontroller_offlinepartitionscount",
+    "kafka_controller_kafkacontroller_activecontrollercount",
+    "kafka_controller_controllerstats_leaderelectionrateandtimems",
+}
+REPLICAS = {"whole": [1, 2, 3], "strict": [3, 1, 2], "alone": [3]}
+
+
+def test_r19_every_metric_of_the_document_is_exported():
+    assert {metric.name for metric in METRICS} >= OF_THE_DOCUMENT
+
+
+def test_every_rule_uses_metrics_that_there_are_and_says_what_to_do():
+    names = {each.name for each in METRICS if each.kind != SUMMARY}
+    for alert, rule in RULES.items():
+        assert metric_of(rule["expr"]) in names, alert
+        assert rule["labels"]["severity"] in ("critical", "warning")
+        assert re.fullmatch(r"\d+[smh]", rule.get("for", "0m"))
+        assert set(rule["annotations"]) == {"summary", "action"}
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
+    expression = RULES[alert]["expr"]
+    name = metric_of(expression)
+    well, ill = (1, 0) if "!= 1" in expression else (0, 1)
+    pages = [{"a": f'{name}{{topic="t"}} {value}\n'} for value in (well, ill)]
+    assert fires(expression, pages[1], before=pages[0])
+    assert not fires(expression, pages[0], before=pages[0])
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes with a page each; node id -> (node, address of its page)."""
+    started = {}
+    for each, settings in settings_of_three(tmp_path).items():
+        settings["listeners"] = settings["listeners"].format(0)
+        page = f"127.0.0.1:{free_port()}"
+        node = ThreadNode(tmp_path / str(each), http_listener=page, **settings)
+        started[each] = [node.start(), page]
+    yield started
+    for node, _ in started.values():
+        node.stop()
+
+
+def scrape(nodes):
+    pages = {}
+    for node, page in nodes.values():
+        if node.node is not None and node.node.is_ready:
+            pages[page] = urllib.request.urlopen(f"http://{page}/metrics").read().decode()
+    return pages
+
+
+def alerts(pages, before):
+    return {alert for alert, rule in RULES.items() if fires(rule["expr"], pages, before)}
+
+
+def value(pages, name):
+    """The sum over all nodes of a metric without labels."""
+    found = re.findall(rf"^{name} (\S+)$", "\n".join(pages.values()), re.MULTILINE)
+    return sum(map(float, found))
+
+
+def make_topics(admin):
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=1,
+            replica_assignment=[replicas],
+            config={"min.insync.replicas": minimum},
+        )
+        for name, replicas, minimum in (
+            ("whole", REPLICAS["whole"], "2"),
+            ("strict", REPLICAS["strict"], "3"),
+            ("alone", REPLICAS["alone"], "1"),
+        )
+    ]
+    for made in admin.create_topics(topics).values():
+        made.result(20)
+
+
+def write(bootstrap, topic):
+    """The error of one write with acks=all, None when it was acknowledged."""
+    outcomes = []
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": bootstrap, "acks": "all", "message.send.max.retries": 0}
+    )
+    producer.produce(topic, b"x", on_delivery=lambda error, _: outcomes.append(error))
+    producer.flush(20)
+    return outcomes[0]
+
+
+def test_r19_the_rules_say_what_is_wrong_with_a_cluster_and_nothing_of_a_healthy_one(nodes):
+    bootstrap = ",".join(node.bootstrap for node, _ in nodes.values())
+    make_topics(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}))
+    assert write(bootstrap, "strict") is None
+    healthy = scrape(nodes)
+    assert len(healthy) == len(nodes)
+    assert alerts(healthy, healthy) == set()
+
+    nodes[3][0].stop()
+    until(lambda: value(scrape(nodes), "kafka_server_replicamanager_underreplicatedpartitions") > 1)
+    assert write(bootstrap, "strict") is not None, "fewer in sync than the minimum"
+    first = scrape(nodes)
+    assert write(bootstrap, "strict") is not None
+    broken = scrape(nodes)
+    assert alerts(broken, first) == {
+        "OfflinePartitions",
+        "UnderMinIsrPartitions",
+        "UnderReplicatedPartitions",
+        "FencedBrokers",
+        "FailedProduceRequests",
+    }
+    elections = "kafka_controller_controllerstats_leaderelectionrateandtimems_count"
+    assert value(broken, elections) >= 1
+
+    nodes[3][0] = ThreadNode.again(nodes[3][0]).start()
+    until(lambda: alerts(pages := scrape(nodes), pages) == set())
+    assert value(scrape(nodes), "kafka_server_replicamanager_isrexpands_total") >= 2
