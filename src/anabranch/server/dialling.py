@@ -4,7 +4,8 @@ What: `dial` tries one address until somebody listens, nobody does, or time is u
 for brokers whose connection to the controller closed. `Watch` holds an idle connection to another
 controller; when it ends it dials once more and tells when nobody listens there any more. Why: the
 kernel of a machine whose process died says so at once, where a session takes seconds. Rule kept: an
-answer is a hint and nothing more; what follows from it is decided elsewhere (`core/controller/hints.py`), or rests on the lease's epochs.
+answer is a hint and nothing more; what follows from it is decided elsewhere
+(`core/controller/hints.py`), or rests on the lease's epochs.
 """
 
 from __future__ import annotations
