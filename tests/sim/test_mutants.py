@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
+from anabranch.sim.hunt import recorded
+from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, MutantError, changed
 
 NEXT = Mutant(
@@ -43,3 +47,21 @@ def test_a_planted_mutant_runs_instead_of_the_source():
 def test_a_mutant_that_does_not_fit_its_module_is_an_error(source):
     with pytest.raises(MutantError, match="not once"):
         changed(source, NEXT)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_each_mutant_fits_the_present_source(mutant):
+    source = Path(find_spec(mutant.module).origin).read_text()
+    compile(changed(source, mutant), mutant.module, "exec")
+
+
+def test_what_a_hunt_found_is_recorded_for_its_mutant_alone():
+    table = "".join(
+        f'    Mutant(\n        name="{name}",\n        seed=0,\n        caught_by="",\n    ),\n'
+        for name in ("first", "second", "third")
+    )
+    written = recorded(table, "second", 7, "L4")
+    assert written.count("seed=0") == 2
+    assert 'name="second",\n        seed=7,\n        caught_by="L4",' in written
+    with pytest.raises(ValueError, match="0 times"):
+        recorded(table, "fourth", 7, "L4")

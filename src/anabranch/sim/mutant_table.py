@@ -1,9 +1,11 @@
 """The broken rules that the simulator must find: the historic ones of replication, and ours.
 
-The first four are the rules that Kafka's replication had and gave up (KIP-101, KIP-279, KIP-320);
-each of the others takes back one decision of `core`. `seed` is of a schedule whose checks catch the
-mutant and which is clean without it; `python -m anabranch.sim.hunt` looks for new ones when the
-schedules change.
+The first four are the rules that Kafka's replication had and gave up: truncation to the high
+watermark, KIP-101's (the leader answers with an offset alone), KIP-279's (histories are compared
+once, fetches not fenced) and the first try of KIP-320 (compared at each fetch, still not fenced).
+Each of the others takes back one decision of `core`. `seed` is of a schedule whose checks catch the
+mutant and which is clean without it; `python -m anabranch.sim.hunt --record` looks for new ones
+when the schedules change.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ IN_SYNC = "anabranch.core.replication.in_sync"
 REPLICATION = "anabranch.core.replication.replication"
 PARTITIONS = "anabranch.core.replication.partitions"
 FETCH = "anabranch.core.api.p01_fetch"
+HISTORY = "anabranch.core.api.fetch_history"
 EPOCHS = "anabranch.core.log.epochs"
 PRODUCERS = "anabranch.core.log.producers"
 ELECTIONS = "anabranch.core.controller.elections"
@@ -38,27 +41,28 @@ MUTANTS = (
     Mutant(
         name="divergence-by-offset-alone",
         rule="a leader that lacks the follower's epoch says so, whatever the offsets (KIP-279)",
-        module=FETCH,
+        module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
         seed=0,
         caught_by="",
     ),
     Mutant(
-        name="fetch-not-fenced",
-        rule="a fetch of another leader epoch is refused (KIP-320)",
+        name="aligned-once",
+        rule="whoever fetches has his history compared, in every epoch anew (KIP-320)",
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
-        new="",
+        new="            if wanted.leader_epoch != replica.leader_epoch:\n"
+        "                wanted.last_fetched_epoch = -1\n",
         seed=0,
         caught_by="",
     ),
     Mutant(
-        name="answer-not-fenced",
-        rule="an answer that was asked for in another leader epoch touches no log (KIP-320)",
-        module=FOLLOWING,
-        old="        if not self.is_current:\n",
-        new="        if False:\n",
+        name="fetch-not-fenced",
+        rule="a fetch of another leader epoch is refused, also when histories agree (KIP-320)",
+        module=FETCH,
+        old="            replica.check_epoch(wanted.leader_epoch)\n",
+        new="",
         seed=0,
         caught_by="",
     ),
@@ -136,6 +140,15 @@ MUTANTS = (
         caught_by="",
     ),
     Mutant(
+        name="committed-before-flushed",
+        rule="with flush.messages=1 a record counts when the leader has flushed it",
+        module=REPLICA,
+        old="end = log.flushed_offset if self.flushed_counts else log.end_offset",
+        new="end = log.end_offset",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
         name="follower-believes-beyond-its-end",
         rule="a follower's high watermark is never beyond what it has",
         module=REPLICA,
@@ -158,7 +171,7 @@ MUTANTS = (
         rule="what was appended in an earlier leadership is not acknowledged in a later one",
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
-        new="if self.led_from_epoch < 0:",
+        new="if False:",
         seed=0,
         caught_by="",
     ),
@@ -202,8 +215,26 @@ MUTANTS = (
         name="anybody-may-lead",
         rule="only who was in sync is elected, unless the topic allows otherwise",
         module=ELECTIONS,
-        old="        if broker_id in candidates and rules.acceptable(broker_id):",
-        new="        if rules.acceptable(broker_id):",
+        old="        if broker_id in candidates and broker_id in holding:",
+        new="        if broker_id in holding:",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="an-empty-disk-may-lead",
+        rule="a member of the ISR that lost its disk does not lead",
+        module=ELECTIONS,
+        old="holding = [each for each in usable if each not in rules.emptied]",
+        new="holding = usable",
+        seed=0,
+        caught_by="",
+    ),
+    Mutant(
+        name="preferred-leads-out-of-sync",
+        rule="a preferred leader leads when it is in sync",
+        module=ELECTIONS,
+        old="may_lead = preferred in partition.isr and preferred not in rules.emptied",
+        new="may_lead = preferred not in rules.emptied",
         seed=0,
         caught_by="",
     ),
