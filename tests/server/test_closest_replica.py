@@ -91,6 +91,11 @@ def test_r8_a_consumer_reads_from_the_replica_in_its_rack(nodes):
         produce(bootstrap, second)
         assert read_all(consumer, RECORDS) == second
         after = {each: consumer_fetches(page) for each, (_, page) in nodes.items()}
+        nodes[near][0].stop()
+        third = [b"third-%d" % each for each in range(RECORDS)]
+        produce(bootstrap, third)
+        assert read_all(consumer, RECORDS) == third, "the leader serves when the near one is away"
+        assert consumer_fetches(nodes[leader][1]) > before[leader]
     finally:
         consumer.close()
     assert after[near] > before[near]
