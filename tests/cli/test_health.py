@@ -138,6 +138,35 @@ def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb
     leaders_return(verb)
 
 
+def leader_of(verb, topic):
+    [described] = told(verb("topics", "describe", "--topic", topic, "--json"))
+    return described["partitions"][0]["leader"]
+
+
+def in_sync(verb, topic):
+    [described] = told(verb("topics", "describe", "--topic", topic, "--json"))
+    return described["partitions"][0]["isr"]
+
+
+def test_r6_an_unclean_leader_is_elected_by_request_only(verb, nodes):
+    made = verb("topics", "create", "--topic", "clicks", "--replica-assignment", "3:2")
+    assert made.exit_code == 0, made.output
+    until(lambda: in_sync(verb, "clicks") == [3, 2])
+    nodes[1].stop()
+    until(lambda: in_sync(verb, "clicks") == [3])
+    nodes[2].stop()
+    until(lambda: leader_of(verb, "clicks") == -1)
+    nodes[1] = ThreadNode.again(nodes[1]).start()
+    assert leader_of(verb, "clicks") == -1, "2 may lack records"
+    words = ("partitions", "elect-leaders", "--topic", "clicks", "--partition", "0")
+    refused = verb(*words)
+    assert refused.exit_code == 1
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
+    assert "elected" in verb(*words, "--type", "unclean").stdout
+    until(lambda: leader_of(verb, "clicks") == 2)
+    assert "not needed" in verb(*words, "--type", "unclean").stdout
+
+
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
