@@ -46,11 +46,12 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
 
     async def work(cluster: Cluster) -> dict[str, Any]:
         from anabranch.client.admin import describe_cluster
+        from anabranch.client.overview import controller_of
 
         found = await describe_cluster(cluster)
         return {
             "cluster_id": found.cluster_id,
-            "controller_id": found.controller_id,
+            "controller_id": (await controller_of(cluster)).controller_id,
             "brokers": [await _broker(cluster, each) for each in found.brokers],
         }
 
