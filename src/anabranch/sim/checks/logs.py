@@ -185,17 +185,18 @@ class LogChecks:
     def _rehost(self, seat: Seat) -> None:
         """Another image, another life, or a partition gone offline: see what is hosted now."""
         broker = seat.node.broker
-        partitions = broker.partitions
-        offline = len(partitions.offline)
-        if broker is seat.broker and offline > seat.offline:
+        offline = len(broker.partitions.offline)
+        same_life = seat.broker is broker
+        if same_life and offline > seat.offline:
             self.marks.hit("replica-offline")
         seat.broker, seat.image, seat.offline = broker, broker.image, offline
         before, seat.live = seat.live, []
         opened: list[tuple[Copy, Replica]] = []
-        for replica in partitions:
+        for replica in broker.partitions:
             key = (replica.topic_id, replica.topic_partition.partition)
             copy = seat.copies.get(key)
-            if copy is None:
+            if copy is None or (same_life and copy.replica not in (None, replica)):
+                # Or: one event brought the end of a role, with its log, and a new role.
                 copy = seat.copies[key] = Copy(seat.node, self._truth(key))
             if copy.replica is not replica:
                 copy.forget()
