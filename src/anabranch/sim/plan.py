@@ -157,7 +157,7 @@ def draw_plan(seed: int) -> Plan:
 def _config(random: Random) -> dict[str, str]:
     heartbeat_ms = random.choice((1_000, 2_000, 2_000))
     session_ms = random.choice((3_000, 6_000, 9_000))
-    fetch_wait_ms = random.choice((500, 1_000, 2_000, 2_000))
+    fetch_wait_ms = random.choice((500, 1_000, 2_000, 2_000, 2_000))
     config = {
         "broker.heartbeat.interval.ms": heartbeat_ms,
         "broker.session.timeout.ms": session_ms,
@@ -238,9 +238,9 @@ def _reading(random: Random) -> Reading:
     lags = random.random() < 0.3
     return Reading(
         isolation=random.choice((0, 1)),
-        max_wait_ms=random.choice((500, 1_500, 3_000)),
+        max_wait_ms=random.choice((500, 2_000, 4_000)),
         max_bytes=random.choice((200, LITTLE_BYTES)) if lags else 1 << 20,
-        pause_ms=random.choice((1_500, 4_000)) if lags else random.choice((200, 500, 1_000)),
+        pause_ms=random.choice((1_500, 4_000)) if lags else random.choice((300, 1_000, 2_000)),
         any_replica=random.random() < 0.4,
         sessions=random.random() < 0.4,
         start=random.choice((EARLIEST, EARLIEST, LATEST)),
@@ -266,9 +266,9 @@ def _member(random: Random, number: int) -> ClientPlan:
         session_timeout_ms=random.choice((6_000, 10_000)),
         rebalance_timeout_ms=random.choice((3_000, 8_000)),
         heartbeat_ms=random.choice((1_000, 2_000)),
-        commit_ms=random.choice((1_000, 3_000, 5_000)),
+        commit_ms=random.choice((2_000, 4_000, 6_000)),
     )
-    reading = Reading(pause_ms=random.choice((300, 1_000)), max_wait_ms=1_000)
+    reading = Reading(pause_ms=random.choice((300, 1_000, 2_000)), max_wait_ms=1_500)
     begins_us = SETTLED_US + random.randrange(8) * SECOND_US
     return ClientPlan(
         f"member-{number}",
@@ -294,8 +294,8 @@ def _operations(
     operations = []
     for _ in range(random.randrange(135, 160) if quick > 1 else random.randrange(180, 205)):
         at_us = random.randrange(SETTLED_US, SAFETY_US)
-        if random.random() < 0.3:  # bursts: whole seconds are popular
-            at_us -= at_us % (5 * SECOND_US)
+        if random.random() < 0.6:  # bursts: some seconds are popular
+            at_us -= at_us % (3 * SECOND_US)
             at_us = max(at_us, SETTLED_US)
         producer, place = random.choice(producers), random.choice(places)
         count = random.choice((1, 1, 1, 2, 3))
