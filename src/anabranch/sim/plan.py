@@ -19,14 +19,11 @@ from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import ACKS_ALL, Manner
+from anabranch.sim.clients.workload import SETTLED_US as SETTLED_US
 
 SECOND_US = 1_000_000
-SETTLED_US = 4 * SECOND_US
-"""Brokers have registered and topics are made by then; faults begin after it."""
 SAFETY_US = 64 * SECOND_US
 """When faults end: 60 virtual seconds of them and of operations."""
-LITTLE_BYTES = 1_000
-"""What a lagging reader takes at once, at most."""
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
 
@@ -239,7 +236,7 @@ def _reading(random: Random) -> Reading:
     return Reading(
         isolation=random.choice((0, 1)),
         max_wait_ms=random.choice((500, 2_000, 4_000)),
-        max_bytes=random.choice((200, LITTLE_BYTES)) if lags else 1 << 20,
+        max_bytes=random.choice((200, 1_000)) if lags else 1 << 20,
         pause_ms=random.choice((1_500, 4_000)) if lags else random.choice((300, 1_000, 2_000)),
         any_replica=random.random() < 0.4,
         sessions=random.random() < 0.4,
@@ -289,10 +286,8 @@ def _operations(
     random: Random, clients: tuple[ClientPlan, ...], places: list[TopicPartition]
 ) -> tuple[Operation, ...]:
     producers = [client.name for client in clients if client.manner is not None]
-    readings = [client.reading for client in clients if client.reading is not None]
-    quick = sum(reading.max_bytes > LITTLE_BYTES for reading in readings)
     operations = []
-    for _ in range(random.randrange(135, 160) if quick > 1 else random.randrange(180, 205)):
+    for _ in range(random.randrange(195, 210)):
         at_us = random.randrange(SETTLED_US, SAFETY_US)
         if random.random() < 0.6:  # bursts: some seconds are popular
             at_us -= at_us % (3 * SECOND_US)

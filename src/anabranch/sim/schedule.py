@@ -178,8 +178,7 @@ class _Run:
 
     def outcome(self, violation: str, sentence: str) -> Outcome:
         """What became of it."""
-        seen = len(self.history.polls) + len(self.history.commits)
-        operations = self.workload.operations + seen
+        operations = self.workload.done
         return Outcome(
             seed=self.plan.seed,
             violation=violation,

@@ -22,6 +22,9 @@ from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
 
+SETTLED_US = 4_000_000
+"""When clients begin; brokers have registered and topics are made by then."""
+
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
     from anabranch.sim.cluster import Cluster
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 OPERATOR = "operator"
 AUDITOR = "auditor"
 RETRY_MS = 200
+ENOUGH_OPERATIONS = 205
+AHEAD = 12
+"""Operations by which clients may be ahead of an even pace."""
 _STORM = Patience(
     request_timeout_ms=80, retry_backoff_ms=5, most_backoff_ms=20, delivery_timeout_ms=5_000
 )
@@ -129,7 +135,7 @@ class Workload:
     def _operate(self, operation: Operation) -> None:
         if operation.kind == "send":
             producer = self.producers.get(operation.client)
-            if producer is not None:
+            if producer is not None and not self._is_ahead():
                 self.operations += 1
                 producer.send(operation.place, operation.number)
             return
@@ -154,6 +160,17 @@ class Workload:
             operator.create_topic(f"other-{number}", partitions=1, replication_factor=3, configs={})
         else:
             operator.describe()
+
+    @property
+    def done(self) -> int:
+        """How many operations clients have begun or, as readers, have seen something come of."""
+        return self.operations + len(self.history.polls) + len(self.history.commits)
+
+    def _is_ahead(self) -> bool:
+        """Whether readers do so much that a batch can be left out: enough is enough."""
+        gone_us = self.world.now_us - SETTLED_US
+        share = gone_us / max(1, self.plan.safety_us - SETTLED_US)
+        return self.done > AHEAD + share * ENOUGH_OPERATIONS
 
     def _observe(self, place: TopicPartition, number: int) -> None:
         """Have a broker observe a partition, or nobody; no request asks for that yet."""
