@@ -94,6 +94,15 @@ def test_a_preferred_election_is_never_unclean_by_itself() -> None:
     assert prefer_first(TOPIC, 0, away, rules(1, 2, 3, unclean=True, elr=True)) is None
 
 
+def test_who_is_eligible_is_no_more_once_the_new_leader_alone_is_enough() -> None:
+    """It may acknowledge by itself from now on: the others would lack that."""
+    before = partition(isr=(), leader=NOBODY, elr=(1, 3))
+    alone = after(before, (), rules(1, minimum=1, elr=True))
+    assert (alone.leader, alone.isr, alone.elr) == (1, (1,), ())
+    too_few = after(before, (), rules(1, minimum=2, elr=True))
+    assert (too_few.leader, too_few.isr, too_few.elr) == (1, (1,), (3,))
+
+
 def test_a_preferred_election_passes_over_who_lost_its_disk_since_it_was_in_sync() -> None:
     held = replace(rules(1, 2, 3), emptied={1: b"a new folder's i"})
     assert prefer_first(TOPIC, 0, partition(leader=2), held) is None

@@ -158,7 +158,8 @@ def _after_election(
     if chosen.leader >= 0:
         if chosen.leader not in isr:
             isr = (chosen.leader,)
-            elr = tuple(broker for broker in elr if broker != chosen.leader)
+            enough = min(rules.min_insync, len(partition.replicas)) <= len(isr)
+            elr = () if enough else tuple(broker for broker in elr if broker != chosen.leader)
         return Target(isr, elr, ())
     if rules.elr_enabled and not last_known and partition.leader >= 0:
         last_known = (partition.leader,)
