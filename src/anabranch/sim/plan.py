@@ -161,6 +161,7 @@ def _config(random: Random) -> dict[str, str]:
         "replica.lag.time.max.ms": fetch_wait_ms + random.choice((1_000, 2_000, 4_000, 8_000)),
         "replica.fetch.wait.max.ms": fetch_wait_ms,
         "replica.fetch.backoff.ms": random.choice((100, 300, 1_000)),
+        "replica.fetch.max.bytes": random.choice((300, 1_000, 1_048_576, 1_048_576)),
         "replica.socket.timeout.ms": random.choice((2_000, 5_000)),
         "replica.high.watermark.checkpoint.interval.ms": random.choice((1_000, 5_000)),
         "num.replica.fetchers": random.choice((1, 1, 1, 2)),

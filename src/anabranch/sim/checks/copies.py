@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.entries import BEGIN, Entry, Unreadable, read_entries
+from anabranch.sim.checks.truth import NEVER
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
@@ -68,6 +69,13 @@ class Copy:
         self.replica = None
         self.end = self.start = self.high = self.epoch = self.partition_epoch = NOT_SEEN
         self.leads = False
+
+    def lacks(self, start: int, upto: int) -> Entry | None:
+        """The first committed batch of a range that is not here and not deleted here: it may have
+        deleted more than a leader that was elected uncleanly since."""
+        if self.truth.reset_epoch != NEVER:
+            start = max(start, self.start)
+        return self.truth.missing_in(self.entries, start, upto)
 
     def told(self) -> dict[str, object]:
         """For a violation's details."""

@@ -488,7 +488,7 @@ class LogChecks:
     def _lacks(self, node_id: int, key: Key, start: int, upto: int) -> Entry | None:
         """The first committed batch of a range that a replica lacks for certain."""
         copy = self._certain(node_id, key)
-        return None if copy is None else copy.truth.missing_in(copy.entries, start, upto)
+        return None if copy is None else copy.lacks(start, upto)
 
     def _certain(self, node_id: int, key: Key) -> Copy | None:
         """A replica's copy, if it is known what it has and the metadata mean its present life."""
