@@ -1,8 +1,9 @@
-"""Looks for schedules that catch mutants: `python -m anabranch.sim.hunt [NAME…] [FIRST LAST]`.
+"""Looks for schedules that catch mutants: `python -m anabranch.sim.hunt [NAME…] [SEED…]`.
 
-One line a mutant: the first seed whose checks object, and which did, or that none did. A seed
-counts when a check objected (an exception is none) and the sound code passes it. With `--record`
-the seeds of the table are tried first, and what is found is written into the table again.
+Two seeds are a range, more are a list, none are the first 2,000. One line a mutant: the first seed
+whose checks object, and which did, or that none did. A seed counts when a check objected (an
+exception is none) and the sound code passes it. With `--record` the table's seeds are tried first,
+and what is found is written into the table again.
 
 A planted mutant stays planted, so each is hunted in a process of its own, as many at a time as
 `--jobs` says, and the sound code is asked in another one.
@@ -74,9 +75,9 @@ def is_clean(seed: int) -> bool:
     return subprocess.run([sys.executable, "-c", _CLEAN.format(seed)], check=False).returncode == 0
 
 
-def hunt_apart(name: str, first: int, last: int) -> str:
+def hunt_apart(name: str, seeds: Sequence[str]) -> str:
     """Hunt one mutant in another process; the line that it says."""
-    command = [sys.executable, "-m", "anabranch.sim.hunt", "--here", name, str(first), str(last)]
+    command = [sys.executable, "-m", "anabranch.sim.hunt", "--here", name, *seeds]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip() or f"{name} failed"
 
@@ -105,23 +106,26 @@ def record(line: str) -> None:
 def main(words: list[str] | None = None) -> None:
     """Hunt mutants, all without names, each in a process of its own."""
     parser = argparse.ArgumentParser(prog="python -m anabranch.sim.hunt", description=__doc__)
-    parser.add_argument("words", nargs="*", metavar="NAME|FIRST LAST")
+    parser.add_argument("words", nargs="*", metavar="NAME|SEED")
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(words)
     numbers = [int(each) for each in options.words if each.isdecimal()]
     names = [each for each in options.words if not each.isdecimal()]
-    first, last = numbers if len(numbers) == 2 else (0, MOST_SCHEDULES)
+    if len(numbers) == 2:
+        numbers = list(range(*numbers))
     known = {each.name: each for each in MUTANTS}
     if options.here:
         mutant = known[names[0]]
-        seeds = [mutant.seed] * bool(mutant.caught_by) + list(range(first, last))
+        seeds = [mutant.seed] * bool(mutant.caught_by)
+        seeds += numbers or range(MOST_SCHEDULES)
         found = hunt(Mutant(**asdict(mutant)), seeds)
         sys.stdout.write(f"{mutant.name} {f'{found[0]} {found[1]}' if found else NOT_CAUGHT}\n")
         return
+    asked = [each for each in options.words if each.isdecimal()]
     with ThreadPoolExecutor(options.jobs) as pool:
-        hunts = [pool.submit(hunt_apart, name, first, last) for name in names or known]
+        hunts = [pool.submit(hunt_apart, name, asked) for name in names or known]
         for done in as_completed(hunts):
             sys.stdout.write(f"{done.result()}\n")
             sys.stdout.flush()
