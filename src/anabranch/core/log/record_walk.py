@@ -34,7 +34,10 @@ def plain_records(chunk: bytes, at: int, header: BatchHeader) -> tuple[bytes, in
     if header.codec == Codec.NONE:
         return chunk, at + BATCH_OVERHEAD
     packed = memoryview(chunk)[at + BATCH_OVERHEAD : at + header.size_bytes]
-    codec = Codec(header.codec)
+    try:
+        codec = Codec(header.codec)
+    except ValueError:
+        raise _bad(header, f"{header.codec} is no codec") from None
     return bytes(decompress(codec, packed, limit_bytes=DEFAULT_LIMIT_BYTES)), 0
 
 
