@@ -12,6 +12,9 @@ import pytest
 from anabranch.sim.hunt import recorded
 from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, MutantError, changed
+from anabranch.sim.schedule import run_schedule
+
+SIMULATION = Path(__file__).parents[2] / "docs/concepts/simulation.md"
 
 NEXT = Mutant(
     name="next-offset",
@@ -22,6 +25,14 @@ NEXT = Mutant(
     seed=0,
     caught_by="M5",
 )
+CATCH = """
+from anabranch.sim.mutant_table import MUTANTS
+from anabranch.sim.mutants import plant
+mutant = next(each for each in MUTANTS if each.name == {name!r})
+plant(mutant)
+from anabranch.sim.schedule import run_schedule
+print(run_schedule(mutant.seed).violation, end="")
+"""
 SHOW = """
 from anabranch.sim.mutants import Mutant, plant
 import anabranch.core.controller.image as sound
@@ -65,3 +76,27 @@ def test_what_a_hunt_found_is_recorded_for_its_mutant_alone():
     assert 'name="second",\n        seed=7,\n        caught_by="L4",' in written
     with pytest.raises(ValueError, match="0 times"):
         recorded(table, "fourth", 7, "L4")
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+def test_the_recorded_schedule_catches_the_mutant(mutant):
+    shown = subprocess.run(
+        [sys.executable, "-c", CATCH.format(name=mutant.name)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert shown.stdout == mutant.caught_by
+
+
+@pytest.mark.parametrize("seed", sorted({mutant.seed for mutant in MUTANTS}))
+def test_the_same_schedule_is_clean_without_the_mutant(seed):
+    outcome = run_schedule(seed)
+    assert outcome.ok, outcome.sentence
+
+
+def test_the_documentation_names_every_mutant_with_its_check():
+    page = SIMULATION.read_text()
+    for mutant in MUTANTS:
+        assert f"| `{mutant.name}` | {mutant.rule} | {mutant.caught_by} |" in page

@@ -15,17 +15,12 @@ from anabranch.sim.mutants import Mutant
 REPLICA = "anabranch.core.replication.replica"
 FOLLOWING = "anabranch.core.replication.following"
 IN_SYNC = "anabranch.core.replication.in_sync"
-REPLICATION = "anabranch.core.replication.replication"
-PARTITIONS = "anabranch.core.replication.partitions"
 FETCH = "anabranch.core.api.p01_fetch"
 HISTORY = "anabranch.core.api.fetch_history"
-EPOCHS = "anabranch.core.log.epochs"
 PRODUCERS = "anabranch.core.log.producers"
 ELECTIONS = "anabranch.core.controller.elections"
 MEMBERSHIP = "anabranch.core.controller.membership"
-ALTERING = "anabranch.core.controller.in_sync"
 REPLAY = "anabranch.core.controller.replay"
-BROKERS = "anabranch.core.controller.brokers"
 SHARD = "anabranch.core.groups.shard"
 
 MUTANTS = (
@@ -35,8 +30,8 @@ MUTANTS = (
         module=FOLLOWING,
         old="log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))",
         new="log.truncate_to(replica.high_watermark)",
-        seed=0,
-        caught_by="",
+        seed=10,
+        caught_by="L6",
     ),
     Mutant(
         name="divergence-by-offset-alone",
@@ -44,8 +39,8 @@ MUTANTS = (
         module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
-        seed=0,
-        caught_by="",
+        seed=1205,
+        caught_by="L3",
     ),
     Mutant(
         name="aligned-once",
@@ -54,8 +49,8 @@ MUTANTS = (
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="            if wanted.leader_epoch != replica.leader_epoch:\n"
         "                wanted.last_fetched_epoch = -1\n",
-        seed=0,
-        caught_by="",
+        seed=1848,
+        caught_by="L2",
     ),
     Mutant(
         name="fetch-not-fenced",
@@ -63,8 +58,8 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=0,
-        caught_by="",
+        seed=1002,
+        caught_by="L6",
     ),
     Mutant(
         name="answer-to-an-older-question",
@@ -72,8 +67,8 @@ MUTANTS = (
         module=FOLLOWING,
         old="        if self.sent_offset != log.end_offset:\n",
         new="        if False:\n",
-        seed=0,
-        caught_by="",
+        seed=20,
+        caught_by="liveness",
     ),
     Mutant(
         name="pending-member-not-counted",
@@ -81,8 +76,8 @@ MUTANTS = (
         module=REPLICA,
         old="members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))",
         new="members = dict.fromkeys(isr)",
-        seed=0,
-        caught_by="",
+        seed=29,
+        caught_by="L3",
     ),
     Mutant(
         name="join-below-epoch-start",
@@ -90,8 +85,8 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=0,
-        caught_by="",
+        seed=135,
+        caught_by="L4",
     ),
     Mutant(
         name="join-below-high-watermark",
@@ -99,26 +94,8 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < 0",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="join-of-an-earlier-life",
-        rule="a follower joins as the broker epoch that it fetched with (KIP-903)",
-        module=ALTERING,
-        old="if broker is None or not broker.active or epoch not in (ANY_EPOCH, broker.epoch):",
-        new="if broker is None or not broker.active:",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="progress-of-an-earlier-epoch",
-        rule="what a follower had under another leader counts for nothing",
-        module=REPLICA,
-        old="        if new_epoch:\n            self.followers = {}\n",
-        new="        if new_epoch:\n",
-        seed=0,
-        caught_by="",
+        seed=1,
+        caught_by="L4",
     ),
     Mutant(
         name="high-watermark-of-the-leader-alone",
@@ -127,7 +104,7 @@ MUTANTS = (
         old="            if follower.end_offset < end:\n",
         new="            if follower.end_offset < 0:\n",
         seed=0,
-        caught_by="",
+        caught_by="L3",
     ),
     Mutant(
         name="high-watermark-below-minimum",
@@ -136,8 +113,8 @@ MUTANTS = (
         old="if not self.is_leader or (in_sync < self.min_insync_replicas and not "
         "self.enough_in_sync):",
         new="if not self.is_leader:",
-        seed=0,
-        caught_by="",
+        seed=10,
+        caught_by="L7",
     ),
     Mutant(
         name="committed-before-flushed",
@@ -145,8 +122,8 @@ MUTANTS = (
         module=REPLICA,
         old="end = log.flushed_offset if self.flushed_counts else log.end_offset",
         new="end = log.end_offset",
-        seed=0,
-        caught_by="",
+        seed=5,
+        caught_by="L7",
     ),
     Mutant(
         name="follower-believes-beyond-its-end",
@@ -154,8 +131,8 @@ MUTANTS = (
         module=REPLICA,
         old="end = max(min(leader_high_watermark, log.end_offset), log.start_offset)",
         new="end = max(leader_high_watermark, log.start_offset)",
-        seed=0,
-        caught_by="",
+        seed=2,
+        caught_by="L1",
     ),
     Mutant(
         name="acknowledged-when-appended",
@@ -164,7 +141,7 @@ MUTANTS = (
         old="if self.high_watermark >= required_offset:",
         new="if self.log.end_offset >= required_offset:",
         seed=0,
-        caught_by="",
+        caught_by="L7",
     ),
     Mutant(
         name="acknowledged-across-leaderships",
@@ -172,8 +149,8 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=0,
-        caught_by="",
+        seed=122,
+        caught_by="lost-write",
     ),
     Mutant(
         name="shown-before-committed",
@@ -181,26 +158,8 @@ MUTANTS = (
         module=REPLICA,
         old="            return self.last_stable_offset\n        return self.high_watermark",
         new="            return self.last_stable_offset\n        return self.log.end_offset",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="leads-by-old-metadata",
-        rule="a process leads nothing by metadata that does not know it",
-        module=PARTITIONS,
-        old="is_known = own is not None and own.epoch == broker_epoch",
-        new="is_known = True",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="epochs-kept-beyond-the-end",
-        rule="a cut log forgets the leader epochs that began beyond its end",
-        module=EPOCHS,
-        old="kept = [entry for entry in self.entries if entry[1] < end_offset]",
-        new="kept = list(self.entries)",
-        seed=0,
-        caught_by="",
+        seed=2,
+        caught_by="L5",
     ),
     Mutant(
         name="sequence-not-checked",
@@ -208,8 +167,8 @@ MUTANTS = (
         module=PRODUCERS,
         old="if first != (last + 1) % SEQUENCES:",
         new="if first < 0:",
-        seed=0,
-        caught_by="",
+        seed=20,
+        caught_by="L8",
     ),
     Mutant(
         name="anybody-may-lead",
@@ -217,8 +176,8 @@ MUTANTS = (
         module=ELECTIONS,
         old="        if broker_id in candidates and broker_id in holding:",
         new="        if broker_id in holding:",
-        seed=0,
-        caught_by="",
+        seed=1,
+        caught_by="L4",
     ),
     Mutant(
         name="an-empty-disk-may-lead",
@@ -226,8 +185,8 @@ MUTANTS = (
         module=ELECTIONS,
         old="holding = [each for each in usable if each not in rules.emptied]",
         new="holding = usable",
-        seed=0,
-        caught_by="",
+        seed=290,
+        caught_by="L4",
     ),
     Mutant(
         name="preferred-leads-out-of-sync",
@@ -235,8 +194,8 @@ MUTANTS = (
         module=ELECTIONS,
         old="may_lead = preferred in partition.isr and preferred not in rules.emptied",
         new="may_lead = preferred not in rules.emptied",
-        seed=0,
-        caught_by="",
+        seed=5,
+        caught_by="M3",
     ),
     Mutant(
         name="fenced-stays-in-sync",
@@ -245,7 +204,7 @@ MUTANTS = (
         old="isr = tuple(member for member in partition.isr if member != broker_id)",
         new="isr = partition.isr",
         seed=0,
-        caught_by="",
+        caught_by="M3",
     ),
     Mutant(
         name="crash-keeps-eligibility",
@@ -254,28 +213,8 @@ MUTANTS = (
         old="yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), "
         "cause)",
         new="yield from self._without(broker_id, self._had(broker_id), frozenset(), cause)",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="stale-change-of-the-isr",
-        rule="a change of the ISR that stands on an older state is refused",
-        module=ALTERING,
-        old="if wanted.partition_epoch < partition.partition_epoch:",
-        new="if wanted.partition_epoch < 0:",
-        seed=0,
-        caught_by="",
-    ),
-    Mutant(
-        name="change-by-a-former-leader",
-        rule="only the leader of the present epoch changes the ISR",
-        module=ALTERING,
-        old="if wanted.leader_epoch < partition.leader_epoch:\n"
-        "        raise ClientFault(ErrorCode.FENCED_LEADER_EPOCH)\n"
-        "    if broker_id != partition.leader:",
-        new="if broker_id not in partition.replicas:",
-        seed=0,
-        caught_by="",
+        seed=1,
+        caught_by="L4",
     ),
     Mutant(
         name="leader-epoch-not-raised",
@@ -283,8 +222,8 @@ MUTANTS = (
         module=REPLAY,
         old='changes["leader_epoch"] = old.leader_epoch + 1',
         new='changes["leader_epoch"] = old.leader_epoch',
-        seed=0,
-        caught_by="",
+        seed=1,
+        caught_by="M5",
     ),
     Mutant(
         name="commit-acknowledged-early",
@@ -292,8 +231,8 @@ MUTANTS = (
         module=SHARD,
         old="while pending and pending[0][0] <= committed:",
         new="while pending:",
-        seed=0,
-        caught_by="",
+        seed=148,
+        caught_by="group-owners",
     ),
     Mutant(
         name="observer-counted-in-sync",
@@ -301,7 +240,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="    if broker_id not in replica.replicas:\n        return False\n",
         new="",
-        seed=0,
-        caught_by="",
+        seed=6,
+        caught_by="liveness",
     ),
 )
