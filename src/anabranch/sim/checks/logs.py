@@ -26,6 +26,7 @@ from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import Elected
 from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.seat import Seat
 from anabranch.sim.checks.truth import NEVER, Loss, Truth
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.processes import State
@@ -38,20 +39,6 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 LAST_STANDING = "the last in-sync replica lost it in a power cut, and there is no ELR"
 ZOMBIE_WROTE = "acknowledged by a leader that an unclean election had replaced"
-
-
-class Seat:
-    """A node and its copies. `live` are those that are hosted now."""
-
-    __slots__ = ("broker", "copies", "image", "live", "node", "offline")
-
-    def __init__(self, node: SimNode) -> None:
-        self.node = node
-        self.copies: dict[Key, Copy] = {}
-        self.live: list[Copy] = []
-        self.broker: object = None
-        self.image: object = None
-        self.offline = 0
 
 
 class LogChecks:
@@ -91,6 +78,7 @@ class LogChecks:
                 or copy.cut_to != NOT_SEEN
             ) and not (log.fault or copy.is_given_up):
                 self._judge(copy, replica)
+        seat.earlier_image = broker.image
 
     def truncated(self, node: SimNode, place: TopicPartition, after: int) -> None:
         """A log is about to be cut."""
@@ -120,7 +108,7 @@ class LogChecks:
             for copy in seat.live:
                 copy.forget()
             seat.live = []
-            seat.broker = None
+            seat.broker = seat.earlier_image = None
 
     def elected(self, elected: Elected) -> None:
         """The metadata log names a new leader."""
@@ -155,7 +143,8 @@ class LogChecks:
         if send.acks != ACKS_ALL or send.offset < 0:
             return
         if truth is None or not (
-            send.offset < truth.high or truth.lost_at(send.offset) is not None
+            send.offset < max(truth.high, truth.told_by_replaced)
+            or truth.lost_at(send.offset) is not None
         ):
             raise Violation(
                 "L7", "A record was acknowledged under acks=all and is not committed.",
@@ -247,6 +236,8 @@ class LogChecks:
         """What a replica said in the event in which its log failed."""
         replica = copy.replica
         if replica is not None and copy.leads and replica.high_watermark > copy.high:
+            if replica.log.end_offset > copy.end and copy.cut_to == NOT_SEEN:
+                copy.grow()
             if copy.entries and replica.high_watermark <= copy.entries[-1].end:
                 before, copy.high = copy.high, replica.high_watermark
                 self._told_committed(copy, replica, before, copy.epoch)
@@ -390,6 +381,8 @@ class LogChecks:
         truth, high = copy.truth, copy.high
         epoch = copy.epoch if led_epoch == NOT_SEEN else led_epoch
         is_stale = max(epoch, 0) < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
+        if NOT_SEEN != led_epoch < truth.reset_epoch <= truth.led_epoch:
+            self._fork(copy, high)
         if high > truth.high:
             if led_epoch != NOT_SEEN:
                 self._commit(copy, replica, high, led_epoch)
@@ -407,6 +400,15 @@ class LogChecks:
                 {**copy.told(), "committed": tuple(missing), "high": high},
             )  # fmt: skip
 
+    def _fork(self, copy: Copy, high: int) -> None:
+        """What a leader shows that an unclean election has replaced may have two values."""
+        truth = copy.truth
+        here = set(self.seats[truth.led_by].copies[truth.key].entries)
+        for entry in copy.entries:
+            if entry.end <= high and entry.base >= truth.start and entry not in here:
+                truth.forks.append((entry.base, ZOMBIE_WROTE))
+                return
+
     def _commit(self, copy: Copy, replica: Replica, high: int, led_epoch: int) -> None:
         """A leader says that more is committed than anybody said before."""
         truth = copy.truth
@@ -422,8 +424,7 @@ class LogChecks:
         a rule."""
         truth = copy.truth
         leader = self.seats[truth.led_by].copies[truth.key]
-        here = set(leader.entries)
-        missing = [entry for entry in fresh if entry not in here]
+        missing = [entry for entry in fresh if entry not in set(leader.entries)]
         if not leader.is_sure or not missing:
             return True
         if truth.reset_epoch <= led_epoch:
@@ -432,8 +433,8 @@ class LogChecks:
                 {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
             )  # fmt: skip
         truth.losses += [Loss(entry, ZOMBIE_WROTE, truth.led_epoch) for entry in missing]
-        truth.forks.append((missing[0].base, ZOMBIE_WROTE))
         truth.peak = max(truth.peak, high)
+        truth.told_by_replaced = max(truth.told_by_replaced, high)
         self.marks.hit("lost-by-rule")
         return False
 
@@ -454,7 +455,8 @@ class LogChecks:
                     "L3", "A record was told to be committed that an in-sync replica lacks.",
                     {**told, "without": member, "missing": tuple(missing)},
                 )  # fmt: skip
-        if holders < self._required(copy, len(partition.replicas)):
+        topic = self.model.topics.get(truth.key[0], "")
+        if holders < self.seats[own].required(topic, len(partition.replicas)):
             raise Violation(
                 "L7", "A record was told to be committed on fewer than min.insync.replicas.",
                 {**told, "holders": holders},
@@ -465,14 +467,6 @@ class LogChecks:
                 "L7", "A record was told to be committed before it was flushed.",
                 {**told, "flushed": replica.log.flushed_offset},
             )  # fmt: skip
-
-    def _required(self, copy: Copy, replicas: int) -> int:
-        """min.insync.replicas as that node knows it."""
-        image = copy.node.broker.image
-        topic = self.model.topics.get(copy.truth.key[0], "")
-        name = "min.insync.replicas"
-        wanted = image.config(2, topic).get(name) or image.config(4, "").get(name) or "1"
-        return min(int(wanted), max(1, replicas))
 
     def _missing(self, node_id: int, key: Key, entries: list[Entry]) -> Entry | None:
         """The first of these that a replica lacks for certain."""

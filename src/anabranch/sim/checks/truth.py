@@ -50,6 +50,7 @@ class Truth:
         "reset_epoch",
         "reset_rule",
         "start",
+        "told_by_replaced",
         "written",
     )
 
@@ -72,6 +73,8 @@ class Truth:
         """The last election whose leader may lack committed records."""
         self.written: dict[tuple[int, int], Entry] = {}
         self.losses: list[Loss] = []
+        self.told_by_replaced = 0
+        """How far leaders that an unclean election had replaced said that all is committed."""
         self.forks: list[tuple[int, str]] = []
         """From which offset on other records may stand than before, and the rule that allows it."""
         self.dropped: dict[Entry, set[int]] = {}
