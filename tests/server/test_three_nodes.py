@@ -18,7 +18,7 @@ LONGEST_GAP_S = 5.0
 """Well below the session timeout of 9 s: a process that is gone is not waited for."""
 
 
-def settings_of_three(tmp_path):
+def settings_of_three(tmp_path, store_url=None):
     """Node id -> settings of three combined nodes with one store."""
     controllers = {each: free_port() for each in IDS}
     servers = ",".join(f"127.0.0.1:{port}" for port in controllers.values())
@@ -26,7 +26,7 @@ def settings_of_three(tmp_path):
         each: {
             "node_id": each,
             "controller_quorum_bootstrap_servers": servers,
-            "metadata_store_url": f"sqlite://{tmp_path}/metadata.db",
+            "metadata_store_url": store_url or f"sqlite://{tmp_path}/metadata.db",
             "listeners": f"PLAINTEXT://127.0.0.1:{{}},CONTROLLER://127.0.0.1:{port}",
         }
         for each, port in controllers.items()
@@ -98,10 +98,13 @@ def test_a_follower_that_lost_a_log_copies_it_anew(nodes, tmp_path):
     assert log_bytes(tmp_path, node_id)
 
 
-@pytest.fixture
-def processes(tmp_path):
+@pytest.fixture(params=["sqlite", "postgres"])
+def processes(tmp_path, request):
+    url = None
+    if request.param == "postgres":
+        url = request.getfixturevalue("postgres").new_database()
     started = {}
-    for each, settings in settings_of_three(tmp_path).items():
+    for each, settings in settings_of_three(tmp_path, url).items():
         port = free_port()
         settings["listeners"] = settings["listeners"].format(port)
         started[each] = ProcessNode(tmp_path / str(each), port, **settings).start()

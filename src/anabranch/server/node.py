@@ -27,7 +27,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.opening import open_store, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Node:
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
-            store_url=config.metadata_store_url,
+            store_url=shown(config.metadata_store_url),
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)

@@ -20,7 +20,7 @@ from anabranch.core.controller.metadata_store import (
 from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.opening import open_store
 
-ENGINES = ("sqlite",)
+ENGINES = ("sqlite", "postgres")
 
 
 def batch(first: int, end: int, epoch: int = 1) -> StoredBatch:
@@ -29,7 +29,8 @@ def batch(first: int, end: int, epoch: int = 1) -> StoredBatch:
 
 @pytest.fixture(params=ENGINES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    assert request.param == "sqlite"
+    if request.param == "postgres":
+        return str(request.getfixturevalue("postgres").new_database())
     return f"sqlite://{tmp_path}/metadata.db"
 
 
@@ -117,9 +118,11 @@ async def test_a_closed_store_cannot_say(store: MetadataStore, url: str) -> None
     await other.close()
     reopened = await open_store(url)
     await reopened.close()
-    with pytest.raises((StorageFault, RuntimeError)):
-        await reopened.append(lease.epoch, 0, [batch(0, 1)])
-    assert Unknown("cause").cause == "cause"
+    try:
+        answer = await reopened.append(lease.epoch, 0, [batch(0, 1)])
+    except RuntimeError:
+        return
+    assert isinstance(answer, Unknown)
 
 
 async def test_a_restore_refuses_a_longer_store(store: MetadataStore) -> None:

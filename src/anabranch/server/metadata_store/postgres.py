@@ -1,0 +1,372 @@
+"""The metadata store in a PostgreSQL database: for controllers on several machines.
+
+What: the tables of `sqlite.py` in the schema `anabranch` of the database that the URL names. Rule
+kept: whatever changes something locks one row first (`facts`, `schema.version`), so all writers
+stand in one line and what they read next is what was committed last. A commit whose answer did not
+come is `Unknown`. Passwords belong into PGPASSWORD or a password file; no error shows one. LISTEN
+is not used: the store's contract has no call that waits, and a lost connection would lose a
+notice, so a waiting controller would have to look at the lease all the same. Not here: replication
+of PostgreSQL; a server that would lose commits at a failover is refused where that can be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, TypeAlias, TypeVar
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
+from anabranch.core.controller.metadata_store import (
+    NOBODY,
+    Appended,
+    Committed,
+    Deposed,
+    Lease,
+    Snapshot,
+    StoredBatch,
+    StoreEnd,
+    Unknown,
+)
+from anabranch.core.errors import StorageFault
+from anabranch.server.metadata_store.postgres_schema import check_server, make_schema
+
+ResultT = TypeVar("ResultT")
+Connection: TypeAlias = psycopg.AsyncConnection[Any]
+
+CONNECT_TIMEOUT_S = 5
+CALL_TIMEOUT_S = 5.0
+"""Shorter than a lease: a controller whose store is silent resigns before another takes over."""
+INSERT_BATCH = "INSERT INTO anabranch.log VALUES (%s, %s, %s, %s)"
+
+
+class PostgresStore:
+    """A `MetadataStore` in the database at `url`; one connection, made anew when it was lost."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self.name = _shown(url)
+        self._connection: Connection | None = None
+        self._turn = asyncio.Lock()
+        self._closed = False
+        self._appends = 0
+
+    @classmethod
+    async def open(cls, url: str) -> PostgresStore:
+        """Connect and make what is missing in the database. Raises StorageFault."""
+        store = cls(url)
+        try:
+            await store._run(store._prepare)
+        except BaseException:
+            await store.close()
+            raise
+        return store
+
+    async def cluster_id(self, proposed: str) -> str:
+        """The stored cluster id, which becomes `proposed` when there is none."""
+        return await self._run(lambda on: _cluster_id(on, proposed))
+
+    async def stored_cluster_id(self) -> str | None:
+        """The stored cluster id, None in a new store."""
+        return await self._run(_stored_cluster_id, again=True)
+
+    async def append(
+        self, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+    ) -> Appended:
+        """One transaction for all batches; see `MetadataStore.append`."""
+        try:
+            answer = await self._run(
+                lambda on: _append(on, controller_epoch, expected_end_offset, batches)
+            )
+        except StorageFault as fault:
+            return Unknown(str(fault))
+        self._appends += isinstance(answer, Committed)
+        return answer
+
+    async def end(self) -> StoreEnd:
+        """Where the log stands."""
+        return await self._run(_end, again=True)
+
+    async def read(self, from_offset: int, max_bytes: int) -> list[StoredBatch]:
+        """Committed batches from `from_offset` on, up to `max_bytes`, at least one."""
+        return await self._run(lambda on: _read(on, from_offset, max_bytes), again=True)
+
+    async def save_snapshot(self, snapshot: Snapshot, *, keep_log_from: int) -> None:
+        """Replace the snapshot unless a newer one is there, and trim the log."""
+        await self._run(lambda on: _save_snapshot(on, snapshot, keep_log_from))
+
+    async def load_snapshot(self) -> Snapshot | None:
+        """The stored snapshot."""
+        return await self._run(_load_snapshot, again=True)
+
+    async def lease(self) -> Lease | None:
+        """The lease row."""
+        return await self._run(_lease, again=True)
+
+    async def take_lease(
+        self, seen: Lease | None, holder: int, incarnation: str, endpoint: str
+    ) -> Lease | None:
+        """The next epoch for `holder`, if nothing moved since `seen`."""
+        return await self._run(lambda on: _take_lease(on, seen, holder, incarnation, endpoint))
+
+    async def renew_lease(self, lease: Lease) -> Lease | None:
+        """One beat more for the holder; asked again when the connection was lost."""
+        return await self._run(lambda on: _renew_lease(on, lease), again=True)
+
+    async def release_lease(self, lease: Lease) -> None:
+        """Leave the epoch used and the holder nobody."""
+        await self._run(lambda on: _release_lease(on, lease))
+
+    async def restore(
+        self, cluster_id: str, snapshot: Snapshot | None, batches: list[StoredBatch]
+    ) -> None:
+        """Replace the whole content by a node's copy."""
+        await self._run(lambda on: self._restore(on, cluster_id, snapshot, batches))
+
+    async def close(self) -> None:
+        """Close the connection; the store cannot be used again."""
+        self._closed = True
+        await self._drop()
+
+    def statistics(self) -> dict[str, int]:
+        """Transactions that appended since the store was opened."""
+        return {"append_transactions": self._appends}
+
+    async def _run(
+        self, call: Callable[[Connection], Awaitable[ResultT]], *, again: bool = False
+    ) -> ResultT:
+        """One call at a time; `again` says that a second attempt does no harm."""
+        async with self._turn:
+            try:
+                try:
+                    return await self._attempt(call)
+                except psycopg.OperationalError:
+                    if not again:
+                        raise
+                    return await self._attempt(call)
+            except psycopg.Error as error:
+                raise self._fault(_one_line(error)) from error
+            except TimeoutError as error:
+                raise self._fault(f"no answer within {CALL_TIMEOUT_S:g} s") from error
+
+    async def _attempt(self, call: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
+        try:
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                return await call(await self._open())
+        except StorageFault:
+            raise
+        except BaseException:
+            await self._drop()  # also when cancelled: what the connection would say next is lost
+            raise
+
+    async def _open(self) -> Connection:
+        if self._closed:
+            raise self._fault("it is closed")
+        if self._connection is None:
+            self._connection = await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+            )
+            await check_server(self._connection, self.name)
+        return self._connection
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+    async def _prepare(self, on: Connection) -> None:
+        await make_schema(on, self.name)
+
+    def _fault(self, why: str) -> StorageFault:
+        return StorageFault(f"metadata store {self.name}: {why}")
+
+    async def _restore(
+        self,
+        on: Connection,
+        cluster_id: str,
+        snapshot: Snapshot | None,
+        batches: list[StoredBatch],
+    ) -> None:
+        async with _transaction(on):
+            await self._refuse_restore(on, cluster_id, snapshot, batches)
+            lease = await _lease(on)
+            await on.execute("DELETE FROM anabranch.log")
+            await on.execute("DELETE FROM anabranch.snapshot")
+            await _propose_cluster_id(on, cluster_id)
+            if snapshot is not None:
+                await on.execute("INSERT INTO anabranch.snapshot VALUES (1, %s, %s, %s)", snapshot)
+            await on.cursor().executemany(INSERT_BATCH, batches)
+            epoch = max(lease.epoch if lease else 0, (await _end(on)).epoch)
+            await _write_lease(on, Lease(epoch, NOBODY, "", "", 0))
+
+    async def _refuse_restore(
+        self,
+        on: Connection,
+        cluster_id: str,
+        snapshot: Snapshot | None,
+        batches: list[StoredBatch],
+    ) -> None:
+        stored = await _stored_cluster_id(on)
+        if stored is not None and stored != cluster_id:
+            raise StorageFault(
+                f"metadata store {self.name} belongs to cluster {stored}, the copy to cluster "
+                f"{cluster_id}; restore into the store of that cluster or into a new database"
+            )
+        have = (await _end(on)).end_offset
+        offered = batches[-1].end_offset if batches else snapshot.end_offset if snapshot else 0
+        if have > offered:
+            raise StorageFault(
+                f"metadata store {self.name} ends at offset {have}, the copy only at {offered}: "
+                "nothing was changed; restore from the node whose copy is longest"
+            )
+
+
+def _shown(url: str) -> str:
+    """The URL's server and database, without user and password. Raises StorageFault."""
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.Error:
+        raise StorageFault(
+            "metadata.store.url is no PostgreSQL URL; write postgresql://user@host:5432/database"
+        ) from None
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+@asynccontextmanager
+async def _transaction(on: Connection) -> AsyncIterator[None]:
+    async with on.transaction():
+        await on.execute("SELECT 1 FROM anabranch.facts WHERE name = 'schema.version' FOR UPDATE")
+        yield
+
+
+async def _row(on: Connection, query: str, values: tuple[Any, ...] = ()) -> Any:
+    cursor = await on.execute(query.encode(), values, binary=True)
+    return await cursor.fetchone()
+
+
+async def _stored_cluster_id(on: Connection) -> str | None:
+    found = await _row(on, "SELECT value FROM anabranch.facts WHERE name = 'cluster.id'")
+    return None if found is None else str(found[0])
+
+
+async def _propose_cluster_id(on: Connection, proposed: str) -> None:
+    await on.execute(
+        "INSERT INTO anabranch.facts VALUES ('cluster.id', %s) ON CONFLICT DO NOTHING", (proposed,)
+    )
+
+
+async def _cluster_id(on: Connection, proposed: str) -> str:
+    async with _transaction(on):
+        await _propose_cluster_id(on, proposed)
+    return await _stored_cluster_id(on) or proposed
+
+
+async def _end(on: Connection) -> StoreEnd:
+    """One statement, hence one view: between two of them the log could be trimmed."""
+    row = await _row(
+        on,
+        "SELECT (SELECT min(first_offset) FROM anabranch.log), last.end_offset, last.epoch "
+        "FROM ((SELECT end_offset, epoch, 1 AS rank FROM anabranch.log "
+        "ORDER BY first_offset DESC LIMIT 1) UNION ALL "
+        "(SELECT end_offset, epoch, 2 FROM anabranch.snapshot)) AS last ORDER BY rank LIMIT 1",
+    )
+    first, end_offset, epoch = row or (0, 0, 0)
+    return StoreEnd(end_offset if first is None else first, end_offset, epoch)
+
+
+async def _append(
+    on: Connection, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+) -> Appended:
+    async with _transaction(on):
+        lease = await _lease(on)
+        end = await _end(on)
+        epoch = 0 if lease is None else lease.epoch
+        if epoch != controller_epoch or end.end_offset != expected_end_offset:
+            return Deposed(epoch, end.end_offset)
+        await on.cursor().executemany(INSERT_BATCH, batches)
+    return Committed(batches[-1].end_offset if batches else expected_end_offset)
+
+
+async def _read(on: Connection, from_offset: int, max_bytes: int) -> list[StoredBatch]:
+    """The sum of lengths stops the server from sending what would not be taken."""
+    cursor = await on.execute(
+        "SELECT first_offset, end_offset, epoch, payload FROM ("
+        "SELECT *, sum(length(payload)) OVER (ORDER BY first_offset) AS bytes, "
+        "row_number() OVER (ORDER BY first_offset) AS number "
+        "FROM anabranch.log WHERE end_offset > %s) AS wanted "
+        "WHERE bytes <= %s OR number = 1 ORDER BY first_offset",
+        (from_offset, max_bytes),
+        binary=True,
+    )
+    return [StoredBatch(*row) for row in await cursor.fetchall()]
+
+
+async def _save_snapshot(on: Connection, snapshot: Snapshot, keep_log_from: int) -> None:
+    async with _transaction(on):
+        newer = await _row(
+            on,
+            "SELECT 1 FROM anabranch.snapshot WHERE end_offset >= %s",
+            (snapshot.end_offset,),
+        )
+        if newer is None:
+            await on.execute("DELETE FROM anabranch.snapshot")
+            await on.execute("INSERT INTO anabranch.snapshot VALUES (1, %s, %s, %s)", snapshot)
+            trim = min(keep_log_from, snapshot.end_offset)
+            await on.execute("DELETE FROM anabranch.log WHERE end_offset <= %s", (trim,))
+
+
+async def _load_snapshot(on: Connection) -> Snapshot | None:
+    row = await _row(on, "SELECT end_offset, epoch, payload FROM anabranch.snapshot")
+    return None if row is None else Snapshot(*row)
+
+
+async def _lease(on: Connection) -> Lease | None:
+    row = await _row(on, "SELECT epoch, holder, incarnation, endpoint, beat FROM anabranch.lease")
+    return None if row is None else Lease(*row)
+
+
+async def _take_lease(
+    on: Connection, seen: Lease | None, holder: int, incarnation: str, endpoint: str
+) -> Lease | None:
+    async with _transaction(on):
+        if await _lease(on) != seen:
+            return None
+        epoch = max(seen.epoch if seen else 0, (await _end(on)).epoch) + 1
+        taken = Lease(epoch, holder, incarnation, endpoint, 0)
+        await _write_lease(on, taken)
+    return taken
+
+
+async def _write_lease(on: Connection, lease: Lease) -> None:
+    await on.execute("DELETE FROM anabranch.lease")
+    await on.execute(
+        "INSERT INTO anabranch.lease VALUES (1, %s, %s, %s, %s, %s)",
+        (lease.epoch, lease.holder, lease.incarnation, lease.endpoint, lease.beat),
+    )
+
+
+async def _renew_lease(on: Connection, lease: Lease) -> Lease | None:
+    async with _transaction(on):
+        row = await _row(
+            on,
+            "UPDATE anabranch.lease SET beat = beat + 1 WHERE epoch = %s AND holder = %s "
+            "AND incarnation = %s RETURNING epoch, holder, incarnation, endpoint, beat",
+            (lease.epoch, lease.holder, lease.incarnation),
+        )
+    return None if row is None else Lease(*row)
+
+
+async def _release_lease(on: Connection, lease: Lease) -> None:
+    async with _transaction(on):
+        await on.execute(
+            "UPDATE anabranch.lease SET holder = %s, beat = beat + 1 "
+            "WHERE epoch = %s AND incarnation = %s",
+            (NOBODY, lease.epoch, lease.incarnation),
+        )

