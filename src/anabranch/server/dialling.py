@@ -70,10 +70,15 @@ class Probing:
         answer = Answer.SILENCE
         if endpoint is not None:
             answer = await dial(endpoint.host, endpoint.port)
-        if controller.active and controller.epoch == epoch:
-            result = controller.probed(probe, answer, steady_ms())
-            if result is not None:
-                self._decided(result)
+        if not controller.active or controller.epoch != epoch:
+            return
+        now_ms = steady_ms()
+        result = controller.probed(probe, answer, now_ms)
+        if result is not None:
+            self._decided(result)
+        elif answer is Answer.REFUSED and now_ms > probe.until_ms:  # this process was held up
+            controller.connection_closed(probe.broker_id, probe.broker_epoch, now_ms)
+            self.begin()
 
 
 class Watch:
