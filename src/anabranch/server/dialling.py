@@ -23,23 +23,44 @@ if TYPE_CHECKING:
     from anabranch.core.controller.result import Result
 
 REDIAL_S = REDIAL_MS / 1000
+STAYS_S = 0.05
+"""How long a connection has to last to show that somebody is there."""
+AGAIN_S = 0.01
 PAUSE_S = 0.1
 
 
 async def dial(host: str, port: int, timeout_s: float = REDIAL_S) -> Answer:
     """SAME when somebody listens, REFUSED when the machine says that nobody does, else SILENCE.
 
-    Who it is that listens is not asked: another incarnation registers, which says more.
+    A process that is being killed loses its connections one by one, and its listener perhaps last:
+    a connection that ends at once says nothing, so it is dialled again while there is time. Who it
+    is that listens is not asked: another incarnation registers, which says more.
     """
     try:
         async with asyncio.timeout(timeout_s):
-            _, writer = await asyncio.open_connection(host, port)
+            while True:
+                if await _stays(host, port):
+                    return Answer.SAME
+                await asyncio.sleep(AGAIN_S)
     except ConnectionRefusedError:
         return Answer.REFUSED
     except (OSError, TimeoutError):
         return Answer.SILENCE
-    writer.close()
-    return Answer.SAME
+
+
+async def _stays(host: str, port: int) -> bool:
+    """Whether a new connection is still there a moment later. Raises OSError when none is made."""
+    reader, writer = await asyncio.open_connection(host, port)
+    try:
+        async with asyncio.timeout(STAYS_S):
+            await reader.read(1)
+    except TimeoutError:
+        return True
+    except ConnectionError:
+        return False
+    finally:
+        writer.close()
+    return False
 
 
 class Probing:

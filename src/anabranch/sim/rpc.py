@@ -12,6 +12,7 @@ unlike on a real connection, an answer does not wait for the answers before it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -32,7 +33,7 @@ BROKER, CONTROLLER = "broker", "controller"
 OnAnswer: TypeAlias = Callable[[Any], None]
 
 
-class Server(Process):
+class Server(Process, ABC):
     """A process that can be called."""
 
     def __init__(self, name: str) -> None:
@@ -43,9 +44,9 @@ class Server(Process):
         """API key -> the newest version that this process speaks, where that is not the newest."""
         self.open_calls: dict[Call, None] = {}
 
+    @abstractmethod
     def receive(self, call: Call) -> None:
         """A request has arrived; `call.answer` must be called once, or never."""
-        raise NotImplementedError
 
 
 class Call:
