@@ -141,6 +141,11 @@ METRICS: tuple[Exported, ...] = (
         "Changes of in-sync replicas that a leader here asked for and did not get.",
     ),
     Exported(
+        "anabranch_replication_truncations_total",
+        COUNTER,
+        "Times that a follower here dropped records that its leader does not have.",
+    ),
+    Exported(
         "kafka_cluster_partition_underreplicated",
         GAUGE,
         "1 for a partition led here with fewer in-sync replicas than replicas, else 0.",

@@ -134,6 +134,7 @@ def samples_of_replication(broker: Broker) -> Iterator[Sample]:
     yield prefix + "isrshrinks_total", (), counts["isr_shrinks"]
     yield prefix + "isrexpands_total", (), counts["isr_expands"]
     yield prefix + "failedisrupdates_total", (), counts["isr_failures"]
+    yield "anabranch_replication_truncations_total", (), counts["truncations"]
     for topic, count in broker.failed_produces.items():
         yield "kafka_server_brokertopicmetrics_failedproducerequests_total", (topic,), count
 

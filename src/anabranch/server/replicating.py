@@ -113,6 +113,7 @@ class ReplicationShell:
         else:
             self._silent.discard(effect.leader_id)
             self._broker.replication.fetched(effect, response, steady_ms())
+            self._tell_cuts()
         self._settle()
 
     async def _connected(self, leader_id: int, fetcher: int) -> Connection:
@@ -140,6 +141,19 @@ class ReplicationShell:
         if leader_id not in self._silent and not self._stopping:
             self._silent.add(leader_id)
             LOG.warning("a leader does not answer", leader=leader_id, why=why)
+
+    def _tell_cuts(self) -> None:
+        cuts = self._broker.replication.cuts
+        while cuts:
+            cut = cuts.popleft()
+            LOG.info(
+                "dropped records that the leader does not have",
+                partition=cut.topic_partition,
+                leader=cut.leader_id,
+                leader_epoch=cut.leader_epoch,
+                first_offset=cut.first_offset,
+                end_offset=cut.end_offset,
+            )
 
     # In-sync replicas.
 

@@ -7,7 +7,7 @@ from tests.core.replication.test_in_sync import deliver_fetch_of, only
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import DiskFull
-from anabranch.core.replication.effects import SendFetch
+from anabranch.core.replication.effects import Cut, SendFetch
 from anabranch.core.replication.following import truncation_offset
 
 
@@ -52,6 +52,10 @@ def test_an_old_leader_drops_what_nobody_copied():
     peers.settle()
     assert peers[1].bytes_upto(8) == peers[2].bytes_upto(8)
     assert epochs_of(peers[1]) == epochs_of(peers[2]) == [(0, 0), (1, 5)]
+    replication = peers[1].broker.replication
+    assert list(replication.cuts) == [Cut(PLACE, 2, 1, first_offset=5, end_offset=7)]
+    assert replication.statistics()["truncations"] == 1
+    assert not peers[2].broker.replication.cuts
 
 
 def test_a_follower_never_cuts_to_its_high_watermark():

@@ -2,17 +2,19 @@
 
 `SendFetch` goes to another broker, at most one at a time a leader and fetcher; `SendAlterPartition`
 to the active controller, one at a time. The answer, or that there was none, comes back with the
-very effect: an answer to an effect that is not under way any more is left alone.
+very effect: an answer to an effect that is not under way any more is left alone. `Cut` is not sent:
+an operator is told of it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from anabranch.core.replication.in_sync import Proposal
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicPartition
     from anabranch.core.wire.messages.alter_partition import AlterPartitionRequest
     from anabranch.core.wire.messages.fetch import FetchRequest
 
@@ -37,3 +39,13 @@ class SendAlterPartition:
 
 
 Effect: TypeAlias = SendFetch | SendAlterPartition
+
+
+class Cut(NamedTuple):
+    """A follower dropped `[first_offset, end_offset)`, which its leader does not have."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    leader_epoch: int
+    first_offset: int
+    end_offset: int

@@ -13,13 +13,14 @@ partition's rules (`in_sync`, `following`), sessions (`fetcher`), opening and cl
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.replication.effects import Effect, SendAlterPartition, SendFetch
+from anabranch.core.replication.effects import Cut, Effect, SendAlterPartition, SendFetch
 from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
 from anabranch.core.replication.following import Following, Next
 from anabranch.core.replication.in_sync import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 
 ALTER_RETRY_MS = 50
 """Pause before the controller is asked again after it did not answer (Kafka's)."""
+MOST_CUTS = 1000
+"""Truncations that wait to be told; beyond that they are counted only."""
 MOST_PROPOSALS = 1000
 """Partitions in one AlterPartition: a broker that returns joins thousands of ISRs at once."""
 FAR_MS = 2**63 - 1
@@ -70,6 +73,8 @@ class Replication:
         self._altering: SendAlterPartition | None = None
         self._alter_retry_ms = READY_MS
         self.isr_shrinks = self.isr_expands = self.isr_failures = self.truncations = 0
+        self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
+        """What followers here dropped since the shell told of it last."""
 
     # Following the metadata.
 
@@ -176,7 +181,7 @@ class Replication:
 
     def _take(self, following: Following, fetcher: Fetcher, answer: PartitionData) -> None:
         replica = following.replica
-        high_watermark = replica.high_watermark
+        high_watermark, end_offset = replica.high_watermark, replica.log.end_offset
         try:
             then = following.take(answer, self._broker.wall_ms)
         except StorageFault as fault:
@@ -184,6 +189,8 @@ class Replication:
             then = Next.LATER
         except ApiError:
             then = Next.LATER
+        if replica.log.end_offset < end_offset:
+            self._note_cut(following, end_offset)
         if replica.high_watermark != high_watermark:
             self._broker.changed.add(replica.topic_partition)
         if then is Next.FETCH:
@@ -193,6 +200,19 @@ class Replication:
             self._delay(following, fetcher)
         elif then is Next.STOPPED:
             fetcher.remove(following)
+
+    def _note_cut(self, following: Following, end_offset: int) -> None:
+        replica = following.replica
+        self.truncations += 1
+        self.cuts.append(
+            Cut(
+                replica.topic_partition,
+                following.leader_id,
+                following.leader_epoch,
+                replica.log.end_offset,
+                end_offset,
+            )
+        )
 
     def _await_sync(self, following: Following, fetcher: Fetcher) -> None:
         """Have a log synced where that is due; what must be flushed first holds the next fetch."""
@@ -389,4 +409,5 @@ class Replication:
             "isr_expands": self.isr_expands,
             "isr_shrinks": self.isr_shrinks,
             "isr_failures": self.isr_failures,
+            "truncations": self.truncations,
         }
