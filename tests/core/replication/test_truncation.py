@@ -159,6 +159,32 @@ def test_a_leader_s_log_may_start_within_a_batch():
     assert set(peers.state.isr) == {1, 2}
 
 
+def test_a_full_disk_brings_no_log_start_back(monkeypatch):
+    """The copy begins where the batch does; without the batch, where the leader's log starts."""
+    peers = Peers(2)
+    peers.lose_all()
+    for _ in range(3):
+        peers[1].produce(4, acks=1)
+    peers.change(isr=(1,))
+    peers.publish(1)
+    peers[1].replica.log.delete_records_before(6)
+    log = peers[2].replica.log
+    with monkeypatch.context() as patched:
+
+        def refuse(*_how):
+            raise DiskFull("no room")
+
+        patched.setattr("anabranch.core.log.appending._write", refuse)
+        for _ in range(3):
+            peers.run(3)
+            peers.wait(1000)
+        assert isinstance(peers[2].broker.faults[-1][1], DiskFull)
+        assert (log.start_offset, log.end_offset) == (6, 6)
+    peers.settle()
+    assert (log.start_offset, log.segments[0].base_offset, log.end_offset) == (6, 4, 12)
+    assert peers[2].bytes_upto(12) == peers[1].bytes_upto(12)
+
+
 def test_the_log_start_follows_the_leader_s():
     peers = Peers(3, observers=(3,))
     for _ in range(3):

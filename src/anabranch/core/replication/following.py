@@ -19,7 +19,7 @@ from anabranch.core.wire.messages.fetch import FetchPartition
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.core.replication.replica import Replica
-    from anabranch.core.types import TopicId
+    from anabranch.core.types import Buffer, TopicId
     from anabranch.core.wire.messages.fetch import PartitionData
 
 NOTHING_SENT = -1
@@ -93,14 +93,26 @@ class Following:
             return Next.FETCH
         start_offset = log.start_offset
         if answer.records:
-            first_offset = int.from_bytes(answer.records[:BASE_OFFSET_BYTES])
-            if first_offset < log.end_offset == log.start_offset:
-                self._begin_at(first_offset)  # the leader's log starts within a batch
-            log.append_as_follower(answer.records, now_ms=wall_ms)
-            replica.appended_bytes += len(answer.records)
+            self._append(answer.records, wall_ms)
         replica.copied(answer.high_watermark, answer.log_start_offset)
         moved = log.end_offset != self.sent_offset or log.start_offset != start_offset
         return Next.FETCH if moved else Next.UNCHANGED
+
+    def _append(self, records: Buffer, wall_ms: int) -> None:
+        """Append; an empty log begins where the batch does in which the leader's log starts."""
+        replica, log = self.replica, self.replica.log
+        first_offset, start_offset = int.from_bytes(records[:BASE_OFFSET_BYTES]), log.start_offset
+        is_within_a_batch = first_offset < log.end_offset == start_offset
+        if is_within_a_batch:
+            self._begin_at(first_offset)
+        try:
+            log.append_as_follower(records, now_ms=wall_ms)
+        finally:  # a full disk may have taken nothing: a log's start never goes back
+            if is_within_a_batch and log.fault is None:
+                if log.end_offset < start_offset:
+                    self._begin_at(start_offset)
+                log.delete_records_before(start_offset)
+        replica.appended_bytes += len(records)
 
     def _refused(self, answer: PartitionData) -> Next:
         if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
