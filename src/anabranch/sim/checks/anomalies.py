@@ -19,6 +19,7 @@ which no broker has any yet; order across rebalances, which no group promises.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
@@ -35,12 +36,21 @@ NOT_REPLICATED = "acks=1: the leader was gone before it was copied"
 Value = bytes
 
 
-class Anomalies:
-    """One judgement. `allowed` counts what a rule allows, by rule."""
+def stop_at(violation: Violation) -> None:
+    """The first anomaly ends the judgement."""
+    raise violation
 
-    def __init__(self, history: History, logs: LogChecks) -> None:
+
+class Anomalies:
+    """One judgement. `allowed` counts what a rule allows, by rule; `report` is told each anomaly,
+    and the judgement goes on when it returns."""
+
+    def __init__(
+        self, history: History, logs: LogChecks, report: Callable[[Violation], None] = stop_at
+    ) -> None:
         self.history = history
         self.logs = logs
+        self.report = report
         self.allowed: Counter[str] = Counter()
         self.seen: dict[TopicPartition, dict[int, Value]] = {}
         """What was seen at each offset, the last time."""
@@ -50,7 +60,7 @@ class Anomalies:
         """What the reader at the end saw."""
 
     def check(self) -> None:
-        """Raise the first anomaly."""
+        """Report every anomaly."""
         for poll in self.history.polls:
             self._read(poll)
         by_value = {send.value: send for send in self.history.sends}
@@ -83,11 +93,11 @@ class Anomalies:
             before = seen.get(offset)
             if before is None or before != value:
                 if before is not None and not self._loss(place, offset):
-                    raise Violation(
+                    self.report(Violation(
                         "inconsistent-offsets", "Two values were seen at one offset.",
                         {"partition": place, "offset": offset, "values": (before, value),
                          "client": poll.client},
-                    )  # fmt: skip
+                    ))  # fmt: skip
                 seen[offset] = value
                 self.offsets.setdefault((place, value), []).append(offset)
             if last is not None:
@@ -97,22 +107,23 @@ class Anomalies:
         for (place, value), offsets in self.offsets.items():
             send = by_value.get(value)
             if send is None or send.place != place:
-                raise Violation(
+                self.report(Violation(
                     "phantom", "A value was seen that nobody wrote there.",
                     {"partition": place, "value": value, "offset": offsets[0]},
-                )  # fmt: skip
+                ))  # fmt: skip
+                continue
             if send.outcome == FAILED:
-                raise Violation(
+                self.report(Violation(
                     "G1a", "A value was seen whose write failed.",
                     {"partition": place, "record": send.id, "offset": offsets[0]},
-                )  # fmt: skip
+                ))  # fmt: skip
             if len(set(offsets)) > 1 and send.idempotent:
                 rule = self._loss(place, max(offsets))
                 if not rule and min(offsets) >= self._start(place):
-                    raise Violation(
+                    self.report(Violation(
                         "duplicate", "A value stands at two offsets.",
                         {"partition": place, "record": send.id, "offsets": sorted(set(offsets))},
-                    )  # fmt: skip
+                    ))  # fmt: skip
 
     # What was acknowledged.
 
@@ -121,10 +132,10 @@ class Anomalies:
         found = self.offsets.get((place, send.value))
         if found is not None and offset >= 0 and offset not in found and send.idempotent:
             if not self._loss(place, min(offset, *found)):
-                raise Violation(
+                self.report(Violation(
                     "inconsistent-offsets", "A record was seen elsewhere than its producer heard.",
                     {"partition": place, "record": send.id, "told": offset, "seen": found},
-                )  # fmt: skip
+                ))  # fmt: skip
         last = self.last.get(place)
         if last is None or send.acks == 0:
             return
@@ -141,10 +152,12 @@ class Anomalies:
             self.allowed[f"acknowledged: {rule}"] += 1
             return
         below = offset >= 0 and offset <= max(self.seen.get(place, {}), default=-1)
-        raise Violation(
-            "lost-write" if below else "unseen",
-            "A record was acknowledged under acks=all and is not there at the end.",
-            {"partition": place, "record": send.id, "offset": offset, "seen_before": found},
+        self.report(
+            Violation(
+                "lost-write" if below else "unseen",
+                "A record was acknowledged under acks=all and is not there at the end.",
+                {"partition": place, "record": send.id, "offset": offset, "seen_before": found},
+            )
         )
 
     # Order.
@@ -155,14 +168,18 @@ class Anomalies:
             offsets = [offset for offset, _ in poll.records]
             told = {"client": poll.client, "partition": poll.place, "position": poll.position}
             if offsets != sorted(set(offsets)) or (offsets and offsets[0] < poll.position):
-                raise Violation(
-                    "nonmonotonic-poll", "An answer goes back.", {**told, "offsets": offsets}
+                self.report(
+                    Violation(
+                        "nonmonotonic-poll", "An answer goes back.", {**told, "offsets": offsets}
+                    )
                 )
             reader = (poll.client, poll.place)
             before = ends.get(reader)
             if before is not None and poll.position < before and not poll.in_group:
-                raise Violation(
-                    "nonmonotonic-poll", "A reader went back.", {**told, "before": before}
+                self.report(
+                    Violation(
+                        "nonmonotonic-poll", "A reader went back.", {**told, "before": before}
+                    )
                 )
             if offsets:
                 self._check_gaps(poll, offsets, before)
@@ -175,11 +192,11 @@ class Anomalies:
         shown = set(offsets)
         for offset in range(max(first, self._start(poll.place)), offsets[-1]):
             if offset not in shown and offset in last and not self._loss(poll.place, offset):
-                raise Violation(
+                self.report(Violation(
                     "poll-skip", "A reader was not shown a record.",
                     {"client": poll.client, "partition": poll.place, "offset": offset,
                      "position": poll.position, "shown": offsets},
-                )  # fmt: skip
+                ))  # fmt: skip
 
     def _check_order_of_sends(self) -> None:
         newest: dict[tuple[str, TopicPartition], Send] = {}
@@ -190,9 +207,9 @@ class Anomalies:
             before = newest.get(key)
             if before is not None and send.offset <= before.offset:
                 if not self._loss(send.place, before.offset):
-                    raise Violation(
+                    self.report(Violation(
                         "nonmonotonic-send", "A later record stands before an earlier one.",
                         {"partition": send.place, "earlier": before.id, "at": before.offset,
                          "later": send.id, "later_at": send.offset},
-                    )  # fmt: skip
+                    ))  # fmt: skip
             newest[key] = send
