@@ -22,6 +22,7 @@ anywhere claims nothing that is not so. Not here: judgement (`check.py`), client
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -113,6 +114,8 @@ class Writer:
     def __init__(self, path: Path, client: str) -> None:
         self.client = client
         self._file = path.open("ab", buffering=1 << 16)
+        if self._file.tell():
+            self._file.write(b"\n")  # the process before may have been killed within a line
         self._lock = threading.Lock()
         self._encode = msgspec.json.Encoder().encode
 
@@ -156,9 +159,11 @@ class Writer:
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
-    """All whole lines of a file; a last line that was cut off by an end is left out."""
+    """All whole lines of a file; those within which a process was killed are left out."""
     decode = msgspec.json.Decoder(dict[str, Any]).decode
     with path.open("rb") as lines:
         for line in lines:
-            if line.endswith(b"\n"):
+            if not line.endswith(b"}\n"):
+                continue
+            with contextlib.suppress(msgspec.DecodeError):
                 yield decode(line)

@@ -1,0 +1,291 @@
+"""What reading processes do: a reader, a member of a group, the audit at the end, a group's drain.
+
+Rule kept: what was read is on the file before an offset behind it is committed, so that a committed
+offset never covers what no history shows. Not here: the clients, what is wrong (`check.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from chaos.clients_ports import Read
+from chaos.history import Place, Records, Writer
+
+if TYPE_CHECKING:
+    from chaos.clients_confluent import ConfluentConsuming
+    from chaos.clients_kafka_python import KafkaPythonConsuming
+
+    Consuming = ConfluentConsuming | KafkaPythonConsuming
+
+POLL_SECONDS = 0.2
+TRY_AGAIN_SECONDS = 0.5
+COMMIT_SECONDS = 1.0
+STAY_SECONDS = (20.0, 90.0)
+"""How long a member stays before it leaves and joins again."""
+AWAY_SECONDS = (0.5, 4.0)
+LOOK_SECONDS = 2.0
+NOTES_SECONDS = 5.0
+
+Stopping = Callable[[], bool]
+
+
+class Notes:
+    """Errors that a client reports, counted: a cut would otherwise fill the disk."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._counts: dict[str, int] = {}
+        self._due = 0.0
+
+    def add(self, what: str) -> None:
+        """One more of these."""
+        self._counts[what] = self._counts.get(what, 0) + 1
+
+    def write(self) -> None:
+        """Write down what came since the last time, now and then."""
+        if self._counts and time.monotonic() >= self._due:
+            for what, count in self._counts.items():
+                self._writer.line("note", what=what, count=count)
+            self._counts.clear()
+            self._due = time.monotonic() + NOTES_SECONDS
+
+
+class Reading:
+    """One reading process: opens clients, polls, writes down what came."""
+
+    def __init__(self, arguments: Namespace, writer: Writer, stopping: Stopping) -> None:
+        self.arguments = arguments
+        self.topics: list[str] = arguments.topics.split(",")
+        self.writer = writer
+        self.stopping = stopping
+        self.random = Random(f"{arguments.seed}:{arguments.name}")
+        self.notes = Notes(writer)
+        self.positions: dict[Place, int] = {}
+        """Where it stands; -1 where that is not known before the first record."""
+
+    def open(self) -> Consuming | None:
+        """A client that has reached the cluster; None when it is time to end."""
+        told = self.arguments
+        while not self.stopping():
+            try:
+                if told.kind == "confluent":
+                    from chaos.clients_confluent import ConfluentConsuming as Kind
+                else:
+                    from chaos.clients_kafka_python import KafkaPythonConsuming as Kind
+                return Kind(
+                    told.bootstrap, told.name, self.random,
+                    group=told.group, protocol=told.protocol, rack=told.rack,
+                )  # fmt: skip
+            except Exception as error:
+                self.fault(error)
+        return None
+
+    def fault(self, error: BaseException) -> None:
+        """An error that will pass: counted, and a pause."""
+        self.notes.add(f"{type(error).__name__}: {error}"[:200])
+        self.notes.write()
+        time.sleep(TRY_AGAIN_SECONDS)
+
+    def ask(self, question: Callable[[], Any], seconds: float = 1e9) -> Any:
+        """An answer, asked for until it comes; None when it is time to end."""
+        end = time.monotonic() + seconds
+        while not self.stopping() and time.monotonic() < end:
+            try:
+                return question()
+            except Exception as error:
+                self.fault(error)
+        return None
+
+    def poll(self, client: Consuming) -> Read:
+        """One poll, written down."""
+        try:
+            read = client.poll(POLL_SECONDS)
+        except Exception as error:
+            self.fault(error)
+            return Read()
+        by_place: dict[Place, Records] = {}
+        for place, offset, value in read.records:
+            records = by_place.get(place)
+            if records is None:
+                records = by_place[place] = Records()
+            records.add(offset, value)
+        for place, records in by_place.items():
+            position = self.positions.get(place, -1)
+            self.writer.polled(place, position if position >= 0 else records.first, records)
+            self.positions[place] = records.last + 1
+        for place, why in read.thrown:
+            position = self.positions.get(place, -1)
+            self.writer.line("thrown", at=place.text, position=position, why=why)
+        for error in read.errors:
+            self.notes.add(error)
+        self.notes.write()
+        if by_place:
+            self.writer.flush()
+        return read
+
+    def assign(self, client: Consuming) -> None:
+        """Read on from where it stands."""
+        client.assign(self.positions)
+
+
+def read_on(reading: Reading) -> int:
+    """Read all partitions from their starts on until told to end."""
+    client = reading.open()
+    places = reading.ask(lambda: client.partitions(reading.topics)) if client else None
+    if client is None or places is None:
+        return 0
+    reading.positions = dict.fromkeys(places, -1)
+    reading.assign(client)
+    while not reading.stopping():
+        read = reading.poll(client)
+        if read.thrown:
+            for place, _ in read.thrown:
+                reading.positions[place] = -1
+            reading.assign(client)
+    return 0
+
+
+class Member(Reading):
+    """A member of a group: reads what it is given, commits, leaves, and joins again."""
+
+    def __init__(self, arguments: Namespace, writer: Writer, stopping: Stopping) -> None:
+        super().__init__(arguments, writer, stopping)
+        self._done: dict[Place, int] = {}
+        """Read and not committed."""
+        self._due = 0.0
+
+    def assigned(self, places: list[Place]) -> None:
+        """Begin anew with these."""
+        told = [place.text for place in places]
+        self.writer.line("assigned", group=self.arguments.group, places=told)
+        for place in places:
+            self.positions[place] = -1
+            self._done.pop(place, None)
+
+    def revoked(self, places: list[Place]) -> None:
+        """No longer read these."""
+        for place in places:
+            self.positions.pop(place, None)
+            self._done.pop(place, None)
+
+    def step(self, client: Consuming) -> None:
+        """Read, and commit now and then."""
+        read = self.poll(client)
+        for place, offset, _ in read.records:
+            if place in self.positions:
+                self._done[place] = offset + 1
+        if self._done and time.monotonic() >= self._due:
+            self._due = time.monotonic() + COMMIT_SECONDS
+            try:
+                client.commit(self._done, self._committed)
+            except Exception as error:
+                self.notes.add(f"commit {type(error).__name__}: {error}"[:200])
+            self._done = {}
+
+    def _committed(self, place: Place, offset: int, why: str) -> None:
+        self.writer.line(
+            "commit", group=self.arguments.group, at=place.text, offset=offset,
+            ok=not why, why=why,
+        )  # fmt: skip
+
+    def join(self) -> Consuming | None:
+        """A client that is, or will be, a member."""
+        client = self.open()
+        if client is not None:
+            client.subscribe(self.topics, self.assigned, self.revoked)
+        return client
+
+    def leave(self, client: Consuming) -> None:
+        """Leave the group, as far as it can be reached."""
+        try:
+            client.close()
+        except Exception as error:
+            self.notes.add(f"close {type(error).__name__}: {error}"[:200])
+        self.positions.clear()
+        self._done = {}
+
+
+def be_member(member: Member) -> int:
+    """Be a member until told to end."""
+    while not member.stopping():
+        client = member.join()
+        if client is None:
+            break
+        end = time.monotonic() + member.random.uniform(*STAY_SECONDS)
+        while not member.stopping() and time.monotonic() < end:
+            member.step(client)
+        member.leave(client)
+        if not member.stopping():
+            time.sleep(member.random.uniform(*AWAY_SECONDS))
+    return 0
+
+
+def audit(reading: Reading) -> int:
+    """Read everything once; 0 when all partitions were read to their ends."""
+    seconds = reading.arguments.seconds
+    deadline = time.monotonic() + seconds
+    client = reading.open()
+    assert client is not None
+    places = reading.ask(lambda: client.partitions(reading.topics), seconds)
+    compacted = reading.ask(lambda: client.compacted(reading.topics), seconds)
+    ends = {place: reading.ask(_ends(client, place), seconds) for place in places or ()}
+    if compacted is None or not ends or None in ends.values():
+        return 1
+    reading.positions = dict.fromkeys(ends, -1)
+    reading.assign(client)
+    missing = {place for place, (low, high) in ends.items() if high > low}
+    while missing and time.monotonic() < deadline and not reading.stopping():
+        reading.poll(client)
+        missing = {place for place in missing if reading.positions[place] < ends[place][1]}
+    for place, (_, high) in ends.items():
+        low = reading.ask(_ends(client, place), seconds)[0]
+        reading.writer.line(
+            "ends", at=place.text, start=low, end=high, whole=place not in missing,
+            compacted=place.topic in compacted,
+        )  # fmt: skip
+    return 1 if missing else 0
+
+
+def _ends(client: Consuming, place: Place) -> Callable[[], tuple[int, int]]:
+    return lambda: client.bounds(place)
+
+
+def drain(member: Member) -> int:
+    """Read to the ends what a group has not read; 0 when it has come to all ends."""
+    deadline = time.monotonic() + member.arguments.seconds
+    client = member.join()
+    assert client is not None
+    left: dict[Place, int] = {}
+    look = 0.0
+    while time.monotonic() < deadline and not member.stopping():
+        member.step(client)
+        if time.monotonic() < look:
+            continue
+        look = time.monotonic() + LOOK_SECONDS
+        left = _left(member, client)
+        if not left and not member._done:
+            member.leave(client)
+            return 0
+    member.writer.line("note", what=f"not drained: {left}", count=1)
+    member.leave(client)
+    return 1
+
+
+def _left(member: Member, client: Consuming) -> dict[Place, int]:
+    """Partitions whose end the group has not come to, and where it stands."""
+    try:
+        places = client.partitions(member.topics)
+        ends = {place: client.bounds(place) for place in places}
+        committed = client.committed(places)
+    except Exception as error:
+        member.fault(error)
+        return {Place("unknown", 0): -1}
+    return {
+        place: committed[place]
+        for place, (low, high) in ends.items()
+        if high > low and max(committed[place], member.positions.get(place, -1)) < high
+    }
