@@ -30,7 +30,7 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
-from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.image import NO_LEADER, MetadataImage
 from anabranch.core.controller.metadata_store import (
     NOBODY,
     Committed,
@@ -45,6 +45,7 @@ from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, s
 from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dialling import Probing, Watch
 from anabranch.server.logs import logger
@@ -304,6 +305,7 @@ class ControllerShell:
     def _watch_holder(self, lease: Lease | None) -> None:
         """Keep a connection to whoever holds the lease: when its process is gone, its epoch need
         not be waited for, since an append under it is refused once another has taken the lease."""
+        self.controller.elsewhere = NO_LEADER if lease is None else BrokerId(lease.holder)
         endpoint = "" if lease is None or lease.holder == NOBODY else lease.endpoint
         if endpoint == (self._watch.endpoint if self._watch is not None else ""):
             return

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
 
 LOCK = ".lock"
+THE_STORE = "the metadata store", "metadata.store.url"
+THE_CONTROLLERS = "the controllers", "controller.quorum.bootstrap.servers"
+"""Who said which cluster this is, and the setting that names them."""
 
 
 class FolderFault(OSError):
@@ -83,14 +86,18 @@ class HeldFolders:
             )
         return meta
 
-    def settle(self, cluster_id: str) -> str:
-        """Say in every folder whose it is; the cluster's id, where '' stands for unknown."""
+    def settle(self, cluster_id: str, source: tuple[str, str] = THE_STORE) -> str:
+        """Say in every folder whose it is; the cluster's id, where '' stands for unknown.
+
+        `source` says who knows that id, and which setting names them. Raises FolderFault.
+        """
+        whose, setting = source
         cluster_id = cluster_id or self.cluster_id_or_new()
         for path, meta in self.metas.items():
             if meta is not None and meta.cluster_id != cluster_id:
                 raise FolderFault(
-                    f"folder {path} belongs to cluster {meta.cluster_id}, and the metadata store "
-                    f"to cluster {cluster_id}; correct log.dirs or metadata.store.url"
+                    f"folder {path} belongs to cluster {meta.cluster_id}, and {whose} to cluster "
+                    f"{cluster_id}; correct log.dirs or {setting}"
                 )
         for path, meta in self.metas.items():
             if meta is None or not meta.directory_id:

@@ -66,6 +66,8 @@ class MetadataFollower:
         self.node_id = node_id
         self.on_image = on_image
         self.on_stop = on_stop
+        self.on_connected: Callable[[], None] | None = None
+        """Called when an active controller answered over a new connection."""
         self._channel = channel.another("metadata")
         self._checked_generation = -1
         self._complaint = ""
@@ -127,6 +129,8 @@ class MetadataFollower:
             if fault is not None:
                 return self._stop(fault)
         self._checked_generation = self._channel.generation
+        if checking and self.on_connected is not None:
+            self.on_connected()
         return await self._take(partition)
 
     def _request(self, end: CopyEnd, from_last_batch: bool) -> FetchRequest:

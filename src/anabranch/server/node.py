@@ -19,11 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
 from anabranch.server import folders
+from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.dispatch import Dispatcher
+from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
+from anabranch.server.joining import cluster_of_controllers
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
@@ -31,6 +34,7 @@ from anabranch.server.metadata_store.opening import open_store, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
+    from anabranch.core.controller.image import MetadataDelta, MetadataImage
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
 
@@ -43,11 +47,11 @@ DRAIN_SECONDS = 5.0
 class Node:
     """One node of a cluster."""
 
-    def __init__(self, config: NodeConfig) -> None:
+    def __init__(self, config: NodeConfig, files: RealFiles | None = None) -> None:
         self.config = config
         self.is_ready = False
         self.cluster_id = ""
-        self.files = RealFiles()
+        self.files = files or RealFiles()
         self.memory = ReceiveMemory()
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
@@ -59,6 +63,7 @@ class Node:
         self._store: Any = None
         self._channel: ControllerChannel | None = None
         self._follower: MetadataFollower | None = None
+        self._enrolment: Enrolment | None = None
         self._http: Any = None
         self._ports: dict[str, int] = {}
         self._stopping = False
@@ -103,16 +108,18 @@ class Node:
     async def _start(self) -> None:
         config = self.config
         self._folders = folders.hold(config)
+        self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
         if config.is_controller:
             self._store = await open_store(config.metadata_store_url)
-            self.cluster_id = await self._store.cluster_id(self._folders.cluster_id_or_new())
-        self.cluster_id = self._folders.settle(self.cluster_id)
-        copy = MetadataCopy.open(
-            self.files, config.metadata_log_dir, config.broker, int(time.time() * 1000)
-        )
+            known = await self._store.cluster_id(self._folders.cluster_id_or_new())
+            self.cluster_id = self._folders.settle(known)
+        else:
+            timeout_ms = config.broker.initial_broker_registration_timeout_ms
+            known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
+            self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
+        copy = MetadataCopy.open(self.files, config.metadata_log_dir, config.broker, wall_ms())
         if config.is_controller:
             await self._start_controller(copy)
-        self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
         if config.is_broker:
             await self._bind_broker()
         await self._follow(copy)
@@ -125,6 +132,7 @@ class Node:
             self._http = await HttpListener.start(self, config.http_host, config.http_port)
 
     async def _start_controller(self, copy: MetadataCopy) -> None:
+        assert self._channel is not None
         config = self.config
         side = ControllerSide()
         listener = config.controller_listeners[0]
@@ -141,6 +149,9 @@ class Node:
         port = self._ports[listener.name]
         shell.endpoint = f"{listener.host}:{port}"
         shell.controller.endpoint = (listener.host or "127.0.0.1", port)
+        self._enrolment = Enrolment(
+            self._channel, config.node_id, self._controller_endpoints(), self.stop_because
+        )
         await shell.start()
 
     async def _bind_broker(self) -> None:
@@ -151,11 +162,20 @@ class Node:
 
     async def _follow(self, copy: MetadataCopy) -> None:
         assert self._channel is not None
-        on_image = self.broker.on_image if self.broker is not None else lambda _image, _delta: None
         self._follower = MetadataFollower(
-            copy, self._channel, self.cluster_id, self.config.node_id, on_image, self.stop_because
-        )
+            copy, self._channel, self.cluster_id, self.config.node_id, self._on_image,
+            self.stop_because,
+        )  # fmt: skip
+        if self.broker is not None:
+            self._follower.on_connected = self.broker.controller_connected
         await self._follower.start()
+
+    def _on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        if self.broker is not None:
+            self.broker.on_image(image, delta)
+        if self.controller is not None and self._enrolment is not None:
+            self.controller.controller.followed = image
+            self._enrolment.follow(image)
 
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         acceptor = Acceptor(listener.name, dispatcher, self.memory, self.config.broker)
@@ -169,12 +189,15 @@ class Node:
             await acceptor.serve()
 
     def _controller_addresses(self) -> list[tuple[str, int]]:
-        own = [
-            (each.host or "127.0.0.1", self._ports[each.name])
+        own = self._controller_endpoints().values()
+        return list(dict.fromkeys((*own, *self.config.controllers)))
+
+    def _controller_endpoints(self) -> dict[str, tuple[str, int]]:
+        return {
+            each.name: (each.host or "127.0.0.1", self._ports[each.name])
             for each in self.config.controller_listeners
             if each.name in self._ports
-        ]
-        return list(dict.fromkeys((*own, *self.config.controllers)))
+        }
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told; for port 0 the one that was bound."""
@@ -207,6 +230,8 @@ class Node:
         LOG.info("stopped", node=self.config.node_id)
 
     async def _stop_metadata(self) -> None:
+        if self._enrolment is not None:
+            await self._enrolment.stop()
         if self._follower is not None:
             await self._follower.stop()
         if self._channel is not None:
@@ -220,6 +245,16 @@ class Node:
             await self.controller_dispatcher.stop()
         if self._store is not None:
             await self._store.close()
+
+    def abandon(self) -> None:
+        """Let go of what the system takes from a process that is killed, and write nothing. For
+        tests that kill a node in their own process; its loop runs no more."""
+        if self.broker is not None:
+            self.broker.cleaner.abandon()
+        if self._store is not None:
+            self._store.abandon()
+        if self._folders is not None:
+            self._folders.release()
 
     def _acceptors_of(self, listeners: Any) -> list[Acceptor]:
         names = {each.name for each in listeners}

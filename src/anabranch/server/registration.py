@@ -1,8 +1,8 @@
 """A broker's life with its controller: register, heartbeat, leave.
 
 What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
-metadata, until it is let in; then every `broker.heartbeat.interval.ms`), and the controlled
-shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only
+metadata, until it is let in; then every `broker.heartbeat.interval.ms`, and at once to another
+controller), and the controlled shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only
 when it knows of its own registration. When another incarnation took its place it stops. The epoch
 of the last clean shutdown, if every folder says the same, is shown at registration, so that the
 controller knows that nothing was lost. Source: KIP-631, KIP-966. The states themselves are decided
@@ -12,6 +12,7 @@ in `core/controller/brokers.py`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 
@@ -81,6 +82,7 @@ class Registration:
         self._obstacle = ""
         self._on_stop = on_stop or (lambda sentence: LOG.error(sentence))
         self._leaving = False
+        self._wanted = asyncio.Event()
         self._let_in = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -99,6 +101,11 @@ class Registration:
         if self._task is None:
             self._task = asyncio.create_task(self._beat())
         return self.broker_epoch
+
+    def beat_now(self) -> None:
+        """Do not wait for the next heartbeat's turn: a new controller has not heard of us yet, and
+        notices by that heartbeat's connection if this process ends."""
+        self._wanted.set()
 
     async def unfenced(self) -> None:
         """Return when this broker's own metadata shows it unfenced."""
@@ -198,7 +205,10 @@ class Registration:
                     return
                 LOG.warning("no heartbeat reached a controller", why=fault.message)
             fenced = not self._let_in.is_set()
-            await asyncio.sleep((STARTING_MS if fenced else self._heartbeat_ms) / 1000)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout((STARTING_MS if fenced else self._heartbeat_ms) / 1000):
+                    await self._wanted.wait()
+            self._wanted.clear()
 
     async def _look_again(self) -> None:
         """The controller says that this epoch is not the broker's: the metadata says why.

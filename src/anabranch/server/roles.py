@@ -145,6 +145,11 @@ class BrokerRole:
         await self.cleaner.stop()
         await self.partitions.stop()
 
+    def controller_connected(self) -> None:
+        """An active controller was found, maybe another one: it shall hear of this broker."""
+        if self.registration is not None:
+            self.registration.beat_now()
+
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata moved: follow it."""
         if self.registration is not None:

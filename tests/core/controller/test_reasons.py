@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from tests.core.controller.test_controllers import register as register_controller
 from tests.core.controller.test_features import SAFE, UPGRADE, update
 from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
@@ -37,6 +38,7 @@ def told() -> World:
     """A life of a cluster in which everything happens once."""
     world = World()
     world.start(1, 2, 3)
+    register_controller(world, 1)
     world.create("t", [1, 2, 3], min_insync_replicas="2")
     world.ask(CreatePartitionsRequest(topics=[
         CreatePartitionsTopic(name="t", count=2, assignments=None)]))  # fmt: skip

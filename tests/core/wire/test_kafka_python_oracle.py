@@ -16,8 +16,10 @@ from anabranch.core.wire.messages.api_versions import ApiVersionsResponse
 NOT_KNOWN_TO_KAFKA_PYTHON = {
     "AllocateProducerIds",
     "AlterPartition",
+    "AssignReplicasToDirs",
     "BrokerHeartbeat",
     "BrokerRegistration",
+    "ControllerRegistration",
     "Envelope",
     "FetchSnapshot",
     "GetTelemetrySubscriptions",

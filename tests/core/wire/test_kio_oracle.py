@@ -60,7 +60,7 @@ def kio_type(field: Any) -> tuple[Any, bool, bool]:
 
 
 def same_name(ours: str, kios: str) -> bool:
-    return ours in (kios, f"{kios}_ms")
+    return ours in (kios.removesuffix("_"), f"{kios}_ms")
 
 
 def compare_field(ours: FieldSpec, kios: Any, version: int) -> None:

@@ -43,7 +43,7 @@ def fetch_metadata(controller: Controller, request: Request, now_ms: int) -> Out
     answer = _answer(controller, wanted)
     if not answer.error_code and not _is_news(answer):
         reader = max(body.replica_id, body.replica_state.replica_id)
-        controller.sessions.has_read(reader, wanted.fetch_offset - 1)
+        controller.has_read(reader, wanted.fetch_offset)
     if answer.error_code or answer.records or body.max_wait_ms <= 0 or _is_news(answer):
         return _response(answer)
 

@@ -39,7 +39,7 @@ def on_broker(node: Any, request: Request, _now_ms: int) -> ApiVersionsResponse:
 
 def on_controller(node: Any, request: Request, _now_ms: int) -> ApiVersionsResponse:
     """The answer on the controller listener."""
-    return answer(CONTROLLER, request, node.image, SUPPORTED_FEATURES)
+    return answer(CONTROLLER, request, node.known, SUPPORTED_FEATURES)
 
 
 def answer(role: str, request: Request, image: Any, supported: Any) -> ApiVersionsResponse:

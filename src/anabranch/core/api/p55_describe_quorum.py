@@ -2,10 +2,11 @@
 
 KIP: KIP-595, KIP-836 (times), KIP-853 (directories, endpoints).
 Versions: 0-2.
-Behaviour: the active controller is the leader and, since the metadata store is the commit point,
-    the only voter; brokers that are no controllers are observers, at the offset of their last
-    heartbeat. Any other topic or partition is UNKNOWN_TOPIC_OR_PARTITION.
-Skipped: controllers in waiting, times of observers
+Behaviour: the active controller is the leader; every registered controller is told as a voter,
+    though the metadata store alone commits, since any of them may become active. Brokers that are
+    no controllers are observers. Offsets are those of the last fetch or heartbeat. Any other topic
+    or partition is UNKNOWN_TOPIC_OR_PARTITION.
+Skipped: times of those who are not active
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def decide(controller: Controller, request: Request, now_ms: int) -> DescribeQuo
         )
         for topic in body.topics
     ]
-    return DescribeQuorumResponse(topics=topics, nodes=[_node(controller)])
+    return DescribeQuorumResponse(topics=topics, nodes=_nodes(controller))
 
 
 def _partition(
@@ -66,26 +67,41 @@ def _partition(
         leader_id=controller.node_id,
         leader_epoch=controller.epoch,
         high_watermark=end_offset,
-        current_voters=[leader],
-        observers=_observers(controller),
+        current_voters=[leader, *_replicas(controller, _waiting(controller))],
+        observers=_replicas(controller, _observers(controller)),
     )
 
 
-def _observers(controller: Controller) -> list[ReplicaState]:
-    read = controller.sessions.metadata_offsets
+def _waiting(controller: Controller) -> list[int]:
+    return sorted(set(controller.image.controllers) - {controller.node_id})
+
+
+def _observers(controller: Controller) -> list[int]:
+    known = {controller.node_id, *controller.image.controllers}
+    return sorted(set(controller.image.brokers) - known)
+
+
+def _replicas(controller: Controller, nodes: list[int]) -> list[ReplicaState]:
+    read = {**controller.sessions.metadata_offsets, **controller.read_to}
     return [
-        ReplicaState(replica_id=broker_id, log_end_offset=read.get(broker_id, UNKNOWN))
-        for broker_id in sorted(controller.image.brokers)
-        if broker_id != controller.node_id
+        ReplicaState(replica_id=each, log_end_offset=read.get(each, UNKNOWN)) for each in nodes
     ]
 
 
-def _node(controller: Controller) -> QuorumNode:
+def _nodes(controller: Controller) -> list[QuorumNode]:
+    """Every controller with its listeners; the active one wherever it knows itself to be."""
+    listeners = {
+        controller_id: [
+            QuorumListener(name=name, host=each.host, port=each.port)
+            for name, each in sorted(registered.endpoints.items())
+        ]
+        for controller_id, registered in controller.image.controllers.items()
+    }
     names = controller.config["controller.listener.names"]
-    host, port = controller.endpoint
     name = names[0] if isinstance(names, tuple) and names else "CONTROLLER"
-    listener = QuorumListener(name=name, host=host, port=port)
-    return QuorumNode(node_id=controller.node_id, listeners=[listener])
+    host, port = controller.endpoint
+    listeners[controller.node_id] = [QuorumListener(name=name, host=host, port=port)]
+    return [QuorumNode(node_id=each, listeners=found) for each, found in sorted(listeners.items())]
 
 
 def refuse(_request: Request, code: ErrorCode, sentence: str) -> DescribeQuorumResponse:
@@ -100,8 +116,5 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     kips=("KIP-595", "KIP-836", "KIP-853"),
-    skipped=(
-        "Controllers that wait to be active are not described.",
-        "When an observer last fetched and last caught up is not told.",
-    ),
+    skipped=("When one who is not active last fetched and last caught up is not told.",),
 )

@@ -5,7 +5,7 @@ Versions: 0-2.
 Behaviour: the brokers that can be reached on the asking listener, from version 2 on also fenced
     ones if asked. The controller listener answers for controllers, which is how clients with
     bootstrap.controllers find them. Asked for the other kind, both say MISMATCHED_ENDPOINT_TYPE.
-Skipped: controllers other than the one that is asked
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -32,7 +32,6 @@ from anabranch.core.wire.messages.describe_cluster import (
 
 BROKERS = 1
 CONTROLLERS = 2
-NOBODY = -1
 _NAMES = {BROKERS: "BROKER", CONTROLLERS: "CONTROLLER"}
 
 
@@ -54,19 +53,32 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeClusterRespon
 def run_controller(
     controller: Controller, request: Request, _now_ms: int
 ) -> DescribeClusterResponse:
-    """Say where this controller is and whether it is the active one."""
+    """Say where the controllers are, and which of them is active."""
     body: DescribeClusterRequest = request.body
     endpoint_type = body.endpoint_type if request.version > 0 else BROKERS
     if endpoint_type != CONTROLLERS:
         return _mismatch(CONTROLLERS, endpoint_type)
-    host, port = controller.endpoint
     return DescribeClusterResponse(
         endpoint_type=CONTROLLERS,
         cluster_id=controller.cluster_id,
-        controller_id=controller.node_id if controller.active else NOBODY,
-        brokers=[DescribeClusterBroker(broker_id=controller.node_id, host=host, port=port)],
+        controller_id=controller.active_id,
+        brokers=_controllers(controller, request.listener),
         cluster_authorized_operations=_operations(controller.authorizer, request),
     )
+
+
+def _controllers(controller: Controller, listener: str) -> list[DescribeClusterBroker]:
+    """Every registered controller, and the one that answers wherever it knows itself to be."""
+    places = {
+        controller_id: (endpoint.host, endpoint.port)
+        for controller_id, each in controller.known.controllers.items()
+        if (endpoint := each.endpoint(listener)) is not None
+    }
+    places[controller.node_id] = controller.endpoint
+    return [
+        DescribeClusterBroker(broker_id=controller_id, host=host, port=port)
+        for controller_id, (host, port) in sorted(places.items())
+    ]
 
 
 def _operations(authorizer: Authorizer, request: Request) -> int:
@@ -119,5 +131,4 @@ HANDLER = Handler(
     broker=run,
     controller=run_controller,
     kips=("KIP-700", "KIP-919", "KIP-1073"),
-    skipped=("A controller names itself alone, not the other controllers.",),
 )

@@ -22,6 +22,7 @@ from anabranch.core.controller.hints import Answer, Hints, Probe
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
+    NO_LEADER,
     MetadataDelta,
     MetadataImage,
 )
@@ -60,12 +61,18 @@ class Controller:
         self.endpoint = ("", 0)
         """Host and port of its listener."""
         self.authorizer: Authorizer = authorizer or AllowAll()
+        self.elsewhere = NO_LEADER
+        """While it is not active: who is, as far as its shell knows."""
+        self.followed = MetadataImage.empty()
+        """What its node has read of the metadata: the newest that is known while not active."""
         self.placer = placer
         self.active = False
         self.epoch = 0
         self.state = ClusterState()
         self.sessions = Sessions(config.broker_session_timeout_ms)
         self.hints = Hints()
+        self.read_to: dict[int, int] = {}
+        """Node -> the end of what it last fetched of the metadata, in this term."""
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
         self.changed: set[Hashable] = set()
@@ -80,6 +87,16 @@ class Controller:
     @property
     def planner(self) -> Planner:
         """What plans about topics need."""
+    @property
+    def known(self) -> MetadataImage:
+        """The newest image that it has, active or not: for answers, never for decisions."""
+        return self.image if self.active else self.followed
+
+    @property
+    def active_id(self) -> int:
+        """The node that is the active controller, -1 when that is not known."""
+        return self.node_id if self.active else self.elsewhere
+
         return Planner(self.state, self.config, self.placer, self.rng)
 
     def take_office(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
@@ -93,6 +110,7 @@ class Controller:
         self.hints = Hints()
         self.hints.begin(now_ms)
         self.duties = Duties(self.config, now_ms)
+        self.read_to = {}
         self._next_tick_ms = now_ms
         self.active = True
 
@@ -144,6 +162,12 @@ class Controller:
     def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
         """A connection on which that incarnation registered or sent heartbeats has closed."""
         if self.active:
+    def has_read(self, node_id: int, end_offset: int) -> None:
+        """A node fetches the metadata from there on: it has what is before."""
+        if node_id in self.image.controllers or node_id in self.image.brokers:
+            self.read_to[node_id] = end_offset
+            self.sessions.has_read(node_id, end_offset - 1)
+
             self.hints.connection_closed(self.image, broker_id, broker_epoch, now_ms)
 
     def take_probes(self) -> tuple[Probe, ...]:

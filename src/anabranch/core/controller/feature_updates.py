@@ -126,6 +126,9 @@ def _offers(
     for broker_id in sorted(image.brokers):
         offered = image.brokers[broker_id].features
         yield f"Broker {broker_id}", offered.get(feature, NOT_OFFERED)
+    for controller_id in sorted(image.controllers):
+        offered = image.controllers[controller_id].features
+        yield f"Controller {controller_id}", offered.get(feature, NOT_OFFERED)
 
 
 def _unsupported(who: str, low: int, high: int) -> str:

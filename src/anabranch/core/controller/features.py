@@ -7,6 +7,7 @@ not register. Changing levels: `feature_updates.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
@@ -20,6 +21,9 @@ from anabranch.core.wire.own_records import OWN_RECORD_IDS, RECORDS_FEATURE
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
+
+CONTROLLERS_SINCE = 15
+"""Level of metadata.version from which controllers are registered (KIP-919)."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     RECORDS_FEATURE: (0, 1),
@@ -76,6 +80,34 @@ def check_own_record(image: MetadataImage, record: type[MetadataRecord]) -> None
         )
 
 
+class MissingLevel(NamedTuple):
+    """A level in use that a node does not support, and what it supports."""
+
+    feature: str
+    level: int
+    low: int
+    high: int
+
+    def sentence(self, who: str) -> str:
+        """Kafka's words for it."""
+        return (
+            f"Unable to register because the {who} does not support finalized version "
+            f"{self.level} of {self.feature}. The {who} wants a version between {self.low} and "
+            f"{self.high}, inclusive."
+        )
+
+
+def missing_level(
+    image: MetadataImage, offered: Mapping[str, tuple[int, int]]
+) -> MissingLevel | None:
+    """The first level in use that `offered` does not cover, None when it covers all."""
+    for name, level in sorted(image.features.items()):
+        low, high = offered.get(name, (0, 0))
+        if not low <= level <= high:
+            return MissingLevel(name, level, low, high)
+    return None
+
+
 def check_broker_features(image: MetadataImage, offered: Mapping[str, tuple[int, int]]) -> None:
     """Raise UNSUPPORTED_VERSION unless the broker supports every finalized level, and
     INVALID_REGISTRATION when it does not speak of the metadata's."""
@@ -83,12 +115,6 @@ def check_broker_features(image: MetadataImage, offered: Mapping[str, tuple[int,
         raise ClientFault(
             ErrorCode.INVALID_REGISTRATION, f"The broker does not say its {METADATA_VERSION}."
         )
-    for name, level in sorted(image.features.items()):
-        low, high = offered.get(name, (0, 0))
-        if not low <= level <= high:
-            raise ClientFault(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"Unable to register because the broker does not support finalized version "
-                f"{level} of {name}. The broker wants a version between {low} and {high}, "
-                "inclusive.",
-            )
+    missing = missing_level(image, offered)
+    if missing is not None:
+        raise ClientFault(ErrorCode.UNSUPPORTED_VERSION, missing.sentence("broker"))

@@ -97,6 +97,11 @@ class ControllerImage(msgspec.Struct, frozen=True):
     controller_id: int
     incarnation_id: bytes
     endpoints: Map[str, Endpoint]
+    features: Map[str, tuple[int, int]] = Map()
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        """Where it is reached: that listener, or any when it has none of that name."""
+        return self.endpoints.get(listener) or next(iter(self.endpoints.values()), None)
 
 
 class MetadataImage(msgspec.Struct, frozen=True):

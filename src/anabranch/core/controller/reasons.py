@@ -42,6 +42,7 @@ class Code(StrEnum):
     CONFIGS_CHANGED = "CONFIGS_CHANGED"
     FEATURE_CHANGED = "FEATURE_CHANGED"
 
+    CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
 
 CODES: Mapping[Code, str] = {
     Code.BROKER_REGISTERED: "A broker came, new or again, and got its epoch.",
@@ -65,6 +66,7 @@ CODES: Mapping[Code, str] = {
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
 }
+    Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
 """What each code means."""
 
 

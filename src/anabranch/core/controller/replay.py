@@ -245,14 +245,15 @@ def _register_broker(builder: ImageBuilder, record: records.RegisterBrokerRecord
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(record.log_dirs),
-        features=Map(
-            {
-                feature.name: (feature.min_supported_version, feature.max_supported_version)
-                for feature in record.features
-            }
-        ),
+        features=_features(record.features),
     )
     builder.brokers.add(record.broker_id)
+
+
+def _features(features: Iterable[Any]) -> Map[str, tuple[int, int]]:
+    return Map(
+        {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+    )
 
 
 def _endpoints(end_points: Iterable[Any]) -> Map[str, Endpoint]:
@@ -317,7 +318,10 @@ def _producer_ids(builder: ImageBuilder, record: records.ProducerIdsRecord) -> N
 
 def _register_controller(builder: ImageBuilder, record: records.RegisterControllerRecord) -> None:
     builder.changing("controllers")[record.controller_id] = ControllerImage(
-        record.controller_id, bytes(record.incarnation_id), _endpoints(record.end_points)
+        record.controller_id,
+        bytes(record.incarnation_id),
+        _endpoints(record.end_points),
+        _features(record.features),
     )
 
 

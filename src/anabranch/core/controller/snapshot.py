@@ -136,4 +136,10 @@ def _controller_record(controller: ControllerImage) -> records.RegisterControlle
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,
         end_points=[endpoint(*item) for item in sorted(controller.endpoints.items())],
+        features=[
+            records.ControllerFeature(
+                name=name, min_supported_version=low, max_supported_version=high
+            )
+            for name, (low, high) in sorted(controller.features.items())
+        ],
     )

@@ -90,8 +90,10 @@ _TABLE = (
     (63, "BrokerHeartbeat", range(2), 0),
     (64, "UnregisterBroker", range(1), 0),
     (67, "AllocateProducerIds", range(1), 0),
+    (70, "ControllerRegistration", range(1), 0),
     (71, "GetTelemetrySubscriptions", range(1), 0),
     (72, "PushTelemetry", range(1), 0),
+    (73, "AssignReplicasToDirs", range(1), 0),
     (74, "ListConfigResources", range(2), 0),
     (75, "DescribeTopicPartitions", range(1), 0),
 )
