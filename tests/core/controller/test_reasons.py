@@ -37,8 +37,8 @@ def keep_alive(world: World, broker_id: int, ms: int) -> None:
 def told() -> World:
     """A life of a cluster in which everything happens once."""
     world = World()
-    world.start(1, 2, 3)
     register_controller(world, 1)
+    world.start(1, 2, 3)
     world.create("t", [1, 2, 3], min_insync_replicas="2")
     world.ask(CreatePartitionsRequest(topics=[
         CreatePartitionsTopic(name="t", count=2, assignments=None)]))  # fmt: skip

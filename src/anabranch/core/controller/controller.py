@@ -21,8 +21,8 @@ from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.hints import Answer, Hints, Probe
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
-    RESOURCE_BROKER,
     NO_LEADER,
+    RESOURCE_BROKER,
     MetadataDelta,
     MetadataImage,
 )
@@ -60,19 +60,19 @@ class Controller:
         self.rng = rng
         self.endpoint = ("", 0)
         """Host and port of its listener."""
-        self.authorizer: Authorizer = authorizer or AllowAll()
         self.elsewhere = NO_LEADER
         """While it is not active: who is, as far as its shell knows."""
         self.followed = MetadataImage.empty()
         """What its node has read of the metadata: the newest that is known while not active."""
+        self.authorizer: Authorizer = authorizer or AllowAll()
         self.placer = placer
         self.active = False
         self.epoch = 0
         self.state = ClusterState()
         self.sessions = Sessions(config.broker_session_timeout_ms)
-        self.hints = Hints()
         self.read_to: dict[int, int] = {}
         """Node -> the end of what it last fetched of the metadata, in this term."""
+        self.hints = Hints()
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
         self.changed: set[Hashable] = set()
@@ -85,9 +85,6 @@ class Controller:
         return self.state.image
 
     @property
-    def planner(self) -> Planner:
-        """What plans about topics need."""
-    @property
     def known(self) -> MetadataImage:
         """The newest image that it has, active or not: for answers, never for decisions."""
         return self.image if self.active else self.followed
@@ -97,6 +94,9 @@ class Controller:
         """The node that is the active controller, -1 when that is not known."""
         return self.node_id if self.active else self.elsewhere
 
+    @property
+    def planner(self) -> Planner:
+        """What plans about topics need."""
         return Planner(self.state, self.config, self.placer, self.rng)
 
     def take_office(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
@@ -107,10 +107,10 @@ class Controller:
         self.sessions = Sessions(self.config.broker_session_timeout_ms)
         self.sessions.begin(image, now_ms)
         self._follow_config()
+        self.read_to = {}
         self.hints = Hints()
         self.hints.begin(now_ms)
         self.duties = Duties(self.config, now_ms)
-        self.read_to = {}
         self._next_tick_ms = now_ms
         self.active = True
 
@@ -159,15 +159,15 @@ class Controller:
         last call, and AFTER_A_HIT_MS after a call that decided something."""
         return self._next_tick_ms
 
-    def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
-        """A connection on which that incarnation registered or sent heartbeats has closed."""
-        if self.active:
     def has_read(self, node_id: int, end_offset: int) -> None:
         """A node fetches the metadata from there on: it has what is before."""
         if node_id in self.image.controllers or node_id in self.image.brokers:
             self.read_to[node_id] = end_offset
             self.sessions.has_read(node_id, end_offset - 1)
 
+    def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
+        """A connection on which that incarnation registered or sent heartbeats has closed."""
+        if self.active:
             self.hints.connection_closed(self.image, broker_id, broker_epoch, now_ms)
 
     def take_probes(self) -> tuple[Probe, ...]:

@@ -41,8 +41,8 @@ class Code(StrEnum):
     PARTITIONS_ADDED = "PARTITIONS_ADDED"
     CONFIGS_CHANGED = "CONFIGS_CHANGED"
     FEATURE_CHANGED = "FEATURE_CHANGED"
-
     CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
+
 
 CODES: Mapping[Code, str] = {
     Code.BROKER_REGISTERED: "A broker came, new or again, and got its epoch.",
@@ -65,8 +65,8 @@ CODES: Mapping[Code, str] = {
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
-}
     Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
+}
 """What each code means."""
 
 
