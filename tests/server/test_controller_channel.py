@@ -12,6 +12,7 @@ from controller_kit import CLUSTER, SECONDS, Host, eventually, unused_port
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotRequest
+from anabranch.server import controller_channel
 from anabranch.server.controller_channel import ControllerChannel
 
 REQUEST = FetchSnapshotRequest(cluster_id=CLUSTER, topics=[])
@@ -74,6 +75,94 @@ async def test_the_next_active_one_is_found(hosts: tuple[Host, Host]) -> None:
     assert second.shell.controller.active
     assert second.shell.controller.epoch == 2
     await channel.close()
+
+
+class StandingStill:
+    """Passes bytes on to a controller until it is frozen: a process under SIGSTOP keeps its
+    connections, takes new ones, and says nothing."""
+
+    def __init__(self, port: int) -> None:
+        self.target = port
+        self.frozen = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def listen(self) -> StandingStill:
+        self._server = await asyncio.start_server(self._took, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def _took(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection("127.0.0.1", self.target)
+        for source, sink in ((reader, there[1]), (there[0], writer)):
+            self._tasks.append(asyncio.create_task(self._pass_on(source, sink)))
+
+    async def _pass_on(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+        while piece := await source.read(1 << 16):
+            if self.frozen.is_set():
+                await asyncio.Event().wait()
+            sink.write(piece)
+
+    def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        self._server.close()
+
+
+@pytest.fixture
+async def still(
+    hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[StandingStill]:
+    """In front of the first controller."""
+    monkeypatch.setattr(controller_channel, "HANGS_S", 0.1)
+    still = await StandingStill(hosts[0].port).listen()
+    yield still
+    still.close()
+
+
+async def test_a_controller_that_stands_still_is_left_for_the_one_that_took_over(
+    hosts: tuple[Host, Host], still: StandingStill
+) -> None:
+    addresses = [("127.0.0.1", still.port), ("127.0.0.1", hosts[1].port)]
+    channel = ControllerChannel(lambda: addresses, "test")
+    assert (await channel.send(REQUEST)).error_code == 0
+    still.frozen.set()
+    waiting = [asyncio.create_task(each.send(REQUEST)) for each in (channel, channel.another("b"))]
+    await hosts[0].shell.stop()
+    async with asyncio.timeout(SECONDS):
+        assert [(await each).error_code for each in waiting] == [0, 0]
+    assert hosts[1].shell.controller.active
+    await channel.close()
+
+
+async def test_one_that_is_slow_and_alone_is_waited_for(
+    hosts: tuple[Host, Host], still: StandingStill
+) -> None:
+    """A request is not repeated only because its answer takes long."""
+    channel = ControllerChannel(lambda: [("127.0.0.1", still.port)], "test")
+    await channel.send(REQUEST)
+    generation = channel.generation
+    still.frozen.set()
+    waiting = asyncio.create_task(channel.send(REQUEST))
+    done, _ = await asyncio.wait((waiting,), timeout=0.5)
+    assert not done and channel.generation == generation
+    waiting.cancel()
+    await channel.close()
+
+
+async def test_a_dial_that_nobody_answers_goes_on_to_the_next(
+    hosts: tuple[Host, Host], still: StandingStill
+) -> None:
+    still.frozen.set()
+    addresses = [("127.0.0.1", still.port), ("127.0.0.1", hosts[0].port)]
+    channel = ControllerChannel(lambda: addresses, "test")
+    async with asyncio.timeout(SECONDS):
+        assert (await channel.send(REQUEST)).error_code == 0
+    again = channel.another("second")
+    async with asyncio.timeout(SECONDS):
+        assert (await again.send(REQUEST)).error_code == 0
+    assert again.generation == 1, "it was told where the active one is"
+    for each in (again, channel):
+        await each.close()
 
 
 async def test_nobody_there_is_said_after_a_while() -> None:
