@@ -162,9 +162,9 @@ def test_a_start_that_takes_too_long_leaves_nothing():
 def test_a_cluster_that_ended_says_why():
     with LocalCluster() as cluster:
         cluster.create_topic("t")
-        thread = cluster._thread
-        thread._loop.call_soon_threadsafe(thread.nodes[1].stop_because, "the disk is gone")
-        thread._thread.join(20)
+        life = cluster._cluster.nodes[1]._life
+        life._loop.call_soon_threadsafe(life.node.stop_because, "the disk is gone")
+        life._thread.join(20)
         with pytest.raises(ClusterError, match="has ended: the disk is gone"):
             cluster.topics()
         with pytest.raises(ClusterError, match="has ended: the disk is gone"):

@@ -104,6 +104,14 @@ class Cleaner:
             worker.rest()
         self._threads.shutdown()
 
+    def abandon(self) -> None:
+        """End the threads and processes, and write nothing: see `Node.abandon`."""
+        for worker in self._workers:
+            worker.stop()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.rest()
+
     def is_cleaning(self, place: TopicPartition) -> bool:
         """Whether a pass reads a log's segments: retention leaves them to the next time."""
         return place in self._running.values()

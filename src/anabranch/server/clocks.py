@@ -2,17 +2,24 @@
 
 The wall clock says what is written into records and shown to people; it may be set, and go back.
 The steady clock only ever goes on: whatever is measured (silence, deadlines, intervals) is measured
-with it. Not here: time in `core`, which is always handed in.
+with it. Tests set the wall clock of one node with `AHEAD_MS`. Not here: time in `core`, which is
+always handed in.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from contextvars import ContextVar
+
+AHEAD_MS: ContextVar[Sequence[int]] = ContextVar("ahead_ms", default=(0,))
+"""By how much the wall clock of the node in this context is ahead of the machine's: the first
+element, read anew each time."""
 
 
 def wall_ms() -> int:
     """Milliseconds since 1970: what handlers are told."""
-    return time.time_ns() // 1_000_000
+    return time.time_ns() // 1_000_000 + AHEAD_MS.get()[0]
 
 
 def steady_ms() -> int:

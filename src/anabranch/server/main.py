@@ -17,6 +17,7 @@ from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
+    from anabranch.server.files import RealFiles
     from anabranch.server.node import Node
 
 LOG = logger("main")
@@ -25,11 +26,18 @@ YOUNG_OBJECTS = 50_000
 """Allocations between collections: requests make few cycles, and a full collection stalls all."""
 
 
-def run(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
-    """Serve one node in this process until it is told to stop; the exit code."""
+def run(
+    config: NodeConfig,
+    on_ready: Callable[[Node], None] | None = None,
+    *,
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    files: RealFiles | None = None,
+) -> int:
+    """Serve one node in this process until it is told to stop; the exit code. A loop and files of
+    another kind are for tests that rehearse faults."""
     raise_open_files_limit()
-    with asyncio.Runner(loop_factory=new_loop) as runner:
-        return runner.run(serve(config, on_ready))
+    with asyncio.Runner(loop_factory=loop_factory or new_loop) as runner:
+        return runner.run(serve(config, on_ready, files))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -42,14 +50,18 @@ def new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def serve(config: NodeConfig, on_ready: Callable[[Node], None] | None = None) -> int:
+async def serve(
+    config: NodeConfig,
+    on_ready: Callable[[Node], None] | None = None,
+    files: RealFiles | None = None,
+) -> int:
     """Start a node, wait for a signal, stop it."""
     from anabranch.core.errors import ApiError, StorageFault
     from anabranch.server.node import Node
 
     for warning in config.warnings:
         LOG.warning(warning)
-    node = Node(config)
+    node = Node(config, files)
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):

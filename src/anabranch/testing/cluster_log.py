@@ -3,8 +3,8 @@
 A node logs through the standard library's logger `anabranch`, at INFO. While a cluster runs that
 logger writes into the clusters' memories; other handlers of the process get only what they would
 have got without us, so a test run that shows warnings shows warnings. Rule kept: when the last
-cluster has ended, the logger is as it was found. An event belongs to the cluster on whose thread it
-was logged.
+cluster has ended, the logger is as it was found. An event belongs to the cluster on one of whose
+threads it was logged.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from types import TracebackType
-from typing import Self
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from anabranch.server.logs import ROOT, TextLines
 
@@ -22,11 +22,10 @@ LINES_KEPT = 2_000
 
 
 class ClusterLog:
-    """The newest events of one cluster; `with` it on the thread that runs the cluster."""
+    """The newest events of one cluster, from every thread that runs a node of it."""
 
     def __init__(self) -> None:
         self._events: deque[logging.LogRecord] = deque(maxlen=LINES_KEPT)
-        self._thread_id = 0
 
     @property
     def text(self) -> str:
@@ -38,16 +37,15 @@ class ClusterLog:
         """Add an event; the oldest one goes when there are too many."""
         self._events.append(event)
 
-    def __enter__(self) -> Self:
-        self._thread_id = threading.get_ident()
-        _ROUTER.add(self._thread_id, self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:  # fmt: skip
-        _ROUTER.remove(self._thread_id)
+    @contextmanager
+    def of_this_thread(self) -> Iterator[None]:
+        """Keep what is logged on this thread; several threads may share a log."""
+        thread_id = threading.get_ident()
+        _ROUTER.add(thread_id, self)
+        try:
+            yield
+        finally:
+            _ROUTER.remove(thread_id)
 
 
 class _Router(logging.Handler):

@@ -1,28 +1,31 @@
-"""`LocalCluster`: a real cluster in this process, for as long as a test needs it.
+"""`LocalCluster`: a real cluster for as long as a test needs it.
 
-What: the nodes run on a thread with an event loop of their own, so that clients in C, clients that
-block and clients on the test's own loop all work, with `with` and with `async with`. Ports are free
-ones, the folder is temporary. Rules kept: after `stop` no thread, socket, file or signal handler of
-ours is left; a cluster that cannot start says why in one exception, `ClusterError`.
-
-Users name brokers, racks and settings in the constructor and everything else by calls on the
-cluster or on one of `cluster.brokers`: where a cluster has more brokers, nothing of that changes.
+What: each node runs on a thread with an event loop of its own, or as a process, so that clients
+in C, clients that block and clients on the test's own loop all work, with `with` and with `async
+with`. Ports are free ones, the folder is temporary. Rules kept: after `stop` no process, thread,
+socket, file or signal handler of ours is left; what cannot be says why in one exception,
+`ClusterError`; every call means the same on threads and as processes. Not here: what can go wrong
+(`fault_calls.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.ports import free_ports
-from anabranch.testing.cluster_thread import ClusterError, ClusterThread
+from anabranch.testing.asking import ask, behind
+from anabranch.testing.fault_calls import FaultCalls
+from anabranch.testing.faults import MOST_BROKERS
+from anabranch.testing.nodes import ClusterError, ClusterNode, NodePlan
+from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
-    from anabranch.server.node import Node
 
 __all__ = ["FOR_TESTS", "ClusterError", "LocalBroker", "LocalCluster"]
 
@@ -34,13 +37,18 @@ FOR_TESTS = {
     "offsets.topic.num.partitions": "1",
     "log.cleaner.backoff.ms": "200",
     "log.retention.check.interval.ms": "1000",
+    "offsets.retention.check.interval.ms": "1000",
 }
 """Settings in which a test cluster differs from a production one, unless the test says otherwise:
 a first consumer waits for nobody, sessions may be short, cleaning and retention run often."""
 
-
-MOST_BROKERS = 100
 USUAL_REPLICAS = 3
+SQLITE = "sqlite"
+HOST = "127.0.0.1"
+SHOWN = 3
+"""Partitions that are named where many are behind."""
+ASK_AGAIN_SECONDS = 0.05
+ANSWER_SECONDS = 5.0
 
 
 class LocalBroker(NamedTuple):
@@ -54,13 +62,17 @@ class LocalBroker(NamedTuple):
     """Where its logs are."""
 
 
-class LocalCluster:
+class LocalCluster(FaultCalls):
     """A cluster for a test.
 
     `config` are settings of every broker by Kafka's names, of any type: True is `true`, a list is
-    joined by commas, None takes one of `FOR_TESTS` back; they go over `FOR_TESTS`. `racks` gives
-    each broker one. `folder` keeps the data somewhere; by default it is temporary and removed by
-    `stop`. `port` is the first broker's, 0 a free one.
+    joined by commas, None takes one of `FOR_TESTS` back; they go over `FOR_TESTS`, and what
+    `broker_config` says of one broker goes over them. `racks` gives each broker one. `processes`
+    runs each broker as a process, not on a thread: it starts more slowly, has a pid, and leaves the
+    test's own process alone. `folder` keeps the data somewhere; by default it is temporary and
+    removed by `stop`. `port` is the first broker's, 0 a free one. `metadata_store` is "sqlite", a
+    file in the folder, or the URL of a PostgreSQL database. `controller` names the broker that is
+    to be the active controller first.
     """
 
     def __init__(
@@ -68,7 +80,11 @@ class LocalCluster:
         *,
         brokers: int = 1,
         racks: Sequence[str] | None = None,
+        processes: bool = False,
         config: Mapping[str, object] | None = None,
+        broker_config: Mapping[int, Mapping[str, object]] | None = None,
+        metadata_store: str = SQLITE,
+        controller: int | None = None,
         folder: str | os.PathLike[str] | None = None,
         port: int = 0,
         start_timeout_seconds: float = 30.0,
@@ -77,38 +93,46 @@ class LocalCluster:
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
         if racks is not None and len(racks) != brokers:
             raise ClusterError(f"{len(racks)} racks do not fit {brokers} broker(s): one for each.")
+        for broker_id in (*(broker_config or {}), *([] if controller is None else [controller])):
+            if not 1 <= broker_id <= brokers:
+                raise ClusterError(f"There is no broker {broker_id}: the ids are 1 to {brokers}.")
         several = _for_several(brokers) if brokers > 1 else {}
         self.config = _texts({**FOR_TESTS, **several, **(config or {})})
+        self._broker_config = {each: _texts(it) for each, it in (broker_config or {}).items()}
         self._racks = list(racks) if racks is not None else [None] * brokers
+        self._are_processes = processes
+        self._metadata_store = metadata_store
+        self._first_controller = controller
         self._folder = None if folder is None else os.fspath(folder)
         self._port = port
         self._start_timeout_seconds = start_timeout_seconds
-        self._thread: ClusterThread | None = None
+        self._cluster: RunningCluster | None = None
         self._last_log = ""
 
     # Starting and stopping.
 
     def start(self) -> Self:
         """Start the cluster; returns when clients are served. Raises ClusterError."""
-        if self._thread is not None:
+        if self._cluster is not None:
             raise ClusterError("The cluster is running already.")
-        thread = ClusterThread(self._settings, self._folder)
+        cluster = RunningCluster(self._plans, self._folder, processes=self._are_processes)
         try:
-            thread.start(self._start_timeout_seconds)
+            cluster.start(self._start_timeout_seconds, self._first_controller)
         except BaseException:
-            self._last_log = thread.log.text
+            self._last_log = cluster.last_log
             raise
-        self._thread = thread
+        self._cluster = cluster
         return self
 
     def stop(self) -> None:
-        """Stop the cluster and remove its temporary folder; may be called again."""
-        thread, self._thread = self._thread, None
-        if thread is not None:
+        """Stop the cluster, whatever state its brokers are in, and remove its temporary folder; may
+        be called again. Paused brokers are killed, the others stop in order."""
+        cluster, self._cluster = self._cluster, None
+        if cluster is not None:
             try:
-                thread.stop()
+                cluster.stop()
             finally:
-                self._last_log = thread.log.text
+                self._last_log = cluster.last_log
 
     def __enter__(self) -> Self:
         return self.start()
@@ -129,7 +153,7 @@ class LocalCluster:
         await asyncio.to_thread(self.stop)
 
     def __repr__(self) -> str:
-        where = self.bootstrap_servers if self._thread is not None else "stopped"
+        where = self.bootstrap_servers if self._cluster is not None else "stopped"
         return f"<LocalCluster {where}>"
 
     # What is there.
@@ -141,48 +165,90 @@ class LocalCluster:
 
     @property
     def brokers(self) -> list[LocalBroker]:
-        """The brokers, by id, those that are stopped too."""
+        """The brokers, by id, those that do not run too."""
         return [_described(node) for node in self._running().nodes.values()]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """The processes of the brokers that have one now, by broker id."""
+        if not self._are_processes:
+            raise ClusterError(
+                "The brokers are threads of this process; LocalCluster(processes=True) gives each "
+                "of them one."
+            )
+        nodes = self._running().nodes
+        return {each: node.pid for each, node in nodes.items() if node.pid}
 
     @property
     def cluster_id(self) -> str:
         """The id of the cluster: a new one for each temporary folder."""
-        return self._running().running[0].cluster_id
+        told = [node.serving for node in self._running().nodes.values()]
+        return next((each.cluster_id for each in told if each is not None), "")
 
     @property
     def log(self) -> str:
-        """What the nodes have logged, the newest lines last; also after `stop`."""
-        return self._last_log if self._thread is None else self._thread.log.text
+        """What the nodes have logged, the newest lines last; also after `stop`. Processes write it
+        to `broker-ID.log` in the cluster's folder."""
+        return self._last_log if self._cluster is None else self._cluster.mode.log
 
     def statistics(self) -> dict[int, dict[str, Any]]:
-        """Counts of each broker, by id: partitions, groups, connections."""
-        thread = self._running()
-        return thread.call(_statistics(thread.running))
+        """Counts of each broker that runs, by id: partitions, groups, connections."""
+        return {node.plan.broker_id: node.statistics() for node in self._running().serving}
 
-    # Brokers.
+    def controller(self, *, timeout_seconds: float = 30.0) -> int:
+        """The id of the active controller; while there is none, it is waited for."""
+        from anabranch.client.overview import controller_of
 
-    def stop_broker(self, broker_id: int) -> None:
-        """Stop one broker in order: its leaderships move first. Raises ClusterError."""
-        thread = self._running_broker(broker_id)
-        if len(thread.running) == 1:
-            raise ClusterError("The last broker stays: stop() ends the cluster.")
-        thread.call(thread.stop_node(broker_id))
+        async def work(cluster: Cluster) -> int:
+            return (await controller_of(cluster)).controller_id
 
-    def start_broker(self, broker_id: int) -> None:
-        """Start a stopped broker again, at its address and with its folder; returns when it serves.
-        Raises ClusterError."""
-        thread = self._running()
-        if broker_id in {node.config.node_id for node in thread.running}:
-            raise ClusterError(f"Broker {broker_id} is running already.")
-        if broker_id not in thread.nodes:
-            raise ClusterError(f"There is no broker {broker_id}: {_ids(thread)}.")
-        thread.call(thread.start_node(broker_id))
+        return self._ask("find the controller", work, timeout_seconds)
 
-    def _running_broker(self, broker_id: int) -> ClusterThread:
-        thread = self._running()
-        if broker_id not in {node.config.node_id for node in thread.running}:
-            raise ClusterError(f"No broker {broker_id} is running: {_ids(thread)}.")
-        return thread
+    def leader(self, topic: str, partition: int = 0, *, timeout_seconds: float = 30.0) -> int:
+        """The id of the broker that leads a partition; while there is none, it is waited for. What
+        a broker knows of a leader that has just died may be old."""
+        from anabranch.core.errors import ApiError, ErrorCode
+
+        async def attempt(cluster: Cluster) -> int:
+            leaders = await cluster.leaders(topic)
+            if partition not in leaders:
+                why = f"Topic {topic!r} has partitions 0 to {len(leaders) - 1}, not {partition}."
+                raise ApiError(ErrorCode.INVALID_PARTITIONS, why)
+            return leaders[partition]
+
+        async def work(cluster: Cluster) -> int:
+            return await cluster.retrying(lambda: attempt(cluster))
+
+        return self._ask(f"find the leader of {topic}-{partition}", work, timeout_seconds)
+
+    def wait_in_sync(self, topic: str | None = None, *, timeout_seconds: float = 30.0) -> None:
+        """Return when every replica of a topic, or of all topics, is in sync and on a broker that
+        runs, and every running broker knows. Raises ClusterError that names what is behind."""
+        until = time.monotonic() + timeout_seconds
+        while late := self._late(topic):
+            if time.monotonic() >= until:
+                more = [f"and {len(late) - SHOWN} more"] if len(late) > SHOWN else []
+                raise ClusterError(
+                    f"Not in sync after {timeout_seconds:g} seconds: "
+                    f"{'; '.join(late[:SHOWN] + more)}."
+                )
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def _late(self, topic: str | None) -> list[str]:
+        nodes = self._running().serving
+        serving = [node.plan.broker_id for node in nodes]
+        for node in nodes:
+
+            async def work(cluster: Cluster) -> list[str]:
+                return await behind(cluster, topic, serving)
+
+            try:
+                found = ask("ask a broker", _address(node), work, ANSWER_SECONDS)
+            except ClusterError as fault:
+                found = [f"{node.name} does not answer: {fault}"]
+            if found:
+                return found
+        return []
 
     # Topics.
 
@@ -228,48 +294,56 @@ class LocalCluster:
 
     # Inside.
 
-    def _settings(self, folder: str) -> list[dict[str, str]]:
-        """The settings of each broker: one has the folder for itself, several share it."""
+    def _plans(self, folder: str) -> list[NodePlan]:
+        """What each broker is started with: one has the folder for itself, several share it."""
         count = len(self._racks)
-        controllers = free_ports(count) if count > 1 else [0]
-        each_folder = [folder] if count == 1 else [f"{folder}/broker-{i + 1}" for i in range(count)]
-        found = []
-        for index, rack in enumerate(self._racks):
-            port = self._port + index if self._port else 0
-            settings = {
-                "node.id": str(index + 1),
-                "log.dirs": each_folder[index],
-                "listeners": f"PLAINTEXT://127.0.0.1:{port},"
-                f"CONTROLLER://127.0.0.1:{controllers[index]}",
-            }
-            if count > 1:
-                servers = ",".join(f"127.0.0.1:{each}" for each in controllers)
-                settings["controller.quorum.bootstrap.servers"] = servers
-                settings["metadata.store.url"] = f"sqlite://{folder}/metadata-store.db"
-            if rack is not None:
-                settings["broker.rack"] = rack
-            found.append({**settings, **self.config})
-        return found
+        ports = free_ports(2 * count) if count > 1 else [0, 0]
+        clients = [self._port + each if self._port else ports[each] for each in range(count)]
+        controllers = ports[count:]
+        common: dict[str, str] = {}
+        if count > 1:
+            servers = ",".join(f"127.0.0.1:{each}" for each in controllers)
+            common["controller.quorum.bootstrap.servers"] = servers
+        if count > 1 or self._metadata_store != SQLITE:
+            url = f"sqlite://{folder}/metadata-store.db"
+            is_file = self._metadata_store == SQLITE
+            common["metadata.store.url"] = url if is_file else self._metadata_store
+        return [
+            self._plan(index + 1, folder, clients, controllers, common) for index in range(count)
+        ]
 
-    def _running(self) -> ClusterThread:
-        if self._thread is None:
+    def _plan(
+        self, broker_id: int, folder: str, clients: list[int], controllers: list[int],
+        common: Mapping[str, str],
+    ) -> NodePlan:  # fmt: skip
+        rack = self._racks[broker_id - 1]
+        own = folder if len(clients) == 1 else f"{folder}/broker-{broker_id}"
+        settings = {"node.id": str(broker_id), "log.dirs": own, **common}
+        if rack is not None:
+            settings["broker.rack"] = rack
+        settings |= self.config | self._broker_config.get(broker_id, {})
+        peers = {
+            port: each
+            for each in range(1, len(clients) + 1)
+            for port in (clients[each - 1], controllers[each - 1])
+            if each != broker_id
+        }
+        return NodePlan(
+            broker_id=broker_id, rack=settings.get("broker.rack"), port=clients[broker_id - 1],
+            folder=settings["log.dirs"].split(",")[0], controller_port=controllers[broker_id - 1],
+            settings=settings, peers=peers,
+        )  # fmt: skip
+
+    def _running(self) -> RunningCluster:
+        if self._cluster is None:
             raise ClusterError("The cluster is not running: use it within `with`, or call start().")
-        return self._thread
+        return self._cluster
 
-    def _ask(self, what: str, work: Callable[[Cluster], Awaitable[T]]) -> T:
-        from anabranch.client.cluster import Cluster
-        from anabranch.core.errors import ApiError
-
-        thread = self._running()
-
-        async def run() -> T:
-            async with Cluster(_addresses(thread.running)) as cluster:
-                return await work(cluster)
-
-        try:
-            return thread.call(run())
-        except ApiError as fault:
-            raise ClusterError(f"Cannot {what}: {fault.message} ({fault.code.name})") from None
+    def _ask(
+        self, what: str, work: Callable[[Cluster], Awaitable[T]], timeout_seconds: float = 30.0
+    ) -> T:
+        nodes = self._running().serving
+        return ask(what, ",".join(map(_address, nodes)), work, timeout_seconds)
 
 
 def _for_several(brokers: int) -> dict[str, object]:
@@ -278,31 +352,12 @@ def _for_several(brokers: int) -> dict[str, object]:
     return {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
 
 
-def _described(node: Node) -> LocalBroker:
-    host, _, port = node.bootstrap_servers.rpartition(":")
-    config = node.config
-    return LocalBroker(config.node_id, config.rack, host, int(port), config.log_dirs[0])
+def _described(node: ClusterNode) -> LocalBroker:
+    return LocalBroker(node.plan.broker_id, node.plan.rack, HOST, node.port, node.plan.folder)
 
 
-def _addresses(nodes: Sequence[Node]) -> str:
-    return ",".join(node.bootstrap_servers for node in nodes)
-
-
-def _ids(thread: ClusterThread) -> str:
-    running = ", ".join(str(node.config.node_id) for node in thread.running)
-    return f"the brokers are 1 to {len(thread.nodes)}, and {running} run"
-
-
-async def _statistics(nodes: Sequence[Node]) -> dict[int, dict[str, Any]]:
-    found = {}
-    for node in nodes:
-        assert node.broker is not None
-        found[node.config.node_id] = {
-            "partitions": node.broker.partitions.statistics(),
-            "groups": node.broker.broker.groups.statistics(),
-            "listeners": {each.name: each.statistics() for each in node.acceptors},
-        }
-    return found
+def _address(node: ClusterNode) -> str:
+    return f"{HOST}:{node.port}"
 
 
 def _texts(settings: Mapping[str, object]) -> dict[str, str]:

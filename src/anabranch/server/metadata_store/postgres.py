@@ -130,6 +130,12 @@ class PostgresStore:
         self._closed = True
         await self._drop()
 
+    def abandon(self) -> None:
+        """Close without a turn of the loop: see `Node.abandon`."""
+        self._closed = True
+        if self._connection is not None:
+            self._connection.pgconn.finish()
+
     def statistics(self) -> dict[str, int]:
         """Transactions that appended since the store was opened."""
         return {"append_transactions": self._appends}

@@ -136,6 +136,11 @@ class SqliteStore:
             await self._run(self._disconnect)
         self._thread.shutdown()
 
+    def abandon(self) -> None:
+        """Close without a turn of the loop: see `Node.abandon`."""
+        self._thread.shutdown(cancel_futures=True)
+        self._disconnect()
+
     def statistics(self) -> dict[str, int]:
         """Transactions that appended since the store was opened."""
         return {"append_transactions": self._appends}

@@ -1,0 +1,146 @@
+"""The files of a node whose disk can be slow or full, or whose process was killed.
+
+What: `RealFiles` that look at the node's faults first. Slow: everything that would wait for a disk
+waits longer, in the thread that asked: writes, syncs, reads of bytes that are not in memory. Full:
+nothing that needs room is written, as the system says it (`DiskFull`); what needs none goes on, so
+that old segments can be removed. Dead: nothing is touched any more. Rule kept: what was read or
+written without a fault is real. Not here: the metadata store, which lies on a disk of its own, and
+the process that compacts.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Sequence
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import DiskFull
+from anabranch.core.types import Buffer
+from anabranch.server.files import RealFile, RealFiles
+from anabranch.testing.faults import NodeFaults
+
+
+class FaultyFile(RealFile):
+    """A file on such a disk."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, files: FaultyFiles, path: str, *, create: bool, write: bool) -> None:
+        super().__init__(files, path, create=create, write=write)
+        self._disk = files
+
+    def open_handle(self, *, create: bool) -> int:
+        """As of any file; a dead node opens none."""
+        if self._disk.is_dead:
+            raise OSError(errno.EIO, "the node was killed")
+        if create and self._disk.faults.disk_is_full and not os.path.exists(self.path):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().open_handle(create=create)
+
+    def read_blocking(self, position: int, length: int) -> Buffer:
+        """See File."""
+        self._disk.wait()
+        return super().read_blocking(position, length)
+
+    def warm(self, position: int, length: int) -> None:
+        """See File."""
+        self._disk.wait()
+        super().warm(position, length)
+
+    def write(self, position: int, buffers: Sequence[Buffer]) -> None:
+        """See File."""
+        self._disk.take_room(self.path)
+        super().write(position, buffers)
+
+    def truncate(self, size: int) -> None:
+        """See File."""
+        self._disk.touch(self.path)
+        super().truncate(size)
+
+    def sync(self) -> None:
+        """See Syncable."""
+        self._disk.touch(self.path)
+        super().sync()
+
+
+class FaultyFiles(RealFiles):
+    """A tree of files on such a disk."""
+
+    def __init__(self, faults: NodeFaults) -> None:
+        super().__init__()
+        self.faults = faults
+        self.is_dead = False
+        """Whether the node was killed in this process."""
+
+    def wait(self) -> None:
+        """What a slow disk does to whoever needs it."""
+        if self.faults.disk_ms:
+            time.sleep(self.faults.disk_ms / 1000)
+
+    def touch(self, path: str) -> None:
+        """Before a change that needs no room. Raises StorageFault."""
+        self.wait()
+        if self.is_dead:
+            raise StorageFault(f"{path}: the node was killed")
+
+    def take_room(self, path: str) -> None:
+        """Before a change that needs room. Raises DiskFull or StorageFault."""
+        self.touch(path)
+        if self.faults.disk_is_full:
+            raise DiskFull(f"{path}: {os.strerror(errno.ENOSPC)}")
+
+    def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
+        """See Files."""
+        return FaultyFile(self, path, create=create, write=write)
+
+    def make_dirs(self, path: str) -> None:
+        """See Files."""
+        if not os.path.isdir(path):
+            self.take_room(path)
+        super().make_dirs(path)
+
+    def rename(self, source: str, target: str) -> None:
+        """See Files."""
+        self.touch(source)
+        super().rename(source, target)
+
+    def remove(self, path: str) -> None:
+        """See Files."""
+        self.touch(path)
+        super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        """See Files."""
+        self.touch(path)
+        super().remove_tree(path)
+
+    def sync_dir(self, path: str) -> None:
+        """See Files."""
+        self.touch(path)
+        super().sync_dir(path)
+
+    def sync_path(self, path: str) -> None:
+        """See Files."""
+        self.touch(path)
+        super().sync_path(path)
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        """See Files."""
+        self.take_room(path)
+        super().write_atomic(path, data, sync=sync)
+
+    def free_bytes(self, path: str) -> int:
+        """See Files."""
+        return 0 if self.faults.disk_is_full else super().free_bytes(path)
+
+    def close_all(self) -> None:
+        """Give back every handle, as the system does when a process ends."""
+        with self.lock:
+            for file in self._opened:
+                if file.handle >= 0 and not file.pins:
+                    os.close(file.handle)
+                    file.handle = -1
+            self._opened.clear()
+            self.open_count = 0
