@@ -8,7 +8,8 @@ marked as such, and never lead a new partition.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple, Protocol
 
@@ -21,6 +22,42 @@ class UsableBroker(NamedTuple):
     broker_id: int
     rack: str | None
     fenced: bool
+
+
+class Loads(NamedTuple):
+    """What brokers carry already, over all topics, by broker id."""
+
+    replicas: Mapping[int, int] = {}
+    leaders: Mapping[int, int] = {}
+    """Partitions whose first replica it is."""
+
+
+NO_LOADS = Loads()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What is to be placed: `partition_count` lists of `replication_factor` brokers.
+
+    `existing` are the topic's lists so far, when it grows. `cursor` is where the last placement of
+    the cluster ended, counted in partitions.
+    """
+
+    partition_count: int
+    replication_factor: int
+    existing: Sequence[tuple[int, ...]] = ()
+    cursor: int = 0
+    loads: Loads = NO_LOADS
+    ignore_racks: bool = False
+
+
+class Placement(NamedTuple):
+    """Replica lists, one a partition; where the next placement goes on; what a person should know
+    about them, in sentences."""
+
+    rows: list[tuple[int, ...]]
+    cursor: int
+    remarks: tuple[str, ...] = ()
 
 
 class Placer(Protocol):

@@ -1,0 +1,199 @@
+"""Kafka's own placement: stripes over racks, then over the brokers of each rack.
+
+Goals: one replica a rack while racks suffice; leaders and replicas even within one call.
+Constraints: the first replica is never on a fenced broker; in a rack a fenced broker is taken only
+when the unfenced ones of that rack are used up in this partition. Guarantees: distinct brokers in a
+partition; with RF <= racks no rack twice.
+
+Worked example: racks A, B, C with brokers A0 A1 A2, B0 B1 B2, C0 C1 C2, every start at 0:
+[A0, B0, C0], [B1, C1, A1], [C2, A2, B2]. The first rack moves on by one a partition, and so does
+every rack's list; after as many partitions as there are unfenced brokers all lists are shuffled.
+
+Trade-off: racks come before brokers, so the lone broker of a small rack carries as much as a whole
+large rack; and nothing is remembered between calls. When a topic grows, several stripes are drawn
+and the one that leaves the topic most even is taken (KAFKA-14437 is what happens otherwise).
+
+Brokers without a rack form one rack of their own, which comes first. Source: the behaviour of
+Kafka's StripedReplicaPlacer (KIP-36, KIP-631); the same draws from the same source of chance give
+the same lists, which `make compat` compares with Kafka's own class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain, count, islice
+from random import Random
+from typing import Any
+
+from anabranch.core.placement.placer import Ask, Placement, UsableBroker
+
+STRIPES_TRIED = 32
+"""How many stripes are drawn at most when a topic grows."""
+EVEN = 1
+"""Nobody leads or carries more than this above another: no better stripe is looked for."""
+
+
+def striped(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement:
+    """Replica lists by stripes; see the module's docstring."""
+    best = _stripes(brokers, ask, rng)
+    if ask.existing:
+        least = _unevenness(brokers, ask.existing, best)
+        for _ in range(STRIPES_TRIED - 1):
+            if max(least[:2]) <= EVEN:
+                break
+            rows = _stripes(brokers, ask, rng)
+            uneven = _unevenness(brokers, ask.existing, rows)
+            if uneven < least:
+                best, least = rows, uneven
+    return Placement(best, ask.cursor)
+
+
+def _stripes(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> list[tuple[int, ...]]:
+    return list(islice(Stripes(brokers, rng).rows(ask.replication_factor), ask.partition_count))
+
+
+def _unevenness(
+    brokers: Sequence[UsableBroker],
+    existing: Sequence[tuple[int, ...]],
+    rows: Sequence[tuple[int, ...]],
+) -> tuple[int, int, int]:
+    """How far the busiest broker is from the idlest: by leaders, by replicas; repeated lists."""
+    both = [*existing, *rows]
+    leaders = Counter(row[0] for row in both)
+    replicas = Counter(chain.from_iterable(both))
+    ids = [broker.broker_id for broker in brokers]
+    return (
+        max(leaders[each] for each in ids) - min(leaders[each] for each in ids),
+        max(replicas[each] for each in ids) - min(replicas[each] for each in ids),
+        len(both) - len(set(both)),
+    )
+
+
+class BrokerRing:
+    """Brokers of one rack that are all fenced, or all not: each is given once an epoch, and every
+    epoch in which the ring is asked begins one broker later."""
+
+    def __init__(self, brokers: Sequence[int], rng: Random) -> None:
+        self.brokers = sorted(brokers)
+        self.offset = rng.randrange(len(self.brokers)) if self.brokers else 0
+        self.index = 0
+        self.epoch = 0
+
+    def next(self, epoch: int) -> int:
+        """The next broker, -1 when all were given in this epoch."""
+        brokers = self.brokers
+        if not brokers:
+            return -1
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.index = 0
+            self.offset = (self.offset + 1) % len(brokers)
+        if self.index >= len(brokers):
+            return -1
+        found = brokers[(self.index + self.offset) % len(brokers)]
+        self.index += 1
+        return found
+
+    def give(self) -> int:
+        """The broker after the one that was given last; for a ring that is asked once an epoch."""
+        self.offset = offset = (self.offset + 1) % len(self.brokers)
+        return self.brokers[offset]
+
+
+class Rack:
+    """One rack's brokers, those that are unfenced apart from those that are not."""
+
+    def __init__(self, fenced: Sequence[int], unfenced: Sequence[int], rng: Random) -> None:
+        self.fenced = BrokerRing(fenced, rng)
+        self.unfenced = BrokerRing(unfenced, rng)
+
+    def next(self, epoch: int) -> int:
+        """An unfenced broker if there is one left, else a fenced one, else -1."""
+        found = self.unfenced.next(epoch)
+        return found if found >= 0 else self.fenced.next(epoch)
+
+
+class Stripes:
+    """The racks of a cluster in the order in which a call goes round them."""
+
+    def __init__(self, brokers: Sequence[UsableBroker], rng: Random) -> None:
+        self.rng = rng
+        self.unfenced_count = sum(not broker.fenced for broker in brokers)
+        self.names = sorted({broker.rack for broker in brokers}, key=_none_first)
+        self.by_name = {name: _rack(brokers, name, rng) for name in self.names}
+        self.offset = rng.randrange(len(self.names))
+
+    def rows(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
+        """One list after the other, for ever."""
+        yield from self._round(replication_factor)
+        is_even = self._asks_once(replication_factor)
+        while True:
+            self._shuffle()
+            yield from (self._even_round if is_even else self._round)(replication_factor)
+
+    def _racks(self) -> list[Rack]:
+        return [self.by_name[name] for name in self.names]
+
+    def _round(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
+        """As many lists as there are unfenced brokers; where there is but one, all lists."""
+        racks = self._racks()
+        for epoch in range(self.unfenced_count) if self.unfenced_count > 1 else count():
+            yield self._row(racks, replication_factor, epoch)
+            self.offset = (self.offset + 1) % len(racks)
+
+    def _row(self, racks: Sequence[Rack], replication_factor: int, epoch: int) -> tuple[int, ...]:
+        first = self.offset
+        while (leader := racks[first].unfenced.next(epoch)) < 0:
+            first = (first + 1) % len(racks)
+        found, index, is_skipped = [leader], self.offset, False
+        while len(found) < replication_factor:
+            if index == first and not is_skipped:
+                is_skipped = True
+            elif (broker_id := racks[index].next(epoch)) >= 0:
+                found.append(broker_id)
+            index = (index + 1) % len(racks)
+        return tuple(found)
+
+    def _asks_once(self, replication_factor: int) -> bool:
+        """Whether a partition asks each rack at most once and never in vain, and a rack is asked
+        last in one round later than first in the next: then it just gives its next broker."""
+        racks = self.by_name.values()
+        return (
+            all(rack.unfenced.brokers for rack in racks)
+            and replication_factor <= len(racks)
+            and self.unfenced_count >= 2 * len(racks)
+        )
+
+    def _even_round(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
+        """What `_round` gives where `_asks_once` holds, in a fraction of the time."""
+        give = [rack.unfenced.give for rack in self._racks()] * 2
+        count_of_racks = len(self.names)
+        for _ in range(self.unfenced_count):
+            at = self.offset
+            yield tuple([each() for each in give[at : at + replication_factor]])
+            self.offset = (at + 1) % count_of_racks
+
+    def _shuffle(self) -> None:
+        _shuffle(self.names, self.rng)
+        for rack in self.by_name.values():
+            _shuffle(rack.fenced.brokers, self.rng)
+            _shuffle(rack.unfenced.brokers, self.rng)
+
+
+def _rack(brokers: Sequence[UsableBroker], name: str | None, rng: Random) -> Rack:
+    members = [broker for broker in brokers if broker.rack == name]
+    fenced = [broker.broker_id for broker in members if broker.fenced]
+    unfenced = [broker.broker_id for broker in members if not broker.fenced]
+    return Rack(fenced, unfenced, rng)
+
+
+def _none_first(rack: str | None) -> tuple[bool, str]:
+    return rack is not None, rack or ""
+
+
+def _shuffle(items: list[Any], rng: Random) -> None:
+    """Fisher and Yates' shuffle from the end, which draws as Java's does."""
+    for size in range(len(items), 1, -1):
+        chosen = rng.randrange(size)
+        items[size - 1], items[chosen] = items[chosen], items[size - 1]
