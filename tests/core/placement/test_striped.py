@@ -80,5 +80,5 @@ def test_a_topic_that_grows_does_not_repeat_what_it_has() -> None:
         rng, rows = Random(seed), []
         for _ in range(6):
             rows += striped(cluster, Ask(1, 3, existing=tuple(rows)), rng).rows
-        assert difference(rows, range(6)) <= 1
+        assert difference(rows, range(6)) <= 2
         assert led_difference(rows, range(6)) <= 1
