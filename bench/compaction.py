@@ -105,16 +105,17 @@ def compact(server: Server, topic: str) -> float:
 class Paced:
     """A producer and a consumer with a record on its way every few milliseconds."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, topic: str = PACED_TOPIC) -> None:
         self.taken_ms: list[float] = []
+        self._topic = topic
         self._over = threading.Event()
         settings = {"bootstrap.servers": server.bootstrap, **workloads.CLIENT}
         self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
         self._consumer = Consumer(
             {**settings, "group.id": "paced", "enable.auto.commit": False, "fetch.wait.max.ms": 100}
         )
-        end = self._consumer.get_watermark_offsets(TopicPartition(PACED_TOPIC, 0), timeout=30)[1]
-        self._consumer.assign([TopicPartition(PACED_TOPIC, 0, end)])
+        end = self._consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=30)[1]
+        self._consumer.assign([TopicPartition(topic, 0, end)])
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Paced:
@@ -132,7 +133,7 @@ class Paced:
         while not self._over.is_set():
             if len(self.taken_ms) <= UNPACED:
                 due = time.perf_counter()
-            self._producer.produce(PACED_TOPIC, value, partition=0)
+            self._producer.produce(self._topic, value, partition=0)
             self._producer.poll(0)
             if self._consumer.poll(30.0) is None:
                 return

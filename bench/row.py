@@ -1,8 +1,8 @@
 """What a row of the benchmark is: a name, a measurement, servers to take it on, and targets.
 
-A row on `shared` servers uses two long-running ones, warmed up, in turn; a row with `settings` has
-two of its own, started for it with these. A row on `fresh` servers starts a new one in a new folder
-for each measurement.
+A row on shared servers uses long-running ones, warmed up, in turn; rows that follow each other and
+want the same `servers` with the same `settings` have the same ones. A row on `fresh` servers starts
+a new one in a new folder for each measurement.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from servers import Server
+from servers import SERVERS, Server
 from workloads import Sample
 
 MB = 1_000_000
@@ -45,6 +45,8 @@ class Row:
     measure: Callable[[Server], Sample]
     targets: Mapping[str, Target] = field(default_factory=dict)
     fresh: bool = False
+    servers: Mapping[str, type[Server]] = field(default_factory=lambda: SERVERS)
+    """What is measured: a name -> its kind. One without a peer has no ratio."""
     prepare: Callable[[Server], None] | None = None
     written_bytes: int = 0
     """What a round writes to the page cache: so much memory is made ready before it."""
@@ -54,6 +56,8 @@ class Row:
     """What bounds the figures besides the server."""
     rounds_at_most: int = 99
     """For rows whose round takes a minute."""
+    warm_up: bool = True
+    """Whether a round goes before that does not count."""
 
 
 def more(ratio: float) -> Target:

@@ -1,7 +1,7 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
-The rows of one partition and of a node's start; those of groups, compaction and many connections
-are in crowd_rows.py.
+The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
+brokers are in three_rows.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from crowd_rows import CROWD_ROWS
 from row import MB, Row, less, more
 from scale import scaled
 from servers import Server
+from three_rows import THREE_ROWS
 from workloads import Sample
 
 
@@ -111,5 +112,5 @@ NODE_ROWS = [
     ),
 ]
 
-ROWS = [*NODE_ROWS, *CROWD_ROWS]
+ROWS = [*NODE_ROWS, *CROWD_ROWS, *THREE_ROWS]
 """In the order in which a whole run takes them."""

@@ -1,9 +1,11 @@
 """Anabranch beside Apache Kafka: the same client, the same machine, in turn.
 
-    make bench                                    every row, five rounds
+    make bench                                    every row, five rounds; ROWS="three one-at" some
     scripts/bench --row produce-1k-1mb --rounds 9
     scripts/bench --page                          write the last figures into the documentation
     scripts/bench --crowd                         the rows of groups, compaction and connections
+    scripts/bench --three --rounds 2              three brokers beside three: some 15 minutes
+    scripts/bench --row three-wiped --part 5      a fifth of the work
     scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
     scripts/bench --server anabranch --row cold-start     one server alone, no ratio
 
@@ -21,7 +23,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ from row import Row
 from rows import ROWS
 from scale import QUICK, Scale
 from servers import SERVERS, WORK, Anabranch, Server
+from three_rows import THREE_ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
 PROFILE_LINES = 40
@@ -50,6 +52,10 @@ def arguments() -> argparse.Namespace:
     names = [row.name for row in ROWS]
     parser.add_argument("--row", action="append", choices=names, help="only this row (repeatable)")
     parser.add_argument("--crowd", action="store_true", help="only the rows of crowd_rows.py")
+    parser.add_argument("--three", action="store_true", help="only the rows of three_rows.py")
+    parser.add_argument(
+        "--part", type=int, default=1, metavar="N", help="an N-th of the work of each row"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, default=5, help="rounds after the warm-up")
     parser.add_argument(
@@ -63,8 +69,12 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, default=RESULTS, help="where the figures go")
     options = parser.parse_args()
-    if options.crowd:
-        options.row = [*(options.row or []), *(row.name for row in CROWD_ROWS)]
+    options.row = options.row or []
+    begins = tuple(os.environ.get("ROWS", "").split())
+    options.row += [row.name for row in ROWS if row.name.startswith(begins)] if begins else []
+    for is_wanted, rows in ((options.crowd, CROWD_ROWS), (options.three, THREE_ROWS)):
+        options.row += [row.name for row in rows] if is_wanted else []
+    Scale.divisor = options.part
     if options.quick:
         options.rounds = 1
         Scale.divisor = QUICK
@@ -98,7 +108,7 @@ def run_shared(row: Row, servers: dict[str, Server], rounds: int, console: Conso
     for server in servers.values():
         if row.prepare:
             row.prepare(server)
-    for number in range(-1, rounds):
+    for number in range(-1 if row.warm_up else 0, rounds):
         for name in order(list(servers), number):
             if row.written_bytes:
                 fill_free_memory(WORK)
@@ -112,10 +122,10 @@ def run_shared(row: Row, servers: dict[str, Server], rounds: int, console: Conso
 def run_fresh(row: Row, names: list[str], rounds: int, console: Console) -> Rounds:
     """A row that starts a server in a new folder each time; the first round only warms caches."""
     taken: Rounds = {name: [] for name in names}
-    for number in range(-1, rounds):
+    for number in range(-1 if row.warm_up else 0, rounds):
         for name in order(names, number):
             with ExitStack() as stack:
-                server = SERVERS[name](row.settings)
+                server = row.servers[name](row.settings)
                 stack.callback(server.stop)
                 sample = row.measure(server)
             note(console, row, name, number, sample.figures)
@@ -133,42 +143,54 @@ def note(console: Console, row: Row, name: str, number: int, figures: dict[str, 
 
 def run(options: argparse.Namespace, console: Console) -> dict[str, tuple[Row, Rounds]]:
     """Every chosen row."""
-    names = options.server or list(SERVERS)
+    wanted = options.server or list(SERVERS)
     chosen = [row for row in ROWS if not options.row or row.name in options.row]
     results: dict[str, tuple[Row, Rounds]] = {}
     with ExitStack() as stack:
-        shared: dict[str, Server] = {}
+        shared = Shared(stack)
         for row in chosen:
+            names = [name for name in row.servers if name in wanted]
+            if not names:
+                continue
             rounds = min(options.rounds, row.rounds_at_most)
             if row.fresh:
+                shared.stop()
                 taken = run_fresh(row, names, rounds, console)
-            elif row.settings:
-                stack.close()  # two servers at a time
-                shared.clear()
-                with ExitStack() as own:
-                    servers = start_shared(names, own, row.settings)
-                    taken = run_shared(row, servers, rounds, console)
             else:
-                if not shared:
-                    shared.update(start_shared(names, stack))
-                taken = run_shared(row, shared, rounds, console)
+                taken = run_shared(row, shared.of(row, names), rounds, console)
             results[row.name] = row, taken
             print_row(console, row, taken)
             write_json(options.json, machine(), results)
     return results
 
 
-def start_shared(
-    names: list[str], stack: ExitStack, settings: Mapping[str, str] | None = None
-) -> dict[str, Server]:
-    """One running server of each kind, stopped with the stack."""
-    servers = {}
-    for name in names:
-        server = SERVERS[name](settings)
-        stack.callback(server.stop)
-        server.start()
-        servers[name] = server
-    return servers
+class Shared:
+    """The servers that run now: kept while the next row wants the same ones."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._running: dict[str, Server] = {}
+        self._kind: tuple[object, ...] = ()
+
+    def of(self, row: Row, names: list[str]) -> dict[str, Server]:
+        """One running server of each of the row's kinds."""
+        kind = (row.servers, row.settings)
+        if kind != self._kind or not all(each.is_alive() for each in self._running.values()):
+            self.stop()
+            for name in names:
+                server = row.servers[name](row.settings)
+                self._stack.callback(server.stop)
+                server.start()
+                server.settle()
+                self._running[name] = server
+            self._kind = kind
+        return self._running
+
+    def stop(self) -> None:
+        """End them and remove their folders."""
+        self._stack.close()
+        self._running = {}
+        self._kind = ()
 
 
 def interrupted(_signal: int, _frame: object) -> None:
@@ -196,7 +218,8 @@ def main() -> None:
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
     if options.profile:
-        pstats.Stats(str(options.profile)).sort_stats("tottime").print_stats(PROFILE_LINES)
+        for path in sorted(options.profile.parent.glob(f"{options.profile.stem}.*")):
+            pstats.Stats(str(path)).sort_stats("tottime").print_stats(PROFILE_LINES)
     console.print(f"figures: {os.path.relpath(options.json)}")
 
 

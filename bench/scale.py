@@ -1,4 +1,4 @@
-"""How much of each row's work is done: all of it, or a tenth while a row is written (`--quick`)."""
+"""How much of each row's work is done: all of it, or a part of it (`--quick`, `--part`)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Scale:
 
 
 def scaled(amount: int) -> int:
-    """`amount` of records, bytes or partitions, or a tenth of it in a quick run; one at least."""
+    """`amount` of records, bytes or partitions, or a part of it; one at least."""
     return max(1, amount // Scale.divisor)
 
 
 def scaled_seconds(seconds: float) -> float:
-    """A time to measure for, or a third of it in a quick run; a second at least."""
+    """A time to measure for, or a third of it where only a part is measured; a second at least."""
     return seconds if Scale.divisor == 1 else max(1.0, seconds / 3)

@@ -1,5 +1,7 @@
 """The two servers that are compared: each one process, one folder, loopback, its own defaults.
 
+Three of them that are one cluster are in trio.py.
+
 Both are started by the same code, in folders on the same disk, and looked at through /proc only.
 Apache Kafka runs as its own start script runs it: KRaft, one combined node, 1 GB heap, G1 with the
 script's flags. Linux only: CPU seconds and memory come from /proc.
@@ -20,7 +22,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-WORK = ROOT / ".cache" / "bench"
+WORK = ROOT / ".cache" / "bench" / str(os.getpid())
 JARS = ROOT / ".cache" / "kafka"
 START_SECONDS = 120.0
 LOG_TAIL_LINES = 20
@@ -64,10 +66,18 @@ class Server:
     """One broker in a folder of its own; `start`, `kill` and `stop` act on its process."""
 
     name = "server"
+    replicas = 1
+    """Of each topic that a workload creates."""
+    acks: int | str = 1
+    """What its producers wait for."""
 
-    def __init__(self, settings: Mapping[str, object] | None = None, work: Path = WORK) -> None:
-        self.port = free_port()
-        self.controller_port = free_port()
+    def __init__(
+        self,
+        settings: Mapping[str, object] | None = None,
+        work: Path = WORK,
+        ports: tuple[int, int] | None = None,
+    ) -> None:
+        self.port, self.controller_port = ports or (free_port(), free_port())
         self.settings = {"log.segment.delete.delay.ms": DELETE_DELAY_MS, **(settings or {})}
         self.folder = work / f"{self.name}-{self.port}"
         self.process: subprocess.Popen[bytes] | None = None
@@ -111,6 +121,9 @@ class Server:
                     raise SystemExit(self.last_words()) from None
                 time.sleep(0.002)
 
+    def settle(self) -> None:
+        """Wait until it is ready for work, where an open port does not say so."""
+
     def is_alive(self) -> bool:
         """Whether the process runs."""
         return self.process is not None and self.process.poll() is None
@@ -127,10 +140,20 @@ class Server:
         return self.process.pid
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """SIGKILL; also of a process that was paused."""
         assert self.process is not None
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: the process stands still, and its connections stay open."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
 
     def stop(self) -> None:
         """End it and remove its folder."""

@@ -51,7 +51,7 @@ def admin_of(server: Server) -> AdminClient:
 def create(server: Server, topics: Sequence[str], partitions: int = 1) -> None:
     """Create topics in one request and wait until every partition has a leader."""
     admin = admin_of(server)
-    wanted = [NewTopic(topic, partitions, 1) for topic in topics]
+    wanted = [NewTopic(topic, partitions, server.replicas) for topic in topics]
     for future in admin.create_topics(wanted, request_timeout=WAIT_SECONDS).values():
         future.result(WAIT_SECONDS)
     await_leaders(admin, topics, partitions)
@@ -91,17 +91,25 @@ class Failures:
 
 
 def send(
-    server: Server, topic: str, *, value_bytes: int, total_bytes: int, batch_bytes: int
+    server: Server,
+    topic: str,
+    *,
+    value_bytes: int,
+    total_bytes: int,
+    batch_bytes: int | None,
+    partitions: int = 1,
 ) -> float:
-    """Produce `total_bytes` of values, acks=1; returns the seconds to the last acknowledgement."""
+    """Produce `total_bytes` of values, to all partitions in turn; returns the seconds to the last
+    acknowledgement. Without `batch_bytes` the client batches by its own defaults.
+    """
     failures = Failures()
+    batches = {"batch.size": batch_bytes, "batch.num.messages": 1_000_000} if batch_bytes else {}
     producer = Producer(
         {
             "bootstrap.servers": server.bootstrap,
-            "acks": 1,
+            "acks": server.acks,
             "linger.ms": 5,
-            "batch.size": batch_bytes,
-            "batch.num.messages": 1_000_000,
+            **batches,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 524_288,
             "delivery.report.only.error": True,
@@ -117,7 +125,7 @@ def send(
     for number in range(count):
         while True:
             try:
-                produce(topic, values[number & 4095], partition=0)
+                produce(topic, values[number & 4095], partition=number % partitions)
                 break
             except BufferError:
                 producer.poll(0.01)
@@ -128,10 +136,17 @@ def send(
     return seconds
 
 
-def produce(server: Server, *, value_bytes: int, total_bytes: int, batch_bytes: int) -> Sample:
-    """MB/s, CPU seconds per GB of values, and peak memory of one topic of one partition."""
+def produce(
+    server: Server,
+    *,
+    value_bytes: int,
+    total_bytes: int,
+    batch_bytes: int | None,
+    partitions: int = 1,
+) -> Sample:
+    """MB/s, CPU seconds per GB of values, and peak memory while one topic is written."""
     topic = f"produce-{time.monotonic_ns()}"
-    create(server, [topic])
+    create(server, [topic], partitions)
     before = server.cpu_seconds()
     with server.watched() as peak:
         seconds = send(
@@ -140,6 +155,7 @@ def produce(server: Server, *, value_bytes: int, total_bytes: int, batch_bytes: 
             value_bytes=value_bytes,
             total_bytes=total_bytes,
             batch_bytes=batch_bytes,
+            partitions=partitions,
         )
     cpu = server.cpu_seconds() - before
     drop(server, topic)
@@ -187,7 +203,7 @@ def one_at_a_time(server: Server, *, value_bytes: int, count: int) -> Sample:
     topic = f"single-{time.monotonic_ns()}"
     create(server, [topic])
     producer = Producer(
-        {"bootstrap.servers": server.bootstrap, "acks": 1, "linger.ms": 0, **CLIENT}
+        {"bootstrap.servers": server.bootstrap, "acks": server.acks, "linger.ms": 0, **CLIENT}
     )
     values = values_of(value_bytes)
     taken: list[float] = []
@@ -210,7 +226,7 @@ def acknowledge_one(server: Server, topic: str, partition: int = 0) -> None:
     """Produce one record and wait for its acknowledgement, with a client of its own."""
     failures = Failures()
     producer = Producer(
-        {"bootstrap.servers": server.bootstrap, "acks": 1, "linger.ms": 0, **CLIENT}
+        {"bootstrap.servers": server.bootstrap, "acks": server.acks, "linger.ms": 0, **CLIENT}
     )
     producer.produce(topic, b"one", partition=partition, on_delivery=failures)
     if producer.flush(WAIT_SECONDS) or failures.count:
@@ -223,7 +239,7 @@ def create_first(server: Server, topic: str) -> None:
     admin = admin_of(server)
     while True:
         try:
-            admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(10)
+            admin.create_topics([NewTopic(topic, 1, server.replicas)])[topic].result(10)
             return
         except KafkaException as refusal:
             if refusal.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
@@ -234,13 +250,15 @@ def create_first(server: Server, topic: str) -> None:
 
 
 def cold_start(server: Server) -> Sample:
-    """From exec in a new folder to the first acknowledged record of a topic just created."""
+    """From exec in a new folder to the first acknowledged record of a topic just created; and the
+    resident memory at that moment."""
     begin = time.perf_counter()
     server.start()
     create_first(server, "first")
     acknowledge_one(server, "first")
     seconds = time.perf_counter() - begin
-    return Sample({"seconds": seconds, "CPU s": server.cpu_seconds()})
+    memory = server.resident_bytes() / 1e6
+    return Sample({"seconds": seconds, "CPU s": server.cpu_seconds(), "MB": memory})
 
 
 def idle(server: Server, *, settle_seconds: float) -> Sample:
