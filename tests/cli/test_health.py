@@ -91,7 +91,14 @@ def is_ill_without_the_third(verb):
     assert len(ill(verb, "under-replicated")) == 5
     both = ill(verb, "at-min-isr", "unavailable")
     assert set(both) == {("barely", 0), ("alone", 0)}, "any of those that are asked for"
+    [nobody] = [
+        part["reasons"]
+        for topic in told(verb("topics", "describe", "--unavailable-partitions", "--json"))
+        for part in topic["partitions"]
+    ]
+    assert nobody[0] == "nobody may lead alone-0 (broker 3: it shuts down)"
     table = verb("topics", "describe", "--under-min-isr-partitions").stdout
+    assert "broker 3 left the ISR of strict-0: it shuts down" in table
     assert "strict  0" in table and "none" in table
 
 
@@ -104,7 +111,9 @@ def brokers_tell_who_is_away(verb):
     assert found[3]["replicas_behind"] == 5
     assert found[1]["under_replicated"] + found[2]["under_replicated"] == 4
     assert sum(each["active_controller"] for each in found.values()) == 1
-    assert "fenced" in verb("cluster", "brokers").stdout
+    gone = "broker 3 goes from controlled shutdown to shutdown now"
+    assert found[3]["reason"].endswith(gone) and found[1]["reason"] is None
+    assert gone in verb("cluster", "brokers").stdout
     said = verb("cluster", "status").stdout
     assert "--unavailable-partitions" in said
     assert "A fenced broker is away" in said
@@ -115,7 +124,14 @@ def leaders_return(verb):
     words = ("partitions", "elect-leaders", "--type", "preferred")
     outcomes = told(verb(*words, "--topic", "strict", "--json"))
     assert outcomes == [
-        {"topic": "strict", "partition": 0, "elected": True, "error": None, "message": None}
+        {
+            "topic": "strict",
+            "partition": 0,
+            "elected": True,
+            "error": None,
+            "message": None,
+            "reasons": [],
+        }
     ]
     until(lambda: status(verb)["not_led_by_preferred"] == 0)
     assert "not needed" in verb(*words, "--topic", "strict", "--partition", "0").stdout
@@ -133,6 +149,7 @@ def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb
     assert refused.exit_code == 1
     assert "strict-0" in refused.output and "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
     assert "start the first replica" in refused.output
+    assert "broker 3 left the ISR of strict-0: it shuts down" in refused.output
     nodes[2] = ThreadNode.again(nodes[2]).start()
     until(lambda: not ill(verb, "under-replicated"))
     leaders_return(verb)

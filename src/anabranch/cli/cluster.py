@@ -12,6 +12,7 @@ from anabranch.cli.running import (
     json_option,
     print_json,
     print_table,
+    time_text,
     timeout_option,
 )
 
@@ -105,7 +106,7 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 @timeout_option
 @json_option
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show the active controller, who serves, and how many partitions are ill."""
+    """Show the active controller, who serves, how many partitions are ill, and what it decided."""
     from anabranch.client.overview import overview
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
@@ -121,6 +122,13 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     print_table(("what", "count"), rows)
     for sentence in _remedies(told):
         click.echo(sentence)
+    if told["reasons"]:
+        decided = [(each["at"], each["reason"]) for each in told["reasons"]]
+        print_table(("decided", "why"), decided)
+
+
+NEWEST = 10
+"""Decisions that the status shows."""
 
 
 COUNTED = (
@@ -147,6 +155,10 @@ def _status(found: Overview) -> dict[str, Any]:
         "at_min_isr": found.ill[Illness.AT_MIN_ISR],
         "under_replicated": found.ill[Illness.UNDER_REPLICATED],
         "not_led_by_preferred": found.not_preferred,
+        "reasons": [
+            {"at": time_text(each.at_ms), "code": each.code, "reason": each.sentence}
+            for each in found.controlling.reasons.newest(NEWEST)
+        ],
     }
 
 
@@ -185,7 +197,7 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
     active = found.controlling.controller_id
     if as_json:
-        print_json([_broker_counts(each, active) for each in found.brokers])
+        print_json([_broker_counts(each, found) for each in found.brokers])
         return
     print_table(
         ("broker", "address", "rack", "state", "controller", "leaders", "preferred", "replicas",
@@ -199,20 +211,30 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
             for each in found.brokers
         ],
     )  # fmt: skip
+    for each in found.brokers:
+        if why := _why_away(each, found):
+            click.echo(why)
 
 
-def _broker_counts(each: BrokerCounts, active: int) -> dict[str, Any]:
+def _why_away(each: BrokerCounts, found: Overview) -> str | None:
+    """What the controller said of a broker that is fenced."""
+    told = found.controlling.reasons.of_broker(each.broker_id) if each.is_fenced else None
+    return None if told is None else f"{time_text(told.at_ms)}  {told.sentence}"
+
+
+def _broker_counts(each: BrokerCounts, found: Overview) -> dict[str, Any]:
     return {
         "id": each.broker_id,
         "host": each.host,
         "port": each.port,
         "rack": each.rack,
         "fenced": each.is_fenced,
-        "active_controller": each.broker_id == active,
+        "active_controller": each.broker_id == found.controlling.controller_id,
         "leaders": each.leaders,
         "preferred_leaders": each.preferred,
         "replicas": each.replicas,
         "replicas_behind": each.behind,
         "observers": each.observers,
         "under_replicated": each.under_replicated,
+        "reason": _why_away(each, found),
     }

@@ -63,16 +63,22 @@ def elect(
 
     _refuse_unclear(topic, indexes, everywhere=everywhere)
 
-    async def work(cluster: Cluster) -> list[Elected]:
+    async def work(cluster: Cluster) -> tuple[list[Elected], dict[str, list[str]]]:
+        from anabranch.client.overview import why_ill
+        from anabranch.client.partitions import describe_topics
+
         places = None
         if topic is not None:
             known = [each.partition_index for each in (await cluster.topic(topic)).partitions]
             places = {topic: sorted(indexes or known)}
-        return await elect_leaders(cluster, Election[kind.upper()], places)
+        outcomes = await elect_leaders(cluster, Election[kind.upper()], places)
+        known_topics = sorted({each.topic for each in outcomes if _is_of_a_topic(each)})
+        ill = await describe_topics(cluster, known_topics) if known_topics else []
+        return outcomes, await why_ill(ill, cluster)
 
-    outcomes = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    outcomes, why = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if as_json:
-        print_json([_told(each) for each in outcomes])
+        print_json([_told(each, why) for each in outcomes])
     elif not outcomes:
         click.echo(f"No partition needs {'a preferred' if kind == 'preferred' else 'an unclean'} "
                    "leader elected.")  # fmt: skip
@@ -81,7 +87,12 @@ def elect(
         print_table(("topic", "partition", "outcome"), rows)
     failed = [each for each in outcomes if each.is_failure]
     if failed:
-        raise click.ClickException(_sentence(failed))
+        raise click.ClickException(_sentence(failed, why))
+
+
+def _is_of_a_topic(each: Elected) -> bool:
+    """Whether it failed for a topic that there is."""
+    return each.is_failure and each.code.name != "UNKNOWN_TOPIC_OR_PARTITION"
 
 
 def _refuse_unclear(topic: str | None, indexes: tuple[int, ...], *, everywhere: bool) -> None:
@@ -97,22 +108,25 @@ def _outcome(each: Elected) -> str:
     return "not needed" if each.code else "elected"
 
 
-def _told(each: Elected) -> dict[str, object]:
+def _told(each: Elected, why: dict[str, list[str]]) -> dict[str, object]:
     return {
         "topic": each.topic,
         "partition": each.partition,
         "elected": not each.code,
         "error": each.code.name if each.is_failure else None,
         "message": each.sentence if each.is_failure else None,
+        "reasons": why.get(f"{each.topic}-{each.partition}", []) if each.is_failure else [],
     }
 
 
-def _sentence(failed: list[Elected]) -> str:
-    """The first failure, how many more there are, and what helps."""
+def _sentence(failed: list[Elected], why: dict[str, list[str]]) -> str:
+    """The first failure and why it came to it, how many more there are, and what helps."""
     first = failed[0]
     more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
     remedy = REMEDIES.get(first.code.name)
+    said = "".join(f"; {each}" for each in why.get(f"{first.topic}-{first.partition}", []))
     return (
         f"No leader was elected for {first.topic}-{first.partition}{more}: "
-        f"{first.sentence.rstrip('.')} ({first.code.name})" + (f"; {remedy}." if remedy else ".")
+        f"{first.sentence.rstrip('.')} ({first.code.name}){said}"
+        + (f"; {remedy}." if remedy else ".")
     )

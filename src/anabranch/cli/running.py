@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -76,6 +77,11 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     for row in rows:
         table.add_row(*(str(each) for each in row))
     Console().print(table)
+
+
+def time_text(at_ms: int) -> str:
+    """A time of the wall clock, in UTC, to the second."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def pairs(texts: Sequence[str], what: str) -> dict[str, str]:

@@ -160,16 +160,18 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
 ) -> None:
-    """Show partitions with leaders, replicas and in-sync replicas, and settings."""
+    """Show partitions with leaders, replicas and in-sync replicas, settings, and what is ill."""
     wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:
+        from anabranch.client.overview import why_ill
         from anabranch.client.partitions import describe_topics
 
         if topic is not None:
             await cluster.topic(topic)
         found = await describe_topics(cluster, None if topic is None else [topic])
-        told = [(each, _partitions(each, wanted)) for each in found]
+        why = await why_ill(found, cluster)
+        told = [(each, _partitions(each, wanted, why)) for each in found]
         return [
             await _described(cluster, each, partitions)
             for each, partitions in told
@@ -213,6 +215,9 @@ def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
         return
     heads = ("topic", "partition", "leader", "replicas", "in sync", "eligible", "minimum", "state")
     print_table(heads, rows)
+    said = [why for each in described for part in each["partitions"] for why in part["reasons"]]
+    for sentence in dict.fromkeys(said):
+        click.echo(sentence)
 
 
 def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
@@ -222,8 +227,10 @@ def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
     return part["partition"], leader, *texts
 
 
-def _partitions(topic: Topic, wanted: Sequence[str]) -> list[dict[str, Any]]:
-    """The partitions to show, each with everything that is wrong with it."""
+def _partitions(
+    topic: Topic, wanted: Sequence[str], why: dict[str, list[str]]
+) -> list[dict[str, Any]]:
+    """The partitions to show, each with everything that is wrong with it, and why."""
     told = []
     for each in topic.partitions:
         health = sorted(illness.value for illness in each.illnesses(topic.minimum))
@@ -241,6 +248,7 @@ def _partitions(topic: Topic, wanted: Sequence[str]) -> list[dict[str, Any]]:
                 "observers": each.observers,
                 "offline_replicas": each.offline,
                 "health": health,
+                "reasons": why.get(f"{topic.name}-{each.partition}", []),
             }
         )
     return told

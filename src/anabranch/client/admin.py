@@ -208,7 +208,7 @@ async def delete_records(
 
 async def describe_cluster(cluster: Cluster) -> DescribeClusterResponse:
     """Cluster id, controller and brokers, fenced ones included where the node tells them."""
-    connection = await cluster.connection_to(next(iter(cluster.brokers)))
+    connection = await cluster.any_connection()
     request = DescribeClusterRequest()
     if connection.version_for(DescribeClusterRequest.api_key) >= 2:
         request.include_fenced_brokers = True

@@ -106,7 +106,7 @@ class Cluster:
 
     async def send(self, message: Message) -> Any:
         """Ask any broker; error codes inside the response are the caller's."""
-        connection = await self._any()
+        connection = await self.any_connection()
         return await connection.send(message)
 
     async def send_to(self, broker_id: int, message: Message) -> Any:
@@ -172,7 +172,8 @@ class Cluster:
             await asyncio.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
 
-    async def _any(self) -> Connection:
+    async def any_connection(self) -> Connection:
+        """The connection that is open, else one to the first node that answers."""
         for connection in self._connections.values():
             if connection.is_open:
                 return connection

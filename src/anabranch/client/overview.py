@@ -8,12 +8,16 @@ Not here: tables, bytes on disks.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.client.admin import describe_cluster
 from anabranch.client.cluster import Cluster, check
+from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
+from anabranch.client.reasons import Reasons
+from anabranch.core.errors import ApiError
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
 from anabranch.core.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -21,16 +25,21 @@ from anabranch.core.wire.messages.describe_quorum import (
     QuorumPartitionData,
     QuorumTopicData,
 )
+from anabranch.core.wire.own_fields import ASKED, SaidReasons, untagged
 
 METADATA_TOPIC = "__cluster_metadata"
+REASONS_SECONDS = 5
+"""What is ill is shown without reasons when no controller is there to ask."""
 
 
 class Controlling(NamedTuple):
-    """The active controller, its epoch, and the offset up to which metadata is committed."""
+    """The active controller, its epoch, the offset up to which metadata is committed, and why its
+    newest decisions and those of the controllers before it were made."""
 
     controller_id: int
     epoch: int
     metadata_offset: int
+    reasons: Reasons
 
 
 class BrokerCounts(NamedTuple):
@@ -93,19 +102,46 @@ async def overview(cluster: Cluster) -> Overview:
     )
 
 
+async def reasons_of(cluster: Cluster) -> Reasons:
+    """Why the newest decisions were made; none where no controller says so soon."""
+    try:
+        async with asyncio.timeout(REASONS_SECONDS):
+            return (await _controller_now(cluster)).reasons
+    except (ApiError, ConnectionLost, TimeoutError):
+        return Reasons()
+
+
+async def why_ill(topics: Sequence[Topic], cluster: Cluster) -> dict[str, list[str]]:
+    """What the controller said of each partition ("flights-3") that nobody leads, or that misses
+    replicas; nothing is asked where nothing is ill."""
+    ill = {
+        f"{topic.name}-{each.partition}": (each.leader, set(each.replicas) - set(each.isr))
+        for topic in topics
+        for each in topic.partitions
+        if each.leader < 0 or set(each.replicas) - set(each.isr)
+    }
+    reasons = await reasons_of(cluster) if ill else Reasons()
+    return {
+        place: [told.sentence for told in reasons.of_partition(place, leader, sorted(missing))]
+        for place, (leader, missing) in ill.items()
+    }
+
+
 async def controller_of(cluster: Cluster) -> Controlling:
     """The active controller; a short absence of one is waited for."""
+    return await cluster.retrying(lambda: _controller_now(cluster))
+
+
+async def _controller_now(cluster: Cluster) -> Controlling:
     partition = QuorumPartitionData(partition_index=0)
     asked = QuorumTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
-
-    async def attempt() -> Controlling:
-        response: DescribeQuorumResponse = await cluster.send(DescribeQuorumRequest(topics=[asked]))
-        check(response.error_code, response.error_message)
-        told = response.topics[0].partitions[0]
-        check(told.error_code, told.error_message)
-        return Controlling(told.leader_id, told.leader_epoch, told.high_watermark)
-
-    return await cluster.retrying(attempt)
+    request = DescribeQuorumRequest(topics=[asked], unknown_tagged_fields=ASKED)
+    response: DescribeQuorumResponse = await cluster.send(request)
+    check(response.error_code, response.error_message)
+    told = response.topics[0].partitions[0]
+    check(told.error_code, told.error_message)
+    said = untagged(SaidReasons, response.unknown_tagged_fields).reasons
+    return Controlling(told.leader_id, told.leader_epoch, told.high_watermark, Reasons(said))
 
 
 def counts_of(

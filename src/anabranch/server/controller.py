@@ -30,6 +30,7 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.history import History, carrying
 from anabranch.core.controller.image import NO_LEADER, MetadataImage
 from anabranch.core.controller.metadata_store import (
     NOBODY,
@@ -174,10 +175,9 @@ class ControllerShell:
         return future
 
     def _plan(self, result: Result[Any]) -> None:
-        first = self.controller.image.next_offset
-        payload = encode_batch(
-            result.records, base_offset=first, epoch=self.controller.epoch, now_ms=wall_ms()
-        )
+        first, now_ms = self.controller.image.next_offset, wall_ms()
+        told = self.controller.history.plan(result.records, result.reasons, now_ms, first)
+        payload = encode_batch(told, base_offset=first, epoch=self.controller.epoch, now_ms=now_ms)
         end = first + len(result.records)
         counts = elections_in(result.records)
         if counts.elections:
@@ -213,6 +213,7 @@ class ControllerShell:
         for batch in batches:
             log.extend(CommittedBatch(*batch))
             self._count_elections(batch.first_offset)
+            self.controller.history.commit(batch.first_offset)
         ready = [waiting for waiting in self._waiting if waiting.offset <= log.end_offset]
         self._waiting = self._waiting[len(ready) :]
         for waiting in ready:
@@ -342,7 +343,7 @@ class ControllerShell:
         Only then is it known that all of the log was read: a store's copy that is behind would
         otherwise be served, and make every follower stop. A new log also gets the feature levels.
         """
-        image, log = await self._read_all()
+        image, log, history = await self._read_all()
         first = image.next_offset
         payload = leader_change_batch(
             base_offset=first,
@@ -362,6 +363,7 @@ class ControllerShell:
         self._committed = image
         self._snapshot_ms = steady_ms()
         self.controller.take_office(lease.epoch, image, log, steady_ms())
+        self.controller.history = history
         self._took_office.set()
         if not image.features:
             minimum = self.controller.static_config.min_insync_replicas
@@ -369,13 +371,14 @@ class ControllerShell:
         LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
         return True
 
-    async def _read_all(self) -> tuple[MetadataImage, CommittedLog]:
-        """Everything committed: the snapshot and the batches after it."""
-        image = MetadataImage.empty()
+    async def _read_all(self) -> tuple[MetadataImage, CommittedLog, History]:
+        """Everything committed, the snapshot and the batches after it, and why."""
+        image, history = MetadataImage.empty(), History()
         log = CommittedLog()
         stored = await self.store.load_snapshot()
         if stored is not None:
-            records = (each for batch in decode_batches(stored.payload) for each in batch.records)
+            records = [each for batch in decode_batches(stored.payload) for each in batch.records]
+            history.read(records)
             image = from_snapshot(records, stored.end_offset, stored.epoch)
             log = CommittedLog(stored.end_offset, stored.epoch)
             log.take_snapshot(SnapshotView(*stored))
@@ -384,8 +387,9 @@ class ControllerShell:
                 log.extend(CommittedBatch(*batch))
                 for decoded in decode_batches(batch.payload):
                     last = decoded.last_offset
+                    history.read(decoded.records)
                     image, _delta = replay_batch(image, decoded.records, last, batch.epoch)
-        return image, log
+        return image, log, history
 
     async def _compare_with_copy(self) -> None:
         copy = self._copy
@@ -442,9 +446,13 @@ class ControllerShell:
     async def _take_snapshot(self, image: MetadataImage) -> None:
         """Made in a thread from the immutable image, while decisions go on."""
         log, now_ms = self.controller.log, wall_ms()
+        said = self.controller.history.newest(image.next_offset)
         payload = await asyncio.to_thread(
             lambda: encode_snapshot(
-                snapshot_records(image), epoch=image.epoch, last_contained_ms=now_ms, now_ms=now_ms
+                carrying(snapshot_records(image), said),
+                epoch=image.epoch,
+                last_contained_ms=now_ms,
+                now_ms=now_ms,
             )
         )
         previous = log.snapshot.end_offset if log.snapshot is not None else 0

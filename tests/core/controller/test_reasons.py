@@ -22,6 +22,7 @@ from anabranch.core.wire.messages.create_partitions import (
 )
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.own_fields import Lag, Lags, tagged
 
 TOPIC = 2
 UNCLEAN = "unclean.leader.election.enable"
@@ -46,6 +47,8 @@ def told() -> World:
     world.start(4)
     world.commit_result(set_observers(world.controller.state, "t", 0, [4]))
     alter(world, 1)
+    alter(world, 1, 2, 3)
+    lag(world)
     alter(world, 1, 2)
     alter_config(world, TOPIC, "t", "min.insync.replicas", "3")
     hint(world, 1)
@@ -70,6 +73,15 @@ def told() -> World:
     update(world, ("group.version", 1, UPGRADE))
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
     return world
+
+
+def lag(world: World) -> None:
+    """The leader says why two followers leave."""
+    slow = [
+        Lag(broker_id=2, silent_ms=30_020, behind_ms=30_020),
+        Lag(broker_id=3, silent_ms=400, behind_ms=31_500),
+    ]
+    alter(world, 1, unknown_tagged_fields=tagged(Lags(lags=slow)))
 
 
 def keep_alive_both(world: World, ms: int) -> None:
@@ -104,6 +116,8 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
     "sentence",
     [
         "brokers 2 and 3 left the ISR of t-0: its leader, broker 1, asked for it",
+        "broker 2 left the ISR of t-0: no fetch for 30.0 s",
+        "broker 3 left the ISR of t-0: it fetches, and was not caught up for 31.5 s",
         "broker 1 left the ISR of t-0: its process is gone",
         "broker 3 left the ISR of t-1: its session expired",
         "broker 2 leads t-0 (broker 1: its process is gone)",

@@ -5,7 +5,8 @@ Versions: 0-2.
 Behaviour: the active controller is the leader; every registered controller is told as a voter,
     though the metadata store alone commits, since any of them may become active. Brokers that are
     no controllers are observers. Offsets are those of the last fetch or heartbeat. Any other topic
-    or partition is UNKNOWN_TOPIC_OR_PARTITION.
+    or partition is UNKNOWN_TOPIC_OR_PARTITION. Who asks with the tagged field of
+    `core/wire/own_fields.py` is told the newest reasons in one.
 Skipped: times of those who are not active
 """
 
@@ -24,6 +25,7 @@ from anabranch.core.wire.messages.describe_quorum import (
     QuorumNode,
     ReplicaState,
 )
+from anabranch.core.wire.own_fields import OWN_TAG, SaidReasons, tagged
 
 METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN = -1
@@ -45,7 +47,11 @@ def decide(controller: Controller, request: Request, now_ms: int) -> DescribeQuo
         )
         for topic in body.topics
     ]
-    return DescribeQuorumResponse(topics=topics, nodes=_nodes(controller))
+    response = DescribeQuorumResponse(topics=topics, nodes=_nodes(controller))
+    if OWN_TAG in (body.unknown_tagged_fields or {}):
+        told = SaidReasons(reasons=controller.history.newest())
+        response.unknown_tagged_fields = tagged(told)
+    return response
 
 
 def _partition(

@@ -24,6 +24,7 @@ from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionResponseTopicData,
 )
 from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.own_fields import Lags, untagged
 
 EPOCHS_SINCE = 3
 
@@ -55,9 +56,9 @@ def decide(
                 )
                 continue
             answers.append(_answer(wanted.partition_index, altered))
-            if altered.record is not None and altered.reason is not None:
+            if altered.record is not None:
                 records.append(altered.record)
-                reasons.append(altered.reason)
+                reasons += altered.reasons
         response.topics.append(
             AlterPartitionResponseTopicData(topic_id=topic.topic_id, partitions=answers)
         )
@@ -75,6 +76,7 @@ def _wanted(asked: AlterPartitionRequestPartitionData, version: int) -> Wanted:
         asked.partition_epoch,
         isr,
         asked.leader_recovery_state,
+        tuple(untagged(Lags, asked.unknown_tagged_fields).lags),
     )
 
 

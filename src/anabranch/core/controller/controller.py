@@ -19,6 +19,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.hints import Answer, Hints, Probe
+from anabranch.core.controller.history import History
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
@@ -75,6 +76,8 @@ class Controller:
         self.hints = Hints()
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
+        self.history = History()
+        """Why the newest decisions were made: the shell that reads the log fills it."""
         self.changed: set[Hashable] = set()
         self._default_topic: Sequence[Any] | None = None
         self._next_tick_ms = 0

@@ -11,7 +11,6 @@ a leader asks (`core/replication`), reassignment.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.core.controller.elections import change_isr
@@ -23,12 +22,13 @@ from anabranch.core.controller.image import (
     TopicImage,
 )
 from anabranch.core.controller.membership import Consequences
-from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.reasons import isr_reasons
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
+from anabranch.core.wire.own_fields import Lag
 
 ANY_EPOCH = -1
 
@@ -41,6 +41,8 @@ class Wanted(NamedTuple):
     partition_epoch: int
     isr: tuple[tuple[int, int], ...]
     recovery_state: int
+    lags: tuple[Lag, ...] = ()
+    """Why members shall leave, as far as the leader says."""
 
 
 class Altered(NamedTuple):
@@ -50,7 +52,7 @@ class Altered(NamedTuple):
     isr: tuple[int, ...]
     """In the order in which the leader named them."""
     record: PartitionChangeRecord | None
-    reason: Reason | None
+    reasons: tuple[Reason, ...] = ()
 
 
 def alter_partition(
@@ -121,22 +123,8 @@ def _altered(
         )
         record.leader_recovery_state = wanted.recovery_state
     if record is None:
-        return Altered(partition, isr, None, None)
+        return Altered(partition, isr, None)
     state = changed_partition(partition, record)
     place = f"{topic.name}-{wanted.partition_index}"
-    return Altered(state, isr, record, _reason(place, state.leader, partition.isr, isr))
-
-
-def _reason(place: str, leader: int, before: Sequence[int], after: Sequence[int]) -> Reason:
-    joined, left = sorted(set(after) - set(before)), sorted(set(before) - set(after))
-    said = [f"{_named(joined)} joined"] * bool(joined) + [f"{_named(left)} left"] * bool(left)
-    return Reason(
-        Code.ISR_CHANGED,
-        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {place}: its leader, broker "
-        f"{leader}, asked for it",
-        {"partition": place, "leader": leader, "joined": joined, "left": left},
-    )
-
-
-def _named(brokers: Sequence[int]) -> str:
-    return ("broker " if len(brokers) == 1 else "brokers ") + " and ".join(map(str, brokers))
+    said = tuple(isr_reasons(place, state.leader, partition.isr, isr, wanted.lags))
+    return Altered(state, isr, record, said)

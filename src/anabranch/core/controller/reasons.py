@@ -8,12 +8,13 @@ and names the cause: "broker 2 left the ISR of flights-3: its session expired".
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from anabranch.core.controller.image import NO_LEADER, PartitionImage
 from anabranch.core.controller.result import Reason
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
+from anabranch.core.wire.own_fields import Lag
 
 NO_LEADER_CHANGE = -2
 
@@ -143,3 +144,39 @@ def leader_reason(
             details,
         )
     return Reason(Code.LEADER_ELECTED, f"broker {record.leader} leads {place} ({because})", details)
+
+
+def isr_reasons(
+    place: str, leader: int, before: Sequence[int], after: Sequence[int], lags: Sequence[Lag]
+) -> Iterator[Reason]:
+    """Why a leader changed its ISR: a sentence for each follower whose lag it told, and one for all
+    others that joined or left."""
+    joined, left = sorted(set(after) - set(before)), sorted(set(before) - set(after))
+    told = {lag.broker_id: lag for lag in lags if lag.broker_id in left}
+    for broker_id in sorted(told):
+        yield Reason(
+            Code.ISR_CHANGED,
+            f"broker {broker_id} left the ISR of {place}: {_lag(told[broker_id])}",
+            {"partition": place, "leader": leader, "left": [broker_id]},
+        )
+    left = [each for each in left if each not in told]
+    if told and not joined and not left:
+        return
+    said = [f"{_named(joined)} joined"] * bool(joined) + [f"{_named(left)} left"] * bool(left)
+    yield Reason(
+        Code.ISR_CHANGED,
+        f"{' and '.join(said) or 'nobody joined or left'} the ISR of {place}: its leader, broker "
+        f"{leader}, asked for it",
+        {"partition": place, "leader": leader, "joined": joined, "left": left},
+    )
+
+
+def _lag(lag: Lag) -> str:
+    """How a follower fell behind, in tenths of a second."""
+    if lag.silent_ms >= lag.behind_ms:
+        return f"no fetch for {lag.behind_ms / 1000:.1f} s"
+    return f"it fetches, and was not caught up for {lag.behind_ms / 1000:.1f} s"
+
+
+def _named(brokers: Sequence[int]) -> str:
+    return ("broker " if len(brokers) == 1 else "brokers ") + " and ".join(map(str, brokers))

@@ -22,6 +22,7 @@ from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionResponsePartitionData,
     BrokerState,
 )
+from anabranch.core.wire.own_fields import Lag, Lags, tagged
 
 if TYPE_CHECKING:
     from anabranch.core.controller.image import MetadataImage
@@ -41,6 +42,8 @@ class Proposal:
     partition_epoch: int
     growth: int = 0
     """How many members more than before: below 0 for a shrink."""
+    lags: tuple[Lag, ...] = ()
+    """Why members shall leave, for people."""
 
 
 class Verdict(Enum):
@@ -85,8 +88,8 @@ def may_join(replica: Replica, follower: Progress, image: MetadataImage) -> bool
     return follower.broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
 
 
-def lagging(replica: Replica, now_ms: int, longest_ms: int, led_since_ms: int) -> tuple[int, ...]:
-    """In-sync followers that were not caught up for longer than `longest_ms`.
+def lagging(replica: Replica, now_ms: int, longest_ms: int, led_since_ms: int) -> tuple[Lag, ...]:
+    """In-sync followers that were not caught up for longer than `longest_ms`, and how long.
 
     A leader that has just begun gives everybody that time to appear.
     """
@@ -95,18 +98,23 @@ def lagging(replica: Replica, now_ms: int, longest_ms: int, led_since_ms: int) -
     for follower in replica.holders:
         since_ms = max(follower.caught_up_ms, led_since_ms)
         if follower.end_offset != end and now_ms - since_ms > longest_ms:
-            late.append(follower.broker_id)
+            silent_ms = now_ms - max(follower.fetched_ms, led_since_ms)
+            late.append(
+                Lag(broker_id=follower.broker_id, silent_ms=silent_ms, behind_ms=now_ms - since_ms)
+            )
     return tuple(late)
 
 
-def propose(replica: Replica, isr: tuple[int, ...], own_broker_epoch: int) -> Proposal:
+def propose(
+    replica: Replica, isr: tuple[int, ...], own_broker_epoch: int, lags: tuple[Lag, ...] = ()
+) -> Proposal:
     """Begin a change of the ISR; members that would join count for the high watermark from now."""
     epochs = tuple(
         own_broker_epoch if each == replica.broker_id else replica.progress_of(each).broker_epoch
         for each in isr
     )
     growth = len(isr) - len(replica.in_sync_replicas)
-    proposal = Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch, growth)
+    proposal = Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch, growth, lags)
     replica.take_in_sync(replica.in_sync_replicas, proposal)
     return proposal
 
@@ -123,6 +131,7 @@ def asked(replica: Replica, proposal: Proposal) -> AlterPartitionRequestPartitio
         ],
         leader_recovery_state=RECOVERED,
         partition_epoch=proposal.partition_epoch,
+        unknown_tagged_fields=tagged(Lags(lags=list(proposal.lags))) if proposal.lags else None,
     )
 
 

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.core.wire.messages.alter_partition import AlterPartitionResponse
     from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
+    from anabranch.core.wire.own_fields import Lag
 
 ALTER_RETRY_MS = 50
 """Pause before the controller is asked again after it did not answer (Kafka's)."""
@@ -265,8 +266,8 @@ class Replication:
             if may_join(replica, follower, broker.image):
                 self._propose(replica, (*replica.in_sync_replicas, follower_id))
 
-    def _propose(self, replica: Replica, isr: tuple[int, ...]) -> None:
-        propose(replica, isr, self._broker.broker_epoch)
+    def _propose(self, replica: Replica, isr: tuple[int, ...], lags: tuple[Lag, ...] = ()) -> None:
+        propose(replica, isr, self._broker.broker_epoch, lags)
         self._unsent[replica.topic_partition] = replica
 
     def _shrink(self) -> None:
@@ -276,8 +277,9 @@ class Replication:
             if replica.proposal is None:
                 late = lagging(replica, self._now_ms, longest_ms, since_ms)
                 if late:
-                    isr = tuple(each for each in replica.in_sync_replicas if each not in late)
-                    self._propose(replica, isr)
+                    leaving = {each.broker_id for each in late}
+                    isr = tuple(each for each in replica.in_sync_replicas if each not in leaving)
+                    self._propose(replica, isr, late)
         self._shrink_ms = self._now_ms + longest_ms // 2 if self._shared else FAR_MS
 
     def _ask(self) -> SendAlterPartition | None:

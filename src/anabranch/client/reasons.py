@@ -1,0 +1,75 @@
+"""Why the cluster is as it is, in the words of its controllers.
+
+What: the newest reasons, asked for with DescribeQuorum, and which of them explains that a replica
+is not in sync, that nobody leads, or that a broker is away. Rules kept: a sentence is passed on as
+it was said; where none is known, for it is too long ago or the peer keeps none, there is none. Not
+here: how reasons are made (`core/controller/reasons.py`) and how long they are kept (`history.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from anabranch.core.controller.reasons import Code
+from anabranch.core.wire.own_fields import SaidReason
+
+ABOUT_A_BROKER = frozenset(
+    {
+        Code.BROKER_REGISTERED,
+        Code.BROKER_STATE_CHANGED,
+        Code.BROKER_SESSION_EXPIRED,
+        Code.BROKER_PROCESS_GONE,
+        Code.BROKER_UNREGISTERED,
+    }
+)
+ABOUT_NOBODY = frozenset({Code.LEADER_LOST, Code.UNCLEAN_ELECTION_WAITS})
+
+
+class Told(NamedTuple):
+    """One sentence, and when it was said (milliseconds of the wall clock)."""
+
+    at_ms: int
+    code: str
+    sentence: str
+
+
+class Reasons:
+    """What was said lately, oldest first."""
+
+    def __init__(self, said: Sequence[SaidReason] = ()) -> None:
+        self._said = said
+
+    def newest(self, count: int) -> list[Told]:
+        """The last `count` of them, oldest first."""
+        return [_told(each) for each in self._said[-count:]]
+
+    def of_broker(self, broker_id: int) -> Told | None:
+        """What happened to a broker last."""
+        return _last(
+            each
+            for each in reversed(self._said)
+            if each.code in ABOUT_A_BROKER and broker_id in each.brokers
+        )
+
+    def of_partition(self, place: str, leader: int, missing: Iterable[int]) -> list[Told]:
+        """Why nobody leads "flights-3" (`leader` is below 0), and why each of `missing` is not in
+        sync; where a broker left many at once, what happened to the broker."""
+        said = [each for each in reversed(self._said) if each.partition == place]
+        found = []
+        if leader < 0:
+            found.append(_last(each for each in said if each.code in ABOUT_NOBODY))
+        for broker_id in missing:
+            left = _last(
+                each for each in said if each.code == Code.ISR_CHANGED and broker_id in each.brokers
+            )
+            found.append(left or self.of_broker(broker_id))
+        return list(dict.fromkeys(each for each in found if each is not None))
+
+
+def _last(newest_first: Iterable[SaidReason]) -> Told | None:
+    return next((_told(each) for each in newest_first), None)
+
+
+def _told(said: SaidReason) -> Told:
+    return Told(said.at_ms, said.code, said.sentence)

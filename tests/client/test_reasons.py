@@ -1,0 +1,52 @@
+"""Which of the controller's sentences explains what is ill."""
+
+from __future__ import annotations
+
+from anabranch.client.reasons import Reasons
+from anabranch.core.controller.reasons import Code
+from anabranch.core.wire.own_fields import SaidReason
+
+
+def said(code, sentence, partition="", brokers=()):
+    return SaidReason(
+        at_ms=1, code=code, sentence=sentence, partition=partition, brokers=list(brokers)
+    )
+
+
+REASONS = Reasons(
+    [
+        said(Code.ISR_CHANGED, "2 left, long ago", "t-0", [2]),
+        said(Code.ISR_CHANGED, "2 joined", "t-0", [2]),
+        said(Code.ISR_CHANGED, "2 and 3 left", "t-0", [2, 3]),
+        said(Code.ISR_CHANGED, "2 left another", "t-1", [2]),
+        said(Code.BROKER_PROCESS_GONE, "4 is gone", "", [4]),
+        said(Code.LEADER_LOST, "nobody may lead", "t-0", [1]),
+        said(Code.TOPIC_CREATED, "topic u created"),
+    ]
+)
+
+
+def sentences(told):
+    return [each.sentence for each in told]
+
+
+def test_the_newest_reason_of_each_that_is_missing_once():
+    assert sentences(REASONS.of_partition("t-0", 1, [2, 3])) == ["2 and 3 left"]
+    assert sentences(REASONS.of_partition("t-0", -1, [2])) == ["nobody may lead", "2 and 3 left"]
+
+
+def test_a_broker_that_left_many_at_once_has_one_reason():
+    assert sentences(REASONS.of_partition("t-77", 1, [4])) == ["4 is gone"]
+    assert sentences([REASONS.of_broker(4)]) == ["4 is gone"]
+
+
+def test_what_nobody_said_has_no_reason():
+    assert REASONS.of_partition("t-0", 1, [9]) == []
+    assert REASONS.of_broker(9) is None
+    assert Reasons().of_partition("t-0", -1, [1]) == []
+    assert Reasons().newest(10) == []
+
+
+def test_the_newest_come_last():
+    assert sentences(REASONS.newest(2)) == ["nobody may lead", "topic u created"]
+    assert len(REASONS.newest(100)) == 7
