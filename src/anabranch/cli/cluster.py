@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.roll import command as roll
 from anabranch.cli.running import (
     ask,
     bootstrap_option,
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 @click.group(epilog="Example: anabranch cluster describe --bootstrap-server 127.0.0.1:9092")
 def command() -> None:
     """Show the nodes of a cluster and how it fares."""
+
+
+command.add_command(roll, "roll")
 
 
 @command.command("id", epilog="Example: anabranch cluster id")

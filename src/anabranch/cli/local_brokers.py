@@ -79,6 +79,16 @@ class LocalBroker:
                 raise self.failure(f"did not answer within {START_SECONDS:.0f} s")
             time.sleep(ASK_AGAIN_SECONDS)
 
+    def stop(self) -> None:
+        """SIGTERM, so that leaderships move; made to end when it does not."""
+        if self.process is None or not self.is_alive:
+            return
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.kill()
+
     def failure(self, what: str) -> click.ClickException:
         """What happened to the node, and what it said last."""
         try:
@@ -163,13 +173,7 @@ class LocalBrokers:
     def close(self) -> None:
         """Ask every node to stop, one after the other so that leaderships can move; make it."""
         for node in self.nodes:
-            if node.process is None or not node.is_alive:
-                continue
-            node.process.terminate()
-            try:
-                node.process.wait(STOP_SECONDS)
-            except subprocess.TimeoutExpired:
-                node.kill()
+            node.stop()
 
     def _configure(self, folder: str, settings: Sequence[str]) -> None:
         controllers = free_ports(len(self.nodes))

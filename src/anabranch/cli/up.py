@@ -20,6 +20,7 @@ from anabranch.cli.serve import configured, shorthand
 
 if TYPE_CHECKING:
     from anabranch.cli.local_brokers import LocalBroker, LocalBrokers
+    from anabranch.cli.supervision import Requests
     from anabranch.server.node import Node
 
 DEFAULT_FOLDER = "anabranch-data"
@@ -88,13 +89,16 @@ def _run_several(
     *, as_json: bool,
 ) -> None:  # fmt: skip
     from anabranch.cli.local_brokers import LocalBrokers
+    from anabranch.cli.supervision import Requests
 
+    requests = Requests(folder)
     cluster = LocalBrokers(folder, brokers=brokers, port=port, racks=racks, settings=settings)
     tell = tell_json if as_json else tell_text
-    with contextlib.closing(cluster), _interrupted_by_sigterm(), _until_interrupted():
+    closing = contextlib.closing
+    with closing(requests), closing(cluster), _interrupted_by_sigterm(), _until_interrupted():
         cluster.start()
         say_cluster(cluster, as_json=as_json)
-        _keep(cluster, tell)
+        _keep(cluster, requests, tell)
 
 
 @contextlib.contextmanager
@@ -118,9 +122,17 @@ def _interrupted_by_sigterm() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _keep(cluster: LocalBrokers, tell: Any) -> None:
-    """Start whoever ends again, for as long as nobody interrupts."""
+def _keep(cluster: LocalBrokers, requests: Requests, tell: Any) -> None:
+    """Start whoever ends again, and restart whom we are asked to, until somebody interrupts."""
     while True:
+        for node_id in requests.take():
+            if 0 < node_id <= len(cluster.nodes):
+                node = cluster.node(node_id)
+                tell("restarts", node, None)
+                node.stop()
+                node.start()
+                node.wait_ready()
+                tell("ready", node, None)
         for node in cluster.nodes:
             if not node.is_alive:
                 assert node.process is not None
@@ -142,6 +154,9 @@ def tell_text(event: str, node: LocalBroker, code: int | None) -> None:
     """One line for people about a node."""
     if event == "ready":
         click.echo(f"broker {node.node_id} serves again, pid {node.pid}")
+        return
+    if event == "restarts":
+        click.echo(f"broker {node.node_id} is restarted, as was asked")
         return
     assert code is not None
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

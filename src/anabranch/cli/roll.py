@@ -1,0 +1,159 @@
+"""`anabranch cluster roll`: restart the brokers one after the other, without a client noticing."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from typing import TYPE_CHECKING
+
+import click
+
+from anabranch.cli.running import ask, bootstrap_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import BrokerAddress, Cluster
+    from anabranch.client.rolling import Plan, Restart
+
+
+@click.command(
+    epilog="Example: anabranch cluster roll --restart-command 'ssh {host} systemctl restart "
+    "anabranch'"
+)
+@bootstrap_option
+@click.option(
+    "--dir", "folder", metavar="DIR",
+    help="The folder of an `anabranch up --brokers N` that runs: it restarts its own nodes.",
+)  # fmt: skip
+@click.option(
+    "--restart-command", "template", metavar="COMMAND",
+    help="What restarts a broker: run once a broker, {id}, {host}, {port} and {rack} filled in.",
+)  # fmt: skip
+@click.option(
+    "--broker", "chosen", type=int, multiple=True, metavar="ID",
+    help="Only this broker; may be given more than once.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show the order and what stands against it.")
+@click.option(
+    "--unavailable-allow", is_flag=True,
+    help="Begin although some partitions cannot be written, or read, while one broker is away.",
+)  # fmt: skip
+@click.option(
+    "--wait", "wait_seconds", type=float, default=300.0, show_default=True, metavar="SECONDS",
+    help="How long one broker may take to be back in all its ISRs.",
+)  # fmt: skip
+@json_option
+def command(
+    bootstrap: str,
+    folder: str | None,
+    template: str | None,
+    chosen: tuple[int, ...],
+    dry_run: bool,
+    unavailable_allow: bool,
+    wait_seconds: float,
+    as_json: bool,
+) -> None:
+    """Restart the brokers one after the other.
+
+    Each one leaves in order, so that its leaderships move first; the next goes when it is back in
+    every ISR. The active controller goes last. Nothing begins while a replica is missing.
+    """
+    restart = None if dry_run else _restarter(folder, template)
+
+    async def work(cluster: Cluster) -> None:
+        from anabranch.client.rolling import look, roll
+
+        plan = await look(cluster, chosen)
+        if restart is None:
+            _show(plan, as_json=as_json)
+            return
+        if plan.obstacles or (plan.risks and not unavailable_allow):
+            raise click.ClickException(_refusal(plan))
+        tell = _tell_json if as_json else _tell_text
+        await roll(cluster, plan, restart, tell, wait_seconds=wait_seconds)
+
+    ask(bootstrap, work)
+
+
+def _restarter(folder: str | None, template: str | None) -> Restart:
+    if (folder is None) == (template is None):
+        raise click.UsageError(
+            "say how brokers are restarted: --dir DIR of `anabranch up`, or --restart-command"
+        )
+    if folder is not None:
+        from anabranch.cli.supervision import ask_restart, check_supervised
+
+        check_supervised(folder)
+        where = folder
+
+        async def by_supervisor(broker: BrokerAddress) -> None:
+            await asyncio.to_thread(ask_restart, where, broker.broker_id)
+
+        return by_supervisor
+    assert template is not None
+    words = _words(template)
+
+    async def by_command(broker: BrokerAddress) -> None:
+        filled = [_filled(word, broker) for word in words]
+        process = await asyncio.create_subprocess_exec(*filled)
+        if code := await process.wait():
+            raise click.ClickException(f"{shlex.join(filled)} ended with exit code {code}")
+
+    return by_command
+
+
+def _words(template: str) -> list[str]:
+    from anabranch.client.cluster import BrokerAddress
+
+    try:
+        words = shlex.split(template)
+        for word in words:
+            _filled(word, BrokerAddress(0, "", 0, None))
+    except (ValueError, LookupError):
+        raise click.UsageError(
+            f"--restart-command {template!r} cannot be read; it may name {{id}}, {{host}}, "
+            "{port} and {rack}"
+        ) from None
+    if not words:
+        raise click.UsageError("--restart-command is empty")
+    return words
+
+
+def _filled(word: str, broker: BrokerAddress) -> str:
+    return word.format(
+        id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack or ""
+    )
+
+
+def _refusal(plan: Plan) -> str:
+    what = "nothing was restarted, since one broker less would be felt:"
+    how = "mend that" + ("" if plan.obstacles else ", or accept it with --unavailable-allow")
+    return "\n  ".join([what, *plan.obstacles, *plan.risks, how])
+
+
+def _show(plan: Plan, *, as_json: bool) -> None:
+    if as_json:
+        order = [each.broker_id for each in plan.order]
+        print_json({**plan._asdict(), "order": order})
+        return
+    for number, each in enumerate(plan.order, 1):
+        last = ", the active controller" if each.broker_id == plan.controller_id else ""
+        rack = f", rack {each.rack}" if each.rack else ""
+        click.echo(f"{number}. broker {each.broker_id} at {each.host}:{each.port}{rack}{last}")
+    against = [*plan.obstacles, *plan.risks]
+    for sentence in against:
+        click.echo(f"against it: {sentence}")
+    if not against:
+        click.echo("Nothing stands against it.")
+
+
+def _tell_json(event: str, broker: BrokerAddress, seconds: float) -> None:
+    told = {"event": event, "id": broker.broker_id}
+    click.echo(json.dumps(told | ({"seconds": round(seconds, 3)} if event == "back" else {})))
+
+
+def _tell_text(event: str, broker: BrokerAddress, seconds: float) -> None:
+    if event == "back":
+        click.echo(f"broker {broker.broker_id} is back in every ISR after {seconds:.1f} s")
+    else:
+        click.echo(f"broker {broker.broker_id} is restarted")
