@@ -86,16 +86,14 @@ class Sender:
         told = self.arguments
         self.client = f"{told.name}.{time.monotonic_ns() // 1_000_000}"
         self.open = dict.fromkeys(places, 0)
-        while not is_stopping:
-            try:
-                if told.kind == "confluent":
-                    from chaos.clients_confluent import ConfluentProducing as Kind
-                else:
-                    from chaos.clients_kafka_python import KafkaPythonProducing as Kind
-                return Kind(told.bootstrap, self.client, self.random, self._done, self._lost)
-            except Exception as error:
-                self.reading.fault(error)
-        return None
+        if told.kind == "confluent":
+            from chaos.clients_confluent import ConfluentProducing as Kind
+        else:
+            from chaos.clients_kafka_python import KafkaPythonProducing as Kind
+        listeners = (self._done, self._lost)
+        begin = lambda: Kind(told.bootstrap, self.client, self.random, *listeners)  # noqa: E731
+        producer: Producing | None = self.reading.ask(begin)
+        return producer
 
     def _done(self, token: Token, offset: int) -> None:
         self._heard.append((token, offset, ""))
@@ -201,7 +199,8 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
     writer = Writer(arguments.out, arguments.name)
-    writer.line("hello", kind=arguments.kind, role=arguments.role, group=arguments.group)
+    told = {name: getattr(arguments, name) for name in ("kind", "role", "group", "topics")}
+    writer.line("hello", **told)
     writer.flush()
     stopping = lambda: is_stopping  # noqa: E731
     if arguments.role == "producer":
@@ -213,7 +212,7 @@ def main() -> int:
         status = (be_member if arguments.role == "member" else drain)(
             Member(arguments, writer, stopping)
         )
-    writer.close()
+    writer.close(status)
     return status
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka import errors as kafka_errors
-from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyPartitionAssignor
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
@@ -133,7 +133,7 @@ class KafkaPythonConsuming:
             heartbeat_interval_ms=1_000,
             max_poll_records=BATCH,
             partition_assignment_strategy=(
-                [CooperativeStickyPartitionAssignor] if is_cooperative else [RangePartitionAssignor]
+                [CooperativeStickyAssignor] if is_cooperative else [RangePartitionAssignor]
             ),
         )
 

@@ -29,6 +29,7 @@ STAY_SECONDS = (20.0, 90.0)
 AWAY_SECONDS = (0.5, 4.0)
 LOOK_SECONDS = 2.0
 NOTES_SECONDS = 5.0
+FOREVER_SECONDS = 1e9
 
 Stopping = Callable[[], bool]
 
@@ -67,22 +68,17 @@ class Reading:
         self.positions: dict[Place, int] = {}
         """Where it stands; -1 where that is not known before the first record."""
 
-    def open(self) -> Consuming | None:
+    def open(self, seconds: float = FOREVER_SECONDS) -> Consuming | None:
         """A client that has reached the cluster; None when it is time to end."""
         told = self.arguments
-        while not self.stopping():
-            try:
-                if told.kind == "confluent":
-                    from chaos.clients_confluent import ConfluentConsuming as Kind
-                else:
-                    from chaos.clients_kafka_python import KafkaPythonConsuming as Kind
-                return Kind(
-                    told.bootstrap, told.name, self.random,
-                    group=told.group, protocol=told.protocol, rack=told.rack,
-                )  # fmt: skip
-            except Exception as error:
-                self.fault(error)
-        return None
+        if told.kind == "confluent":
+            from chaos.clients_confluent import ConfluentConsuming as Kind
+        else:
+            from chaos.clients_kafka_python import KafkaPythonConsuming as Kind
+        settings = {"group": told.group, "protocol": told.protocol, "rack": told.rack}
+        begin = lambda: Kind(told.bootstrap, told.name, self.random, **settings)  # noqa: E731
+        client: Consuming | None = self.ask(begin, seconds)
+        return client
 
     def fault(self, error: BaseException) -> None:
         """An error that will pass: counted, and a pause."""
@@ -90,7 +86,7 @@ class Reading:
         self.notes.write()
         time.sleep(TRY_AGAIN_SECONDS)
 
-    def ask(self, question: Callable[[], Any], seconds: float = 1e9) -> Any:
+    def ask(self, question: Callable[[], Any], seconds: float = FOREVER_SECONDS) -> Any:
         """An answer, asked for until it comes; None when it is time to end."""
         end = time.monotonic() + seconds
         while not self.stopping() and time.monotonic() < end:
@@ -116,7 +112,8 @@ class Reading:
         for place, records in by_place.items():
             position = self.positions.get(place, -1)
             self.writer.polled(place, position if position >= 0 else records.first, records)
-            self.positions[place] = records.last + 1
+            if place in self.positions:  # else it was taken away while this answer came
+                self.positions[place] = records.last + 1
         for place, why in read.thrown:
             position = self.positions.get(place, -1)
             self.writer.line("thrown", at=place.text, position=position, why=why)
@@ -192,9 +189,9 @@ class Member(Reading):
             ok=not why, why=why,
         )  # fmt: skip
 
-    def join(self) -> Consuming | None:
+    def join(self, seconds: float = FOREVER_SECONDS) -> Consuming | None:
         """A client that is, or will be, a member."""
-        client = self.open()
+        client = self.open(seconds)
         if client is not None:
             client.subscribe(self.topics, self.assigned, self.revoked)
         return client
@@ -228,8 +225,9 @@ def audit(reading: Reading) -> int:
     """Read everything once; 0 when all partitions were read to their ends."""
     seconds = reading.arguments.seconds
     deadline = time.monotonic() + seconds
-    client = reading.open()
-    assert client is not None
+    client = reading.open(seconds)
+    if client is None:
+        return 1
     places = reading.ask(lambda: client.partitions(reading.topics), seconds)
     compacted = reading.ask(lambda: client.compacted(reading.topics), seconds)
     ends = {place: reading.ask(_ends(client, place), seconds) for place in places or ()}
@@ -257,8 +255,9 @@ def _ends(client: Consuming, place: Place) -> Callable[[], tuple[int, int]]:
 def drain(member: Member) -> int:
     """Read to the ends what a group has not read; 0 when it has come to all ends."""
     deadline = time.monotonic() + member.arguments.seconds
-    client = member.join()
-    assert client is not None
+    client = member.join(member.arguments.seconds)
+    if client is None:
+        return 1
     left: dict[Place, int] = {}
     look = 0.0
     while time.monotonic() < deadline and not member.stopping():

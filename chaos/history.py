@@ -1,6 +1,7 @@
 """What real clients did and saw, one line of JSON an operation, and the values that they wrote.
 
-    {"op": "hello", "t", "client", "kind", "role"}                  a process began; "bye" ends it
+    {"op": "hello", "t", "client", "kind", "role", "group", "topics"}  a process began …
+    {"op": "bye", "t", "client", "status"}                          … and ended in order
     {"op": "send", "t", "client", "at", "n", "count"}               about to send `client:n` …
     {"op": "ok", "t", "client", "at", "n", "count", "offset"}       … acknowledged from offset on
     {"op": "unknown", "t", "client", "at", "n", "count", "why"}     … perhaps there, perhaps not
@@ -131,9 +132,9 @@ class Writer:
         with self._lock:
             self._file.flush()
 
-    def close(self) -> None:
-        """The file is whole."""
-        self.line("bye")
+    def close(self, status: int = 0) -> None:
+        """The file is whole, and its process did what it was to do, if `status` is 0."""
+        self.line("bye", status=status)
         with self._lock:
             self._file.close()
 

@@ -1,0 +1,346 @@
+"""`python -m chaos.check FILE…`: what is wrong with what real clients were told.
+
+    lost        acknowledged, and not there when all was read at the end (lost-write, unseen)
+    duplicated  one value of an idempotent producer at two offsets
+    reordered   a producer's records stand in another order than it sent them
+    mismatched  one offset, two values; or a record elsewhere than its producer was told
+    phantom     a value that nobody wrote there
+    went back   a reader was shown an older record after a newer one, a member began before what
+                its group had committed, a reader stood where the log has no place
+    skipped     a reader was not shown a record between two that it was shown, or a group never
+                was shown one before what it committed (after its drain: any)
+    beyond      a group committed an offset behind the log's end
+    unread      a partition was not read to its end after all faults: nothing can be said of it
+
+The judge is the simulator's (`anabranch.sim.checks`), one partition at a time: memory holds one
+partition's history, however long the run. Of a compacted topic an acknowledged record may be gone
+when a later one of its key is there. What retention deleted is not missed. Rule kept: what a client
+could not know counts for nothing; an outcome that is unknown may be there or not, but once and in
+its place. Not here: liveness; equality of replicas (`replicas.py`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.anomalies import AUDITOR, Anomalies
+from anabranch.sim.checks.groups import GroupChecks
+from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.truth import Truth
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.history import OK, Assigned, Commit, History, Poll, Send
+from chaos.check_spool import Spool
+from chaos.history import key_of, parse_place
+
+HEADINGS = {
+    "lost-write": "lost",
+    "unseen": "lost",
+    "duplicate": "duplicated",
+    "nonmonotonic-send": "reordered",
+    "nonmonotonic-log": "reordered",
+    "inconsistent-offsets": "mismatched",
+    "phantom": "phantom",
+    "G1a": "phantom",
+    "nonmonotonic-poll": "went back",
+    "group-rewound": "went back",
+    "thrown-out": "went back",
+    "poll-skip": "skipped",
+    "group-skip": "skipped",
+    "group-offset": "beyond",
+    "unread": "unread",
+}
+"""An anomaly's name among the simulator's -> under what it is counted here."""
+
+EXAMPLES = 5
+EXAMPLE_CHARACTERS = 500
+ACKS_ALL = -1
+LATE_COMMIT_US = 120_000_000
+"""A commit that nobody confirmed may take effect so long after it: a broker was stopped."""
+
+
+@dataclass
+class Verdict:
+    """What was found, and how much was looked at."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    """Anomalies by heading."""
+    examples: list[str] = field(default_factory=list)
+    sends: int = 0
+    acks: int = 0
+    seen: int = 0
+    """Records that were there at the end."""
+    shown: int = 0
+    """Records that readers were given, all together."""
+    commits: int = 0
+    rebalances: int = 0
+    longest_gap_ms: float = 0.0
+    """Between two acknowledgements, whoever's they are."""
+    partitions: int = 0
+    compacted: int = 0
+    """Acknowledged records that a later one of their key replaced."""
+    notes: Counter[str] = field(default_factory=Counter)
+    """What clients reported by themselves."""
+    _told: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_clean(self) -> bool:
+        """Nothing is wrong, and there was something that could have been."""
+        return not self.counts and self.acks > 0
+
+    def report(self, violation: Violation) -> None:
+        """Count an anomaly, and keep the first of its kind."""
+        self.counts[HEADINGS[violation.id]] += 1
+        self._told[violation.id] += 1
+        if self._told[violation.id] <= EXAMPLES:
+            self.examples.append(str(violation)[:EXAMPLE_CHARACTERS])
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a file of JSON."""
+        headings = dict.fromkeys(HEADINGS.values(), 0)
+        plain = {key: value for key, value in vars(self).items() if not key.startswith("_")}
+        counts = {**headings, **self.counts}
+        return {**plain, "counts": counts, "notes": dict(self.notes), "is_clean": self.is_clean}
+
+    def lines(self) -> list[str]:
+        """For people."""
+        counts = self.as_dict()["counts"]
+        return [
+            f"{self.acks:,} of {self.sends:,} records acknowledged, {self.seen:,} there at the end"
+            f" in {self.partitions} partitions ({self.compacted:,} compacted away);"
+            f" {self.shown:,} shown to readers, {self.commits:,} commits,"
+            f" {self.rebalances:,} rebalances; longest gap {self.longest_gap_ms / 1000:.1f} s",
+            ", ".join(f"{count:,} {name}" for name, count in counts.items()),
+            *self.examples,
+        ]
+
+
+@dataclass
+class Logs:
+    """What the judge asks about logs: nothing is allowed to be lost here."""
+
+    places: dict[TopicPartition, Truth]
+    marks: Marks = field(default_factory=Marks)
+
+
+class RealAnomalies(Anomalies):
+    """The simulator's judge, told which records a compacted log need not have any more."""
+
+    newest: dict[bytes, int] | None = None
+    """Of a compacted partition: key -> where its last record stood at the end."""
+
+    def _check_acknowledged(self, send: Send) -> None:
+        if self.newest is not None:
+            kept = self.newest.get(key_of(int(send.id)), -1)
+            known = self.offsets.get((send.place, send.value), [send.offset])
+            if max(send.offset, *known) < kept:
+                self.allowed["compacted"] += 1
+                return
+        super()._check_acknowledged(send)
+
+
+class RealGroups(GroupChecks):
+    """The simulator's judge of groups: here no network sends a confirmed commit twice."""
+
+    def _floor(self, event: Assigned, place: TopicPartition) -> int:
+        commits = self._commits.get((event.group, place), [])
+        done = [commit.offset for commit in commits if commit.ok]
+        after = event.at_us - LATE_COMMIT_US
+        late = [each.offset for each in commits if not each.ok and each.at_us > after]
+        return min(done[-1], *late) if done and late else done[-1] if done else -1
+
+
+class PlaceJudge:
+    """One partition's history, read from its lines and judged."""
+
+    def __init__(self, at: str, verdict: Verdict) -> None:
+        self.place = TopicPartition(*parse_place(at))
+        self.verdict = verdict
+        self.history = History()
+        self.truth = Truth((b"", self.place.partition))
+        self.logs = Logs({self.place: self.truth})
+        self.sends: dict[tuple[str, int], Send] = {}
+        self.names: dict[tuple[str, int], bytes] = {}
+        self.shown: dict[str, set[int]] = defaultdict(set)
+        """Group -> offsets that it was shown."""
+        self.committed: dict[str, int] = {}
+        self.thrown: list[dict[str, Any]] = []
+        self.is_compacted = False
+        self.is_read = False
+        self.turns = 0
+
+    def judge(self, lines: list[dict[str, Any]], drained: Iterable[str]) -> None:
+        """Everything about this partition; `drained` are groups that must have read all of it."""
+        takes = {
+            "send": self._send, "ok": self._ok, "poll": self._poll, "assigned": self._assigned,
+            "commit": self._commit, "ends": self._ends, "thrown": self.thrown.append,
+        }  # fmt: skip
+        for line in sorted(lines, key=lambda line: line["t"]):
+            take = takes.get(line["op"])
+            if take is not None:
+                take(line)
+        report = self.verdict.report
+        if not self.is_read:
+            report(Violation("unread", "Not read to the end.", {"partition": self.place}))
+            return
+        anomalies = RealAnomalies(self.history, self.logs, report)  # type: ignore[arg-type]
+        self._note_newest(anomalies)
+        anomalies.check()
+        last = anomalies.last.get(self.place, {})
+        self._check_order_of_log(last)
+        self._check_groups(last, drained)
+        self._check_thrown()
+        self.verdict.seen += len(last)
+        self.verdict.compacted += anomalies.allowed["compacted"]
+
+    # What was written down.
+
+    def _value(self, client: str, n: int) -> bytes:
+        """A short name that stands for a value; one object a value."""
+        name = self.names.get((client, n))
+        if name is None:
+            name = self.names[client, n] = f"{client}:{n}".encode()
+        return name
+
+    def _send(self, line: dict[str, Any]) -> None:
+        client, t = line["client"], line["t"]
+        for n in range(line["n"], line["n"] + line["count"]):
+            value = self._value(client, n)
+            send = Send(str(n), client, self.place, value, ACKS_ALL, True, t)
+            self.sends[client, n] = send
+            self.history.add(send)
+        self.verdict.sends += line["count"]
+
+    def _ok(self, line: dict[str, Any]) -> None:
+        client, offset = line["client"], line["offset"]
+        for index in range(line["count"]):
+            send = self.sends[client, line["n"] + index]
+            send.outcome, send.completed_us = OK, line["t"]
+            send.offset = offset + index if offset >= 0 else -1
+        self.verdict.acks += line["count"]
+
+    def _poll(self, line: dict[str, Any]) -> None:
+        records = [
+            (offset + index, self._value(client, n + index))
+            for offset, client, n, count in line["runs"]
+            for index in range(count)
+        ]
+        if line["odd"]:
+            records += [(offset, b"odd:" + text.encode()) for offset, text in line["odd"]]
+            records.sort()
+        poll = Poll(line["client"], self.place, line["t"], line["position"], records, 0)
+        self.history.add(poll)
+        self.verdict.shown += len(records)
+        if line["group"]:
+            self.shown[line["group"]].update(offset for offset, _ in records)
+
+    def _assigned(self, line: dict[str, Any]) -> None:
+        self.turns += 1  # what clients tell has no generation: each one counts as its own
+        told = (line["group"], line["client"], self.turns, (self.place,), line["t"])
+        self.history.add(Assigned(*told))
+
+    def _commit(self, line: dict[str, Any]) -> None:
+        group, offset = line["group"], line["offset"]
+        self.history.add(Commit(group, self.place, offset, line["ok"], line["t"]))
+        if line["ok"]:
+            self.committed[group] = max(offset, self.committed.get(group, 0))
+        self.verdict.commits += 1
+
+    def _ends(self, line: dict[str, Any]) -> None:
+        self.truth.deleted_to = max(self.truth.deleted_to, line["start"])
+        self.truth.peak = max(self.truth.peak, line["end"])
+        self.is_compacted = line["compacted"]
+        self.is_read = self.is_read or line["whole"]
+
+    # What the simulator's judge does not look at.
+
+    def _note_newest(self, anomalies: RealAnomalies) -> None:
+        if not self.is_compacted:
+            return
+        newest: dict[bytes, int] = {}
+        for poll in self.history.polls:
+            if poll.client.startswith(AUDITOR):
+                for offset, value in poll.records:
+                    number = value.rpartition(b":")[2]
+                    if number.isdigit():
+                        key = key_of(int(number))
+                        newest[key] = max(offset, newest.get(key, -1))
+        anomalies.newest = newest
+
+    def _check_order_of_log(self, last: dict[int, bytes]) -> None:
+        """Also records of unknown outcome stand in the order of their sequence numbers."""
+        newest: dict[bytes, int] = {}
+        for offset in sorted(last):
+            client, _, number = last[offset].rpartition(b":")
+            n = int(number) if number.isdigit() else -1
+            before = newest.get(client, -1)
+            if -1 < n < before:
+                sentence = "A producer's later record stands before an earlier one."
+                told = {"partition": self.place, "client": client, "offset": offset}
+                told |= {"record": n, "before": before}
+                self.verdict.report(Violation("nonmonotonic-log", sentence, told))
+            newest[client] = max(n, before)
+
+    def _check_groups(self, last: dict[int, bytes], drained: Iterable[str]) -> None:
+        groups = RealGroups(self.logs, Marks())  # type: ignore[arg-type]
+        takes = {Assigned: groups.assigned, Commit: groups.committed, Poll: groups.polled}
+        for event in self.history.fresh:
+            try:
+                takes[type(event)](event)  # type: ignore[operator]
+            except Violation as violation:
+                self.verdict.report(violation)
+        upto = dict(self.committed) | dict.fromkeys(drained, self.truth.peak)
+        for group, end in upto.items():
+            missing = [offset for offset in last.keys() - self.shown[group] if offset < end]
+            for offset in missing:
+                told = {"group": group, "partition": self.place, "offset": offset, "read_to": end}
+                sentence = "A group was never shown a record."
+                self.verdict.report(Violation("group-skip", sentence, told))
+
+    def _check_thrown(self) -> None:
+        """A reader may stand nowhere only where retention deleted what it stood at."""
+        for line in self.thrown:
+            if line["position"] >= self.truth.deleted_to:
+                told = {key: line[key] for key in ("client", "at", "position", "why")}
+                sentence = "A reader stood at a place that its log does not have."
+                self.verdict.report(Violation("thrown-out", sentence, told))
+
+
+def judge(paths: Iterable[Path], scratch: Path | None = None) -> Verdict:
+    """Judge all histories of one run. `scratch` is where a copy by partition may lie meanwhile."""
+    verdict = Verdict()
+    with TemporaryDirectory(dir=scratch) as folder:
+        spool = Spool(Path(folder))
+        for path in sorted(paths):
+            spool.add(path)
+        verdict.notes, verdict.rebalances = spool.notes, spool.assignments
+        verdict.longest_gap_ms = spool.longest_gap_ms()
+        verdict.partitions = len(spool.places)
+        for at in sorted(spool.places):
+            drained = spool.drained(parse_place(at).topic)
+            PlaceJudge(at, verdict).judge(spool.lines(at), drained)
+    return verdict
+
+
+def main() -> int:
+    """Judge, say it, and write it down; 1 when something is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m chaos.check")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="all of one run")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there")
+    arguments = parser.parse_args()
+    verdict = judge(arguments.files)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(verdict.as_dict(), indent=2) + "\n")
+    print("\n".join(verdict.lines()))
+    return 0 if verdict.is_clean else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
