@@ -1,13 +1,13 @@
 """Who leads a partition after its in-sync replicas changed, and the one record that says so.
 
-What: the rules of Kafka's PartitionChangeBuilder without reassignment. A candidate is valid when it
+What: the rules of Kafka's PartitionChangeBuilder. A move of replicas that nothing keeps from ending
+ends with the change (`reassignment.py`). A candidate is valid when it
 is acceptable (active) and in the target ISR, or, when that is empty, among the eligible leader
 replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
 known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
 replica, those that were emptied last. Rule kept: without ELR the ISR never becomes empty, so its
 last member may lead again.
 `prefer_first` moves a leadership to the first replica of the list and nowhere else.
-Not here: reassignment.
 """
 
 from __future__ import annotations
@@ -17,12 +17,24 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from immutables import Map
+from msgspec.structs import replace
 
-from anabranch.core.controller.image import NO_LEADER, RECOVERING, PartitionImage
+from anabranch.core.controller.image import (
+    NO_LEADER,
+    RECOVERING,
+    UNASSIGNED_DIRECTORY,
+    PartitionImage,
+)
+from anabranch.core.controller.reassignment import Move, settled
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 
 NOBODY_EMPTIED: Mapping[int, bytes] = Map()
+
+
+def unassigned(_broker_id: int) -> bytes:
+    """The directory id of a replica whose broker chooses the folder itself."""
+    return UNASSIGNED_DIRECTORY
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,8 @@ class Rules:
     emptied: Mapping[int, bytes] = NOBODY_EMPTIED
     """Replicas that do not lie any more in the folder that the partition names, and where they lie
     now: they have nothing of it until they are in sync again (KIP-858)."""
+    directory: Callable[[int], bytes] = unassigned
+    """Where a broker puts a replica that it gets."""
 
 
 class Chosen(NamedTuple):
@@ -62,18 +76,24 @@ def change_isr(
     isr: tuple[int, ...],
     rules: Rules,
     unclean_shutdown: frozenset[int] = frozenset(),
+    move: Move | None = None,
 ) -> PartitionChangeRecord | None:
-    """The record that takes a partition to the ISR `isr` with a fitting leader; None: no change."""
-    target = _eligible(partition, isr, rules, unclean_shutdown)
-    chosen = _elect(partition, target, rules)
-    target = _after_election(partition, target, chosen, rules)
+    """The record that takes a partition to the ISR `isr` with a fitting leader, and a move of its
+    replicas to where it can be (None: the one that it is in); None: no change."""
+    move, isr = settled(move or Move.of(partition), isr)
+    moved = _moved(partition, move, rules)
+    target = _eligible(moved, isr, rules, unclean_shutdown)
+    chosen = _elect(moved, target, rules)
+    target = _after_election(moved, target, chosen, rules)
     record = PartitionChangeRecord(partition_id=index, topic_id=topic_id)
-    changed = False
+    changed = _tell_move(record, partition, moved)
     if chosen.leader != partition.leader:
         record.leader = chosen.leader
         changed = True
         if chosen.unclean and partition.recovery_state != RECOVERING:
             record.leader_recovery_state = RECOVERING
+    elif not set(partition.replicas) <= set(moved.replicas):
+        record.leader = partition.leader  # whoever was dropped must learn of it by an epoch
     if target.isr != partition.isr:
         record.isr = list(target.isr)
         changed = True
@@ -85,16 +105,52 @@ def change_isr(
         changed = True
     if not changed:
         return None
-    record.directories = _directories(partition, target.isr, chosen.leader, rules.emptied)
+    directories = _directories(moved, partition.isr, target.isr, chosen.leader, rules.emptied)
+    if directories is not None:
+        record.directories = directories
     return record
 
 
+def _moved(partition: PartitionImage, move: Move, rules: Rules) -> PartitionImage:
+    """The partition with the replica lists of a move."""
+    if move == Move.of(partition):
+        return partition
+    known = dict(zip(partition.replicas, partition.directories, strict=False))
+    return replace(
+        partition,
+        replicas=move.replicas,
+        adding=move.adding,
+        removing=move.removing,
+        directories=tuple(known.get(each, rules.directory(each)) for each in move.replicas),
+        elr=tuple(each for each in partition.elr if each in move.replicas),
+        last_known_elr=tuple(each for each in partition.last_known_elr if each in move.replicas),
+    )
+
+
+def _tell_move(
+    record: PartitionChangeRecord, before: PartitionImage, after: PartitionImage
+) -> bool:
+    """Write down which of the replica lists changed, and whether any did."""
+    if after.replicas != before.replicas:
+        record.replicas = list(after.replicas)
+        record.directories = list(after.directories)
+    if after.adding != before.adding:
+        record.adding_replicas = list(after.adding)
+    if after.removing != before.removing:
+        record.removing_replicas = list(after.removing)
+    return Move.of(before) != Move.of(after)
+
+
 def _directories(
-    partition: PartitionImage, isr: tuple[int, ...], leader: int, emptied: Mapping[int, bytes]
+    partition: PartitionImage,
+    isr_before: tuple[int, ...],
+    isr: tuple[int, ...],
+    leader: int,
+    emptied: Mapping[int, bytes],
 ) -> list[bytes] | None:
     """Where the replicas lie when one that was emptied is in sync again; None: as before."""
     joined = {each for each in isr if each in emptied}
-    joined = {each for each in joined if each == leader or each not in partition.isr}
+    joined = {each for each in joined if each == leader or each not in isr_before}
     if not joined:
         return None
     return [
@@ -126,8 +182,8 @@ def _eligible(
     if len(isr) >= min(rules.min_insync, len(partition.replicas)):
         return Target(isr, (), ())
     gone = set(isr) | unclean_shutdown
-    before = dict.fromkeys((*partition.elr, *partition.isr))
-    elr = tuple(sorted(broker for broker in before if broker not in gone))
+    before = {*partition.elr, *partition.isr} & set(partition.replicas)
+    elr = tuple(sorted(before - gone))
     return Target(isr, elr, partition.last_known_elr)
 
 
@@ -161,6 +217,6 @@ def _after_election(
             enough = min(rules.min_insync, len(partition.replicas)) <= len(isr)
             elr = () if enough else tuple(broker for broker in elr if broker != chosen.leader)
         return Target(isr, elr, ())
-    if rules.elr_enabled and not last_known and partition.leader >= 0:
+    if rules.elr_enabled and not last_known and partition.leader in partition.replicas:
         last_known = (partition.leader,)
     return Target(isr, elr, last_known)

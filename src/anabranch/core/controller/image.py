@@ -19,6 +19,8 @@ from immutables import Map
 from anabranch.core.types import BrokerId, Offset, TopicId
 
 NO_LEADER = BrokerId(-1)
+UNASSIGNED_DIRECTORY = bytes(16)
+"""The directory id of a replica whose broker has not said yet where it lies (KIP-858)."""
 RESOURCE_TOPIC = 2
 RESOURCE_BROKER = 4
 CLUSTER_DEFAULT = ""

@@ -11,7 +11,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import Rules, change_isr
 from anabranch.core.controller.features import elr_enabled
-from anabranch.core.controller.image import BrokerImage, MetadataImage, PartitionImage
+from anabranch.core.controller.image import (
+    UNASSIGNED_DIRECTORY,
+    BrokerImage,
+    MetadataImage,
+    PartitionImage,
+)
 from anabranch.core.controller.reasons import Cause, partition_reasons
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -20,7 +25,6 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 
-UNASSIGNED_DIRECTORY = bytes(16)
 ANYWHERE = frozenset({UNASSIGNED_DIRECTORY, (2).to_bytes(16)})
 """Directory ids that say nothing about a folder: unassigned, and migrating (KIP-858)."""
 
@@ -185,7 +189,11 @@ class Consequences:
             topic.unclean_leader_election_enable,
             bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),
             emptied(self.state.image, partition),
+            self._directory,
         )
+
+    def _directory(self, broker_id: int) -> bytes:
+        return default_directory(self.state.image.brokers.get(broker_id))
 
     def topic_config(self, name: str) -> TopicConfig:
         """A topic's effective settings, looked up once."""
