@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import many_partitions
 import outage
 import wiped
 import workloads
 from row import MB, Row, Target, less, more, own_less
 from scale import scaled
-from servers import Server
-from trio import NODES, ON_POSTGRES, TRIOS
+from servers import Anabranch, Server
+from trio import NODES, ON_POSTGRES, TRIOS, AnabranchTrio
 from workloads import Sample
 
 FROZEN_SECONDS = 9.0 + 1.0
@@ -168,6 +169,29 @@ THREE_ROWS = [
         servers=TRIOS,
         fresh=True,
         rounds_at_most=3,
+    ),
+    Row(
+        "metadata-100000",
+        f"metadata of {many_partitions.PARTITIONS:,} partitions and of a half and a quarter of "
+        "them, without log folders: create, failover of a third, join",
+        many_partitions.without_folders,
+        {"growth of the worst": own_less(1.5)},
+        servers={"anabranch": Anabranch},
+        fresh=True,
+        warm_up=False,
+        rounds_at_most=1,
+        note="controller of core, SQLite, one broker's replay, in one process",
+    ),
+    Row(
+        "three-metadata-folders",
+        f"{many_partitions.PARTITIONS_WITH_FOLDERS:,} partitions on three brokers with all log "
+        "folders: create, failover, restart until in sync",
+        many_partitions.with_folders,
+        {"growth of the worst": own_less(1.5)},
+        servers={"anabranch": AnabranchTrio},
+        fresh=True,
+        warm_up=False,
+        rounds_at_most=1,
     ),
 ]
 """In the order in which a run takes them: rows of the same servers follow each other."""
