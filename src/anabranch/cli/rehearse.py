@@ -31,16 +31,22 @@ PLACES_SHOWN = 3
 @click.option(
     "--transcript", is_flag=True, help="Tell what happens to one partition, step by step."
 )
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Perform it on processes of this machine too, and compare what came of each event.",
+)
 @click.option("--seed", type=click.IntRange(0), metavar="N", help="Another chance than the file's.")
 @json_option
 def command(
-    rehearsal: str | None, lists: bool, show: bool, transcript: bool, seed: int | None,
-    as_json: bool,
+    rehearsal: str | None, lists: bool, show: bool, transcript: bool, real: bool,
+    seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Rehearse a failure: run a cluster and its accidents in a made-up world, and see what is lost.
 
     The cluster and what happens to it come from a small YAML file, or from one of those that come
-    with Anabranch (--list). No node is started and nothing is written.
+    with Anabranch (--list). No node is started and nothing is written, but with --real: then the
+    same happens to processes of this machine in a temporary folder.
     """
     if lists:
         _list(as_json)
@@ -52,6 +58,9 @@ def command(
         click.echo(text, nl=False)
         return
     plan = _plan(text, source, seed)
+    if real:
+        _perform(plan, as_json)
+        return
     if transcript:
         from anabranch.sim.rehearsal.transcript import transcribe
 
@@ -112,6 +121,28 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
         return work(plan)
     except NotReady as fault:
         raise click.ClickException(f"{fault} Look at the settings of the cluster.") from None
+
+
+def _perform(plan: Rehearsal, as_json: bool) -> None:
+    """Run a plan in the made-up world and on processes; the exit code says whether they agree."""
+    from anabranch.sim.rehearsal.outcome import rehearsed
+    from anabranch.testing import ClusterError
+    from anabranch.testing.staging.stage import performed
+
+    foretold = _ready(rehearsed, plan)
+    try:
+        seen = performed(plan, foretold)
+    except ClusterError as fault:
+        raise click.ClickException(str(fault)) from None
+    is_same = seen.text() == foretold.text()
+    if as_json:
+        rehearsed_lines, seen_lines = foretold.text().splitlines(), seen.text().splitlines()
+        print_json({"same": is_same, "rehearsed": rehearsed_lines, "real": seen_lines})
+    else:
+        click.echo(seen.text())
+        click.echo("As rehearsed." if is_same else f"Rehearsed was:\n\n{foretold.text()}")
+    if not is_same:
+        sys.exit(1)
 
 
 def _list(as_json: bool) -> None:

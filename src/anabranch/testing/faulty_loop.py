@@ -142,7 +142,7 @@ class Link(asyncio.Protocol, asyncio.Transport):
             self.inner.connection_lost(exc)
 
     def pause_writing(self) -> None:
-        """The socket takes no more for now."""
+        """The socket takes no more until it says so."""
         self.inner.pause_writing()
 
     def resume_writing(self) -> None:

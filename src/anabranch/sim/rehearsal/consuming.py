@@ -30,10 +30,11 @@ def look(
     part = FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=LOOK_BYTES)
     wanted = FetchTopic(topic=topic[0], topic_id=topic[1], partitions=[part])
     message = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=LOOK_BYTES, topics=[wanted])
-    cluster.call(name, broker, message, lambda got: told(_in_words(got)), timeout_us=LOOK_US)
+    cluster.call(name, broker, message, lambda got: told(in_words(got)), timeout_us=LOOK_US)
 
 
-def _in_words(response: Any) -> str:
+def in_words(response: Any) -> str:
+    """How far a Fetch of a partition from its begin came; None is no answer."""
     if response is None:
         return "no answer"
     if response.error_code or not response.responses:

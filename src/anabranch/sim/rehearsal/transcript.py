@@ -127,19 +127,12 @@ class Transcript:
         columns = [
             f"{seconds:6.1f} s  {step.what:<{WHAT_WIDTH}}",
             f"{leader:<6} {state.leader_epoch:<5} {ids(state.isr):<7} {ids(state.elr):<5}",
-            "".join(f"{self._log_of(each):<{BROKER_WIDTH}}" for each in self.brokers),
+            "".join(
+                f"{log_of(self.stage, each, self.place):<{BROKER_WIDTH}}" for each in self.brokers
+            ),
             "; ".join(step.told),
         ]
         self.lines.append(" ".join(columns).rstrip())
-
-    def _log_of(self, broker: int) -> str:
-        node = self.stage.cluster.nodes[broker]
-        if node.state is State.PAUSED:
-            return "frozen"
-        if not node.is_up:
-            return "down"
-        replica = self.probe.replica(broker, self.place)
-        return "-" if replica is None else f"{replica.high_watermark}/{replica.log.end_offset}"
 
     @property
     def head(self) -> str:
@@ -149,6 +142,17 @@ class Transcript:
         return (
             f"{what} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} {brokers} the client is told"
         )
+
+
+def log_of(stage: Stage, broker: int, place: Place) -> str:
+    """How far a broker's log of a partition is, or why it cannot be seen."""
+    node = stage.cluster.nodes[broker]
+    if node.state is State.PAUSED:
+        return "frozen"
+    if not node.is_up:
+        return "down"
+    replica = stage.probe.replica(broker, place)
+    return "-" if replica is None else f"{replica.high_watermark}/{replica.log.end_offset}"
 
 
 def ids(brokers: tuple[int, ...]) -> str:

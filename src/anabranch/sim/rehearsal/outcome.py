@@ -1,0 +1,194 @@
+"""What came of each event of a rehearsal, without times: so that real processes can be held to it.
+
+What: a row an event says what changed in the watched partition's metadata, in order, who leads and
+is in sync when that had come to rest, how far each log is, what is served, and what a client was
+told of what it sent. Why without times: machines are slower than made-up ones, and what matters
+is what happens and in which order, not when.
+
+Rule kept: whoever made the rows, the same happenings give the same text. Events of one moment are
+one row, since nothing can be seen between them. Not here: the transcript with its times
+(`transcript.py`), rows of real processes (`testing/staging`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from anabranch.core.controller.image import PartitionImage
+from anabranch.sim.rehearsal.answers import Condition, Place
+from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
+from anabranch.sim.rehearsal.producing import UNANSWERED, Sent
+from anabranch.sim.rehearsal.stage import Stage
+from anabranch.sim.rehearsal.transcript import (
+    BROKER_WIDTH,
+    answer,
+    describe,
+    difference,
+    ids,
+    log_of,
+    ranges,
+)
+
+BEGIN = "the rehearsal begins"
+WHAT_WIDTH = 50
+SERVES_WIDTH = 18
+
+NOTHING, READS, ALL = "nothing", "reads", "reads and writes"
+"""What a partition serves: writes are those with acks=all."""
+
+
+@dataclass(slots=True)
+class State:
+    """What is seen of the watched partition at a moment."""
+
+    partition: PartitionImage
+    logs: tuple[str, ...]
+    """`high watermark/end offset`, `down`, `frozen`, or a dash for none, by broker id."""
+    serves: str
+
+    @property
+    def columns(self) -> str:
+        """As a table shows it."""
+        state = self.partition
+        leader = "none" if state.leader < 0 else str(state.leader)
+        elected = f"{leader:<6} {state.leader_epoch:<5} {ids(state.isr):<7} {ids(state.elr):<5}"
+        logs = "".join(f"{each:<{BROKER_WIDTH}}" for each in self.logs)
+        return f"{elected} {logs} {self.serves:<{SERVES_WIDTH}}"
+
+
+@dataclass(slots=True)
+class Row:
+    """One event, or several of one moment, and what came of it."""
+
+    what: str
+    changes: list[str] = field(default_factory=list)
+    state: State | None = None
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def at_rest(self) -> str:
+        """What of it can be seen when it has come to rest: all but answers that are still due."""
+        assert self.state is not None
+        return "\n".join([self.state.columns, *self.changes])
+
+    @property
+    def lines(self) -> list[str]:
+        """The row and, below it, what changed."""
+        assert self.state is not None
+        line = f"{self.what:<{WHAT_WIDTH}} {self.state.columns} {'; '.join(self.told)}".rstrip()
+        return [line, *(f"    {each}" for each in self.changes)]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """All rows, and which acknowledged offsets of the watched partition are lost."""
+
+    plan: Rehearsal
+    rows: list[Row]
+    lost: tuple[int, ...] = ()
+
+    def text(self) -> str:
+        """As it is printed and compared."""
+        topic, index = self.plan.watch
+        brokers = "".join(f"{f'log {each}':<{BROKER_WIDTH}}" for each in watched(self.plan))
+        head = (
+            f"{'what happens':<{WHAT_WIDTH}} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} "
+            f"{brokers} {'served':<{SERVES_WIDTH}} the client is told"
+        )
+        lost = f" (offsets {ranges(self.lost)})" if self.lost else ""
+        lines = [line for row in self.rows for line in row.lines]
+        end = f"Acknowledged records lost: {len(self.lost)}{lost}"
+        return "\n".join([f"{topic}-{index}", "", head, *lines, "", end]) + "\n"
+
+
+def watched(plan: Rehearsal) -> tuple[int, ...]:
+    """The brokers that have a replica of the watched partition, by id."""
+    topic = plan.topic(plan.watch[0])
+    assert topic is not None
+    return tuple(sorted(topic.replicas[plan.watch[1]]))
+
+
+def moments(plan: Rehearsal) -> list[list[Event]]:
+    """The events, those of one moment together."""
+    found: dict[int, list[Event]] = {}
+    for event in plan.events:
+        found.setdefault(event.at_us, []).append(event)
+    return [found[at_us] for at_us in sorted(found)]
+
+
+def title(events: list[tuple[Event, tuple[int, ...]]]) -> str:
+    """What a row is called: its events, each with the brokers that were meant."""
+    return "; ".join(event.says or describe(event, brokers) for event, brokers in events)
+
+
+def rehearsed(plan: Rehearsal) -> Outcome:
+    """Run a plan in the made-up world and write down what came of it."""
+    stage = Stage(plan)
+    watch = _Watch(stage)
+    stage.run()
+    watch.close()
+    watch.fill_answers()
+    lost = [
+        offset
+        for loss in stage.answers().losses
+        if loss.place == plan.watch
+        for offset in loss.offsets
+    ]
+    return Outcome(plan, watch.rows, tuple(sorted(lost)))
+
+
+class _Watch:
+    """Fills rows while a stage runs."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.stage = stage
+        self.place: Place = stage.plan.watch
+        self.rows: list[Row] = []
+        self._events: list[tuple[Event, tuple[int, ...]]] = []
+        self._sends: list[Row] = []
+        self._before = 0
+        stage.on_begin = self._begin
+        stage.on_event = self._event
+        stage.probe.on_change = self._changed
+
+    def _begin(self) -> None:
+        self.rows.append(Row(BEGIN))
+        self._before = len(self._log)
+
+    @property
+    def _log(self) -> list[Sent]:
+        return [sent for sent in self.stage.clients[self.place[0]].log if sent.place == self.place]
+
+    def _event(self, event: Event, brokers: tuple[int, ...]) -> None:
+        if not self._events or self._events[0][0].at_us != event.at_us:
+            self.close()
+            self.rows.append(Row(""))
+            self._events = []
+        self._events.append((event, brokers))
+        row = self.rows[-1]
+        row.what = title(self._events)
+        self.stage.on_look = row.told.append
+        if event.action is Action.SEND and (event.topic, event.partition) == self.place:
+            self._sends.append(row)
+
+    def _changed(self, place: Place, before: PartitionImage | None, state: PartitionImage) -> None:
+        if place == self.place and before is not None and self.rows:
+            what = difference(before, state)
+            if what:
+                self.rows[-1].changes.append(what)
+
+    def close(self) -> None:
+        """What is seen now is what came of the last row."""
+        stage, place = self.stage, self.place
+        conditions = set(stage.probe.conditions(place))
+        serves = NOTHING if Condition.OFFLINE in conditions else ALL
+        if Condition.READ_ONLY in conditions:
+            serves = READS
+        logs = tuple(log_of(stage, each, place) for each in watched(stage.plan))
+        self.rows[-1].state = State(stage.probe.states[place], logs, serves)
+
+    def fill_answers(self) -> None:
+        """Each batch's answer stands in the row in which it was sent."""
+        for row, sent in zip(self._sends, self._log[self._before :], strict=False):
+            sent.told = sent.told or UNANSWERED
+            row.told.append(answer(sent))

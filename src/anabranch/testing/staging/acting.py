@@ -1,0 +1,152 @@
+"""What a rehearsal's events do to processes, and what its operator asks of them.
+
+The rule it keeps: an event means here what it means in the made-up world (`acting.py` of
+`sim/rehearsal`) as far as a process allows; what it cannot do is refused before anything runs. Not
+here: what clients send and read (`asking.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+
+from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
+from anabranch.client.cluster import Cluster
+from anabranch.client.elections import Election, elect_leaders
+from anabranch.sim.rehearsal.model import Action, Event, Rehearsal, Who
+from anabranch.sim.rehearsal.units import SECOND_US
+from anabranch.testing.nodes import ClusterError
+from anabranch.testing.staging.looking import Looking
+from anabranch.testing.staging.machines import Machines
+
+LOOK_SECONDS = 0.1
+CUT_SECONDS = 1.0
+"""Until nothing waits at a leader that was asked before a cut: twice replica.fetch.wait.max.ms.
+What it holds would be answered into the cut, and arrive when the links are whole again."""
+DOWN_SECONDS = 2.0
+"""The longest that a restart leaves a process down: enough to see what is without it."""
+ON_MADE_UP_NODES_ONLY = (Action.WIPE, Action.CREATE)
+
+
+def refuse(plan: Rehearsal) -> None:
+    """Raise ClusterError for a plan that processes cannot perform."""
+    if plan.brokers != tuple(range(1, len(plan.brokers) + 1)):
+        raise ClusterError("On real processes brokers are 1, 2, 3 and so on: give them these ids.")
+    for topic in plan.topics:
+        if topic.rate_per_second or topic.retained_bytes:
+            raise ClusterError(
+                f"On real processes topic {topic.name} can have no `produce` and no `retained`: "
+                "send with events."
+            )
+    for event in plan.events:
+        if event.action in ON_MADE_UP_NODES_ONLY:
+            raise ClusterError(
+                f"Line {event.line}: `{event.action.value}` is for made-up nodes only. Leave it "
+                "out on real processes."
+            )
+
+
+class Acting:
+    """Performs events. What takes its time (a shutdown, a roll) goes on in the background."""
+
+    def __init__(self, machines: Machines, looking: Looking) -> None:
+        self.machines = machines
+        self.looking = looking
+        self._background: set[asyncio.Task[None]] = set()
+        self._on_node: dict[Action, Callable[[int], None]] = {
+            Action.KILL: machines.kill,
+            Action.PAUSE: machines.pause,
+            Action.RESUME: machines.resume,
+        }
+        self._slowly: dict[Action, Callable[[int], None]] = {
+            Action.START: machines.start,
+            Action.SHUT_DOWN: machines.shut_down,
+        }
+
+    async def who(self, who: Who) -> tuple[int, ...]:
+        """The brokers that are meant, now."""
+        if not who.role:
+            return who.brokers
+        if who.role == "controller":
+            return (await asyncio.to_thread(self.machines.controller),)
+        self.looking.follow()
+        state = self.looking.image.partition(who.topic, who.partition)
+        assert state is not None
+        if who.role == "leader":
+            return () if state.leader < 0 else (state.leader,)
+        return tuple(each for each in state.replicas if each != state.leader)
+
+    async def do(self, event: Event, brokers: tuple[int, ...]) -> None:
+        """Perform one event. Raises what a background one has failed with."""
+        for each in brokers:
+            if event.action in self._on_node:
+                await asyncio.to_thread(self._on_node[event.action], each)
+            elif event.action in self._slowly:
+                self._begin(asyncio.to_thread(self._slowly[event.action], each))
+            elif event.action is Action.RESTART:
+                self._begin(self._restart(each, event.down_us))
+        if event.action is Action.POWER_LOSS:
+            await asyncio.to_thread(self.machines.power_loss, brokers)
+        elif event.action is Action.ROLL:
+            self._begin(self._roll(brokers, event.down_us))
+        elif event.action is Action.CUT:
+            await self._cut(event, brokers)
+        elif event.action is Action.HEAL:
+            self.machines.heal()
+        elif event.action in (Action.ELECT, Action.SET):
+            self._begin(self._operate(event))
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        self._background.add(asyncio.ensure_future(work))
+
+    def check(self) -> None:
+        """Raise what something in the background failed with."""
+        for task in [each for each in self._background if each.done()]:
+            self._background.discard(task)
+            task.result()
+
+    async def end(self) -> None:
+        """Wait for what goes on in the background."""
+        await asyncio.gather(*self._background)
+
+    async def _cut(self, event: Event, brokers: tuple[int, ...]) -> None:
+        assert event.to is not None
+        for one in brokers:
+            for other in await self.who(event.to):
+                if one != other:
+                    self.machines.cut(other, one, one_way=event.one_way)
+        await asyncio.sleep(CUT_SECONDS)
+
+    async def _restart(self, broker: int, down_us: int) -> None:
+        await asyncio.to_thread(self.machines.shut_down, broker)
+        await asyncio.sleep(min(down_us / SECOND_US, DOWN_SECONDS))
+        await asyncio.to_thread(self.machines.start, broker)
+
+    async def _roll(self, brokers: tuple[int, ...], down_us: int) -> None:
+        for each in brokers:
+            await self._restart(each, down_us)
+            await self._until_whole()
+
+    async def _until_whole(self) -> None:
+        while True:
+            if self._is_whole():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _is_whole(self) -> bool:
+        self.looking.follow()
+        return all(
+            len(state.isr) == len(state.replicas)
+            for topic in self.looking.image.topics_by_id.values()
+            for state in topic.partitions.values()
+        )
+
+    async def _operate(self, event: Event) -> None:
+        async with Cluster(self.machines.bootstrap) as cluster:
+            if event.action is Action.SET:
+                changes = [(ConfigOperation.SET, *each) for each in sorted(event.settings.items())]
+                await alter_configs(cluster, ResourceKind.TOPIC, event.topic, changes)
+                return
+            kind = Election.PREFERRED if event.election == "preferred" else Election.UNCLEAN
+            places = None if event.partition is None else {event.topic: [event.partition]}
+            await elect_leaders(cluster, kind, places)

@@ -1,0 +1,125 @@
+"""The machines of a rehearsal: processes that are killed, stopped, cut off and started again.
+
+What: `Machines` does to the processes of a `LocalCluster` what a rehearsal's events do to made-up
+nodes, and knows which of them run. A power loss is SIGKILL of a machine whose links were cut just
+before, and stay so until it is started: nobody is told that it is gone, and no dial is answered.
+What differs from a real one: the system keeps what the process had written, synced or not.
+
+Rule kept: every call returns when the thing has happened. Not here: what is seen (`looking.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from anabranch.sim.rehearsal.model import Rehearsal
+from anabranch.testing.local_cluster import LocalCluster
+
+START_SECONDS = 60.0
+"""A node that waits for the lease of a dead controller takes nine seconds and more."""
+
+
+class Machines:
+    """The processes of one cluster, by broker id."""
+
+    def __init__(self, plan: Rehearsal) -> None:
+        racks = [plan.racks.get(each, "") for each in plan.brokers]
+        self.cluster = LocalCluster(
+            brokers=len(plan.brokers),
+            racks=racks if all(racks) else None,
+            processes=True,
+            controller=plan.controller,
+            config={"min.insync.replicas": None, **plan.settings},
+            start_timeout_seconds=START_SECONDS,
+        )
+        self.brokers = set(plan.brokers)
+        self.up: set[int] = set()
+        self.frozen: set[int] = set()
+        self.dark: set[int] = set()
+        """Without power: down, and nobody was told."""
+        self.folders: dict[int, Path] = {}
+        self._addresses: dict[int, tuple[str, int]] = {}
+
+    def begin(self) -> None:
+        """Start all of them, the one that is to be the active controller first."""
+        self.cluster.start()
+        self.up = set(self.brokers)
+        for each in self.cluster.brokers:
+            self.folders[each.broker_id] = Path(each.folder)
+            self._addresses[each.broker_id] = (each.host, each.port)
+
+    def end(self) -> None:
+        """Leave nothing behind."""
+        self.cluster.stop()
+
+    def address(self, broker: int) -> tuple[str, int]:
+        """Where clients find a broker."""
+        return self._addresses[broker]
+
+    @property
+    def bootstrap(self) -> str:
+        """Every broker that answers."""
+        awake = sorted(self.up - self.frozen)
+        return ",".join("{}:{}".format(*self._addresses[each]) for each in awake)
+
+    # What happens to them.
+
+    def kill(self, broker: int) -> None:
+        """SIGKILL."""
+        if broker in self.up:
+            self.cluster.kill(broker)
+            self.up.discard(broker)
+            self.frozen.discard(broker)
+
+    def power_loss(self, brokers: Iterable[int]) -> None:
+        """Their machines go dark, all at once."""
+        hit = [each for each in brokers if each in self.up]
+        for each in hit:
+            self.cluster.cut(each)
+            self.dark.add(each)
+        for each in hit:
+            self.kill(each)
+
+    def shut_down(self, broker: int) -> None:
+        """SIGTERM, and wait for the end."""
+        if broker in self.up:
+            self.cluster.stop_broker(broker)
+            self.up.discard(broker)
+
+    def start(self, broker: int) -> None:
+        """Start one that is down."""
+        if broker in self.up:
+            return
+        if broker in self.dark:
+            self.dark.discard(broker)
+            for other in self.brokers - self.dark - {broker}:
+                self.cluster.heal(broker, other)
+        self.up.add(broker)
+        self.cluster.start_broker(broker, timeout_seconds=START_SECONDS)
+
+    def pause(self, broker: int) -> None:
+        """SIGSTOP."""
+        if broker in self.up:
+            self.cluster.pause(broker)
+            self.frozen.add(broker)
+
+    def resume(self, broker: int) -> None:
+        """SIGCONT."""
+        if broker in self.frozen:
+            self.cluster.resume(broker)
+            self.frozen.discard(broker)
+
+    def cut(self, one: int, other: int, *, one_way: bool) -> None:
+        """No byte from `one` to `other`, and back unless it is one-way."""
+        self.cluster.cut(one, other, one_way=one_way)
+
+    def heal(self) -> None:
+        """Every link is whole again, but those of machines without power."""
+        self.cluster.heal()
+        for each in self.dark:
+            self.cluster.cut(each)
+
+    def controller(self) -> int:
+        """The active controller's id."""
+        return self.cluster.controller()

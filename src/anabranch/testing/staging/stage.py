@@ -1,0 +1,141 @@
+"""A rehearsal on real processes: the same events, and what came of each, a row like the rehearsed.
+
+What: three or more nodes run as processes of this machine; each event is done to them, and when
+what is seen is what the rehearsal foretold, the next one follows. Why waiting for that and not for
+a time: a machine is as fast as it is. What was seen is written down, whatever it is: where it is
+not what was foretold within `patience_seconds`, the row says so by being another.
+
+Rule kept: the rows are made from what is seen alone. Not here: their printer (`outcome.py` of
+`sim/rehearsal`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from anabranch.client.admin import create_topic
+from anabranch.client.cluster import Cluster
+from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
+from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
+from anabranch.sim.rehearsal.producing import Sent
+from anabranch.sim.rehearsal.transcript import answer
+from anabranch.testing.staging.acting import Acting, refuse
+from anabranch.testing.staging.asking import Asking
+from anabranch.testing.staging.looking import Looking
+from anabranch.testing.staging.machines import Machines
+
+PATIENCE_SECONDS = 45.0
+"""More than a lease and a session that run out, one after the other."""
+LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 1.0
+"""How long an event's answer is waited for before the next event: some never come."""
+
+
+def performed(
+    plan: Rehearsal, foretold: Outcome, *, patience_seconds: float = PATIENCE_SECONDS
+) -> Outcome:
+    """Perform a plan on processes; `foretold` is what came of it in the made-up world.
+
+    Raises ClusterError for a plan that processes cannot perform, or where a node does not start.
+    """
+    refuse(plan)
+    machines = Machines(plan)
+    try:
+        machines.begin()
+        return asyncio.run(_Stage(plan, foretold, machines, patience_seconds).run())
+    finally:
+        machines.end()
+
+
+class _Stage:
+    """One run."""
+
+    def __init__(
+        self, plan: Rehearsal, foretold: Outcome, machines: Machines, patience_seconds: float
+    ) -> None:
+        self.plan = plan
+        self.foretold = foretold
+        self.patience_seconds = patience_seconds
+        self.machines = machines
+        self.looking = Looking(plan, machines)
+        self.asking = Asking(self.looking)
+        self.acting = Acting(machines, self.looking)
+        self.rows: list[Row] = []
+        self._answers: list[asyncio.Task[None]] = []
+        self._sends: list[tuple[Row, Sent]] = []
+
+    async def run(self) -> Outcome:
+        """Perform it all."""
+        try:
+            await self._create_topics()
+            self._next(BEGIN)
+            await self._rest()
+            for events in moments(self.plan):
+                await self._perform(events)
+            await self.acting.end()
+            await self._end_answers()
+            return Outcome(self.plan, self.rows, await self.asking.lost())
+        finally:
+            await self.looking.close()
+
+    async def _create_topics(self) -> None:
+        async with Cluster(self.machines.bootstrap) as cluster:
+            for topic in self.plan.topics:
+                await create_topic(
+                    cluster, topic.name, assignment=topic.replicas, configs=topic.settings
+                )
+
+    async def _perform(self, events: list[Event]) -> None:
+        meant: list[tuple[Event, tuple[int, ...]]] = []
+        row = self._next("")
+        for event in events:
+            brokers = () if event.who is None else await self.acting.who(event.who)
+            meant.append((event, brokers))
+            row.what = title(meant)
+            if event.action in (Action.SEND, Action.READ):
+                self._answers.append(asyncio.ensure_future(self._ask(event, row)))
+            else:
+                await self.acting.do(event, brokers)
+        await self._rest()
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+
+    async def _ask(self, event: Event, row: Row) -> None:
+        if event.action is Action.READ:
+            row.told.append(await self.asking.read())
+            return
+        assert event.partition is not None
+        to = None if event.to is None else (await self.acting.who(event.to))[0]
+        place = (event.topic, event.partition)
+        sent = self.asking.batch(place, event.records, event.acks)
+        if place == self.plan.watch:
+            self._sends.append((row, sent))
+        await self.asking.send(sent, to)
+
+    def _next(self, what: str) -> Row:
+        row = Row(what)
+        self.rows.append(row)
+        self.looking.follow()
+        self.looking.changes = row.changes
+        return row
+
+    async def _rest(self) -> None:
+        """Look until the row is what was foretold, or patience ends."""
+        loop = asyncio.get_running_loop()
+        row, foretold = self.rows[-1], self.foretold.rows[len(self.rows) - 1].at_rest
+        until = loop.time() + self.patience_seconds
+        while True:
+            self.acting.check()
+            row.state = await self.looking.state() or row.state
+            if row.state is not None and (row.at_rest == foretold or loop.time() > until):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _end_answers(self) -> None:
+        """Whoever has no answer by now gets none."""
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+        for each in self._answers:
+            each.cancel()
+        for row, sent in self._sends:
+            row.told.append(answer(sent))
