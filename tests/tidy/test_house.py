@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-VERBS = ("demo", "up", "test", "check", "fuzz", "sim", "bench", "compat", "docs", "clean")
+VERBS = ("demo", "up", "test", "check", "fuzz", "sim", "chaos", "bench", "compat", "docs", "clean")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 HALF_A_PAGE_WORDS = 320
 

@@ -1,0 +1,224 @@
+"""The clients of a run: processes of their own, started from a table, ended in order.
+
+What: who writes, reads and forms groups, with which library and how fast. Rules kept: a client that
+ends by itself is a finding; producers end before the last reads begin. Source: `clients.py` says
+what each role does. Not here: what they are told (`history`), judgement (`check`).
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FLUSH_SECONDS = 60
+END_SECONDS = 150.0
+READ_SECONDS = 240.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One client: `more` are further options of its role."""
+
+    name: str
+    kind: str
+    role: str
+    topics: str
+    more: tuple[str, ...] = ()
+
+
+PARTS = (
+    Part("p1", "confluent", "producer", "plain,wide", ("--rate", "400")),
+    Part("p2", "confluent", "producer", "wide,rolling", ("--rate", "400")),
+    Part("p3", "confluent", "producer", "compacted,rolling", ("--rate", "200")),
+    Part("p4", "kafka-python", "producer", "wide,plain,compacted", ("--rate", "150")),
+    Part("r1", "confluent", "reader", "plain,wide,rolling,compacted", ("--rack", "b")),
+    Part("r2", "kafka-python", "reader", "wide"),
+    Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
+    Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
+    Part("g2a", "kafka-python", "member", "rolling", ("--group", "g2")),
+    Part("g2b", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),
+    Part("g2c", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),
+)
+
+
+class Client:
+    """One client's process, started again under another name when it was killed."""
+
+    def __init__(self, part: Part, folder: Path, seed: int) -> None:
+        self.part = part
+        self._folder, self._seed = folder, seed
+        self.bootstrap = ""
+        self.lives = 0
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name in the histories: one a process, since one process is what keeps an order."""
+        return self.part.name + (f".{self.lives}" if self.lives > 1 else "")
+
+    def start(self) -> None:
+        """Start it, as a client that nobody knows yet."""
+        self.lives += 1
+        part = self.part
+        history = self._folder / f"{self.name}.jsonl"
+        words = [
+            "--kind", part.kind, "--role", part.role, "--name", self.name,
+            "--bootstrap", self.bootstrap, "--topics", part.topics,
+            "--seed", str(self._seed + self.lives), "--out", str(history), *part.more,
+        ]  # fmt: skip
+        if part.role == "producer":
+            words += ["--flush-seconds", str(FLUSH_SECONDS)]
+        output = (self._folder / f"{self.name}.log").open("ab")
+        with output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "chaos.clients", *words],
+                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                start_new_session=True,
+            )  # fmt: skip
+
+    def signal(self, number: int) -> None:
+        """Send it a signal, if it runs."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(number)
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code; None while it runs."""
+        return None if self.process is None else self.process.poll()
+
+
+class Crowd:
+    """All clients of one cluster. `surprises` are ends that nobody asked for."""
+
+    def __init__(self, folder: Path, seed: int, parts: Sequence[Part] = PARTS) -> None:
+        self.folder, self.seed = folder, seed
+        folder.mkdir(parents=True, exist_ok=True)
+        self.clients = [
+            Client(part, folder, seed * 1000 + index * 50) for index, part in enumerate(parts)
+        ]
+        self._last: list[Client] = []
+        self._is_ending = False
+        self.surprises: list[str] = []
+        self._lock = threading.Lock()
+
+    @property
+    def histories(self) -> list[Path]:
+        """All files that were written."""
+        return sorted(self.folder.glob("*.jsonl"))
+
+    def start(self, bootstrap: str) -> None:
+        """Start everybody."""
+        self.bootstrap = bootstrap
+        for client in self.clients:
+            client.bootstrap = bootstrap
+            client.start()
+
+    def pick(self, aim: float) -> Client:
+        """One of them."""
+        return self.clients[int(aim * len(self.clients)) % len(self.clients)]
+
+    def kill(self, client: Client) -> None:
+        """SIGKILL: what it had under way is not known."""
+        with self._lock:
+            client.signal(signal.SIGKILL)
+            if client.process is not None:
+                client.process.wait()
+
+    def replace(self, client: Client) -> None:
+        """Start a new one in the place of a killed one."""
+        with self._lock:
+            client.start()
+
+    def look(self) -> None:
+        """Notice who has ended by himself, and start another in his place."""
+        with self._lock:
+            for client in () if self._is_ending else self.clients:
+                if client.code not in (None, -signal.SIGKILL):
+                    self.surprises.append(f"{self._ended(client)} before it was asked to")
+                    client.start()
+
+    def _ended(self, client: Client) -> str:
+        last = (self.folder / f"{client.name}.log").read_text(errors="replace").strip()
+        word = last.splitlines()[-1] if last else "without a word"
+        return f"client {client.name} ended with code {client.code} ({word})"
+
+    def end(self, *roles: str) -> None:
+        """SIGTERM all of these roles and wait."""
+        with self._lock:
+            self._is_ending = True
+        chosen = [each for each in self.clients if each.part.role in roles]
+        for client in chosen:
+            client.signal(signal.SIGCONT)
+            client.signal(signal.SIGTERM)
+        until = time.monotonic() + END_SECONDS
+        for client in chosen:
+            assert client.process is not None
+            try:
+                client.process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                self.surprises.append(f"client {client.name} did not end when it was asked to")
+                self.kill(client)
+                continue
+            if client.code not in (0, -signal.SIGKILL):
+                self.surprises.append(self._ended(client))
+
+    def last_reads(self) -> None:
+        """What each group and two libraries find when all is over, side by side."""
+        every = "plain,wide,rolling,compacted"
+        last = [
+            Part("auditor-c", "confluent", "audit", every),
+            Part("auditor-k", "kafka-python", "audit", every),
+        ]
+        groups: dict[str, Part] = {}
+        for client in self.clients:
+            if client.part.role == "member":
+                groups.setdefault(client.part.more[1], client.part)
+        for group, part in groups.items():
+            last.append(Part(f"{group}-drain", part.kind, "drain", part.topics, part.more))
+        clients = self._last = [Client(part, self.folder, self.seed) for part in last]
+        for client in clients:
+            client.bootstrap = self.bootstrap
+            client.start()
+        until = time.monotonic() + READ_SECONDS
+        for client in clients:
+            assert client.process is not None
+            try:
+                client.process.wait(max(0.1, until - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                client.signal(signal.SIGKILL)
+                client.process.wait()
+            if client.code != 0:
+                self.surprises.append(f"{self._ended(client)}: not everything could be read")
+
+    def abandon(self) -> None:
+        """Kill whoever is left."""
+        for client in self.clients + self._last:
+            client.signal(signal.SIGKILL)
+
+
+class Acks:
+    """Acknowledged records, counted from what was added to the histories; for the marks."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._places: dict[Path, int] = {}
+        self.count = 0
+
+    def look(self) -> None:
+        """Read what was added."""
+        for path in self._folder.glob("p*.jsonl"):
+            with path.open("rb") as file:
+                file.seek(self._places.get(path, 0))
+                added = file.read()
+            whole = added.rfind(b"\n") + 1
+            self._places[path] = self._places.get(path, 0) + whole
+            for line in added[:whole].splitlines():
+                if line.startswith(b'{"op":"ok"'):
+                    self.count += int(line.partition(b'"count":')[2].partition(b",")[0])

@@ -1,0 +1,342 @@
+"""The faults, each as what begins it and what ends it.
+
+What: one context manager a kind; it yields a sentence for the protocol once it has begun, and is
+left when its time is over. A fault that meets nothing (its node is dead already) raises `Nothing`.
+Rule kept: every fault is one that the promise of acks=all with two in-sync replicas survives: files
+stay as the kernel has them, and no election is unclean. Several at once are welcome. Not here: when
+and how many (`plan`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from anabranch.client.cluster import Cluster
+from anabranch.client.elections import Election, elect_leaders
+from anabranch.core.errors import ApiError, StorageFault
+from anabranch.testing import ClusterError
+from chaos.crowd import Crowd
+from chaos.nodes import IDS, Nodes
+from chaos.plan import FAMILIES, Fault
+from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
+from chaos.watch import Watch
+
+Act = Callable[["Scene", Fault], contextlib.AbstractContextManager[str]]
+ADMIN_SECONDS = 5.0
+
+
+class Nothing(Exception):
+    """The fault found nobody to happen to."""
+
+
+@dataclass
+class Scene:
+    """Everything that faults happen to."""
+
+    nodes: Nodes
+    watch: Watch
+    store: SqliteFile | PostgresDatabase
+    crowd: Crowd
+    places: list[tuple[str, int]]
+    over: threading.Event = field(default_factory=threading.Event)
+    """No fault lasts longer than the round."""
+
+    def kinds(self) -> frozenset[str]:
+        """What can happen here."""
+        possible = {kind for kinds in FAMILIES.values() for kind in kinds} & set(ACTS)
+        of_stores = PostgresDatabase.kinds | SqliteFile.kinds
+        return frozenset(possible - of_stores | self.store.kinds)
+
+    def some(self, aim: float) -> int:
+        """A broker."""
+        return IDS[int(aim * len(IDS)) % len(IDS)]
+
+    def leader(self, aim: float) -> int:
+        """The leader of some partition."""
+        topic, index = self.places[int(aim * len(self.places)) % len(self.places)]
+        partition = self.watch.partition(topic, index)
+        return partition.leader if partition is not None and partition.leader > 0 else IDS[0]
+
+    def controller(self) -> int:
+        """Who holds the lease."""
+        found = self.watch.controller
+        if found not in IDS:
+            raise Nothing("nobody holds the lease")
+        return found
+
+    def role(self, broker_id: int) -> str:
+        """For the protocol: a broker, and what ends with it."""
+        led = sum(
+            each.leader == broker_id
+            for topic in self.watch.image.topics_by_id.values()
+            for each in topic.partitions.values()
+        )
+        holds = ", holds the lease" if broker_id == self.watch.controller else ""
+        return f"{broker_id} (leads {led}{holds})"
+
+
+# Processes.
+
+
+@contextlib.contextmanager
+def _killed(scene: Scene, *ids: int) -> Iterator[str]:
+    roles = {each: scene.role(each) for each in ids}
+    killed = [each for each in ids if scene.nodes.kill(each)]
+    if not killed:
+        raise Nothing(f"{ids} dead already")
+    yield "kill " + " and ".join(roles[each] for each in killed)
+    for each in killed:
+        scene.nodes.begin(each)
+
+
+@contextlib.contextmanager
+def _paused(scene: Scene, *ids: int) -> Iterator[str]:
+    roles = {each: scene.role(each) for each in ids}
+    paused = [each for each in ids if scene.nodes.pause(each)]
+    if not paused:
+        raise Nothing(f"{ids} do not run")
+    yield "pause " + " and ".join(roles[each] for each in paused)
+    for each in paused:
+        scene.nodes.resume(each)
+
+
+@contextlib.contextmanager
+def _stopped(scene: Scene, broker_id: int) -> Iterator[str]:
+    role = scene.role(broker_id)
+    if not scene.nodes.stop(broker_id):
+        raise Nothing(f"{broker_id} does not run")
+    yield f"stop {role}"
+    scene.nodes.begin(broker_id)
+
+
+def _another(scene: Scene, fault: Fault, one: int) -> int:
+    others = [each for each in IDS if each != one]
+    return others[int(fault.other * len(others)) % len(others)]
+
+
+def _kill_two(scene: Scene, fault: Fault) -> contextlib.AbstractContextManager[str]:
+    one = scene.some(fault.aim)
+    return _killed(scene, one, _another(scene, fault, one))
+
+
+@contextlib.contextmanager
+def _flap(scene: Scene, fault: Fault) -> Iterator[str]:
+    """Kill it, start it, and kill it again while it starts, some times over."""
+    one, times = scene.some(fault.aim), 2 + int(fault.strength * 3)
+    said = f"kill {scene.role(one)} {times} times while it starts"
+    if not scene.nodes.kill(one):
+        raise Nothing(f"{one} dead already")
+    for turn in range(1, times):
+        scene.nodes.begin(one)
+        scene.over.wait(0.1 + fault.other * turn)
+        scene.nodes.kill(one)
+    yield said
+    scene.nodes.begin(one)
+
+
+@contextlib.contextmanager
+def _roll(scene: Scene, fault: Fault) -> Iterator[str]:
+    """Stop and start one after the other, without waiting for anything."""
+    for each in IDS:
+        if not scene.over.is_set() and scene.nodes.stop(each):
+            scene.nodes.begin(each)
+    yield "stop and start one after the other"
+
+
+@contextlib.contextmanager
+def _kill_all(scene: Scene, fault: Fault) -> Iterator[str]:
+    if not scene.nodes.kill_all():
+        raise Nothing("all dead already")
+    yield f"kill all at once, {scene.watch.controller} held the lease"
+    order = sorted(IDS, key=lambda each: (each * 7 + int(fault.other * 100)) % 11)
+    for each in order:
+        scene.nodes.begin(each)
+        scene.over.wait(fault.strength / 2)
+
+
+# Links. What ends is one fault's own cut or delay; one more over it ends with it, which is fair.
+
+
+@contextlib.contextmanager
+def _cut(scene: Scene, one: int, other: int | None = None, *, one_way: bool) -> Iterator[str]:
+    scene.nodes.cluster.cut(one, other, one_way=one_way)
+    towards = "the others" if other is None else str(other)
+    way = " in one direction" if one_way else ""
+    yield f"cut {scene.role(one)} off from {towards}{way}"
+    scene.nodes.cluster.heal(one, other)
+
+
+def _cut_pair(scene: Scene, fault: Fault) -> contextlib.AbstractContextManager[str]:
+    one = scene.some(fault.aim)
+    return _cut(scene, one, _another(scene, fault, one), one_way=fault.strength < 0.3)
+
+
+@contextlib.contextmanager
+def _delay(scene: Scene, fault: Fault) -> Iterator[str]:
+    one, ms = scene.some(fault.aim), int(5 + fault.strength**2 * 400)
+    scene.nodes.cluster.delay(one, ms=ms)
+    yield f"delay {scene.role(one)} by {ms} ms"
+    scene.nodes.cluster.heal(one)
+
+
+# Disks and clocks.
+
+
+@contextlib.contextmanager
+def _slow_disk(scene: Scene, fault: Fault) -> Iterator[str]:
+    one, ms = scene.some(fault.aim), int(5 + fault.strength**2 * 500)
+    scene.nodes.cluster.slow_disk(one, ms=ms)
+    yield f"slow the disk of {scene.role(one)} by {ms} ms"
+    scene.nodes.cluster.heal_disk(one)
+
+
+@contextlib.contextmanager
+def _full_disk(scene: Scene, fault: Fault) -> Iterator[str]:
+    one = scene.some(fault.aim)
+    scene.nodes.cluster.full_disk(one)
+    yield f"fill the disk of {scene.role(one)}"
+    scene.nodes.cluster.heal_disk(one)
+
+
+@contextlib.contextmanager
+def _clock_jump(scene: Scene, fault: Fault) -> Iterator[str]:
+    one = scene.some(fault.aim)
+    seconds = round((fault.strength - 0.3) * 600)
+    scene.nodes.cluster.advance_clock(seconds, one)
+    yield f"set the clock of {scene.role(one)} by {seconds} s"
+    scene.nodes.cluster.advance_clock(-seconds, one)
+
+
+# The store and the lease.
+
+
+@contextlib.contextmanager
+def _steal_lease(scene: Scene, fault: Fault) -> Iterator[str]:
+    holder = scene.watch.controller
+    if not scene.watch.steal_lease(fault.strength * 2):
+        raise Nothing("the lease moved at that moment")
+    yield f"take the lease from {holder} for {fault.strength * 2:.1f} s"
+
+
+@contextlib.contextmanager
+def _end_store(scene: Scene, fault: Fault) -> Iterator[str]:
+    assert isinstance(scene.store, PostgresDatabase)
+    with scene.store.end(at_once=fault.kind == "crash-store") as said:
+        yield said
+
+
+# Clients and operators.
+
+
+@contextlib.contextmanager
+def _elect_preferred(scene: Scene, fault: Fault) -> Iterator[str]:
+    async def ask() -> None:
+        async with Cluster(scene.nodes.bootstrap, deadline_seconds=ADMIN_SECONDS) as cluster:
+            await elect_leaders(cluster, Election.PREFERRED, None)
+
+    try:
+        asyncio.run(ask())
+    except (ApiError, OSError) as problem:
+        raise Nothing(f"no preferred leaders: {problem}") from None
+    yield "elect preferred leaders"
+
+
+@contextlib.contextmanager
+def _client(scene: Scene, fault: Fault) -> Iterator[str]:
+    client = scene.crowd.pick(fault.aim)
+    if fault.kind == "pause-client":
+        client.signal(signal.SIGSTOP)
+        yield f"pause client {client.name}"
+        client.signal(signal.SIGCONT)
+        return
+    scene.crowd.kill(client)
+    yield f"kill client {client.name}"
+    scene.crowd.replace(client)
+
+
+ACTS: dict[str, Act] = {
+    "kill": lambda scene, fault: _killed(scene, scene.some(fault.aim)),
+    "kill-leader": lambda scene, fault: _killed(scene, scene.leader(fault.aim)),
+    "kill-controller": lambda scene, fault: _killed(scene, scene.controller()),
+    "kill-two": _kill_two,
+    "kill-all": _kill_all,
+    "flap": _flap,
+    "pause": lambda scene, fault: _paused(scene, scene.some(fault.aim)),
+    "pause-leader": lambda scene, fault: _paused(scene, scene.leader(fault.aim)),
+    "pause-controller": lambda scene, fault: _paused(scene, scene.controller()),
+    "pause-all": lambda scene, fault: _paused(scene, *IDS),
+    "stop": lambda scene, fault: _stopped(scene, scene.some(fault.aim)),
+    "stop-leader": lambda scene, fault: _stopped(scene, scene.leader(fault.aim)),
+    "stop-controller": lambda scene, fault: _stopped(scene, scene.controller()),
+    "roll": _roll,
+    "cut": lambda scene, fault: _cut(scene, scene.some(fault.aim), one_way=False),
+    "cut-leader": lambda scene, fault: _cut(scene, scene.leader(fault.aim), one_way=False),
+    "cut-controller": lambda scene, fault: _cut(scene, scene.controller(), one_way=False),
+    "cut-one-way": lambda scene, fault: _cut(scene, scene.some(fault.aim), one_way=True),
+    "cut-pair": _cut_pair,
+    "delay": _delay,
+    "slow-disk": _slow_disk,
+    "full-disk": _full_disk,
+    "clock-jump": _clock_jump,
+    "steal-lease": _steal_lease,
+    "hold-store": lambda scene, fault: scene.store.hold(fault.strength),
+    "end-store": _end_store,
+    "crash-store": _end_store,
+    "elect-preferred": _elect_preferred,
+    "kill-client": _client,
+    "pause-client": _client,
+}
+
+
+def carry_out(scene: Scene, fault: Fault, say: Callable[[str], None]) -> str | None:
+    """Let a fault happen from its begin to its end; what kind happened, None: nothing did."""
+    if scene.over.wait(fault.at_s):
+        return None
+    began_s = time.monotonic()
+    try:
+        with ACTS[fault.kind](scene, fault) as said:
+            lasted_s = time.monotonic() - began_s
+            say(f"{said}, {max(lasted_s, fault.lasts_s):.1f} s")
+            scene.over.wait(fault.lasts_s)
+    except (Nothing, ClusterError, StorageFault, OSError) as problem:
+        say(f"no {fault.kind}: {problem}")
+        return None
+    return fault.kind
+
+
+def carry_out_round(
+    scene: Scene, faults: list[Fault], say: Callable[[str], None], until_s: float
+) -> list[str]:
+    """Let all faults of a round happen; heals everything that they did. The kinds that happened.
+
+    `until_s` on the monotonic clock ends the round early.
+    """
+    scene.over.clear()
+    happened: list[str] = []
+
+    def run(fault: Fault) -> None:
+        try:
+            kind = carry_out(scene, fault, say)
+        except Exception as problem:
+            scene.nodes.surprises.append(f"{fault.kind}: {type(problem).__name__}: {problem}")
+            raise
+        if kind is not None:
+            happened.append(kind)
+
+    threads = [threading.Thread(target=run, args=(fault,), daemon=True) for fault in faults]
+    for each in threads:
+        each.start()
+    wait_at_most(
+        max(0.0, until_s - time.monotonic()), lambda: not any(each.is_alive() for each in threads)
+    )
+    scene.over.set()
+    for each in threads:
+        each.join()
+    scene.nodes.heal()
+    return happened

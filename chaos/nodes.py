@@ -1,0 +1,121 @@
+"""The three brokers of a run, as faults see them.
+
+What: `testing.LocalCluster` of processes, with calls that say whether they did anything, since
+faults overlap: who is to be killed may be dead already. Rules kept: no call waits for a node that
+starts; a node that ended by itself is remembered in `surprises`, and started again. Not here: which
+fault when (`plan`), how a fault is made (`anabranch.testing`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from anabranch.cli.local_brokers import answers
+from anabranch.testing import ClusterError, LocalCluster
+
+IDS = (1, 2, 3)
+RACKS = ("a", "b", "c")
+LIVING = ("starting", "running", "paused")
+DEAD = ("stopped", "killed", "ended")
+
+
+class Nodes:
+    """The nodes of one cluster in `folder`; logs and data stay there when it is over."""
+
+    def __init__(self, folder: Path, store: str, config: Mapping[str, object]) -> None:
+        self.cluster = LocalCluster(
+            brokers=len(IDS), racks=RACKS, processes=True, config=config,
+            metadata_store=store, folder=folder,
+        )  # fmt: skip
+        self.folders = [str(folder / f"broker-{each}") for each in IDS]
+        self.outputs = [folder / f"broker-{each}.log" for each in IDS]
+        self.surprises: list[str] = []
+        self.bootstrap = ""
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start all and wait until they serve."""
+        self.cluster.start()
+        self.bootstrap = self.cluster.bootstrap_servers
+
+    def _did(self, act: Callable[[], object]) -> bool:
+        try:
+            act()
+        except ClusterError:
+            return False
+        return True
+
+    def serve(self) -> bool:
+        """Whether all of them answer clients."""
+        return all(answers(broker.port) for broker in self.cluster.brokers)
+
+    def begin(self, broker_id: int) -> bool:
+        """Start its process unless there is one; returns at once."""
+        self._look(broker_id)
+        return self._start(broker_id)
+
+    def _start(self, broker_id: int) -> bool:
+        return self._did(lambda: self.cluster.start_broker(broker_id, wait=False))
+
+    def kill(self, broker_id: int) -> bool:
+        """SIGKILL, also of a paused process and of one that starts."""
+        return self._did(lambda: self.cluster.kill(broker_id))
+
+    def kill_all(self) -> bool:
+        """SIGKILL of all at once."""
+        return self._did(self.cluster.crash)
+
+    def pause(self, broker_id: int) -> bool:
+        """SIGSTOP."""
+        return self._did(lambda: self.cluster.pause(broker_id))
+
+    def resume(self, broker_id: int) -> bool:
+        """SIGCONT, when it is paused."""
+        return self._did(lambda: self.cluster.resume(broker_id))
+
+    def stop(self, broker_id: int) -> bool:
+        """Stop it in order, and wait for the end."""
+        try:
+            self.cluster.stop_broker(broker_id)
+        except ClusterError as fault:
+            if "did not stop" in str(fault):
+                self.surprises.append(str(fault))
+            return False
+        return True
+
+    def heal(self) -> None:
+        """Let everybody run again, with links and disks as they should be."""
+        self.cluster.heal()
+        for each in IDS:
+            self.cluster.heal_disk(each)
+            self.resume(each)
+            if self.cluster.state(each) in DEAD:
+                self.begin(each)
+
+    def look(self) -> None:
+        """Notice who has ended by himself, and start him again."""
+        for each in IDS:
+            if self._look(each):
+                self._start(each)
+
+    def _look(self, broker_id: int) -> bool:
+        with self._lock:
+            if self.cluster.state(broker_id) != "ended":
+                return False
+            try:
+                self.cluster.wait_serving(broker_id, timeout_seconds=0)
+            except ClusterError as fault:
+                self.surprises.append(f"broker {broker_id} ended by itself: {fault}")
+            return True
+
+    def close(self) -> None:
+        """Stop all in order, one after the other."""
+        self.cluster.stop()
+
+    def abandon(self) -> None:
+        """End whatever is left, however it is."""
+        for each in IDS:
+            self.kill(each)
+        self._did(self.cluster.stop)

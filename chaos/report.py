@@ -1,0 +1,135 @@
+"""What a run amounts to: counts, and everything that must not be.
+
+What: the figures of each part, their sum, and whether the run counts (as many acknowledgements,
+elections, truncations and changes of the lease as the promise asks for). Rule kept: a run is clean
+only when the judge of histories, the comparison of replicas, the nodes' logs and all processes have
+nothing to say. Not here: how any of it was found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chaos.check import Verdict
+
+LEAST = {"acks": 1_000_000, "elections": 50, "truncations": 10, "lease changes": 5}
+"""What a run must reach to count as a proof."""
+SHOWN = 20
+
+
+@dataclass
+class PartReport:
+    """One cluster's life."""
+
+    store: str
+    config: dict[str, str]
+    seconds: float = 0.0
+    rounds: int = 0
+    acks: int = 0
+    elections: int = 0
+    unclean_elections: int = 0
+    truncations: int = 0
+    lease_changes: int = 0
+    longest_gap_s: float = 0.0
+    faults: Counter[str] = field(default_factory=Counter)
+    healing_s: list[float] = field(default_factory=list)
+    anomalies: Counter[str] = field(default_factory=Counter)
+    examples: list[str] = field(default_factory=list)
+    differences: list[str] = field(default_factory=list)
+    surprises: list[str] = field(default_factory=list)
+    bugs: list[str] = field(default_factory=list)
+    sentences: Counter[str] = field(default_factory=Counter)
+    verdict: dict[str, Any] = field(default_factory=dict)
+
+    def take_verdict(self, verdict: Verdict) -> None:
+        """What the judge of histories says."""
+        self.acks = verdict.acks
+        self.longest_gap_s = verdict.longest_gap_ms / 1000
+        self.anomalies = Counter(verdict.counts)
+        self.examples = list(verdict.examples)
+        self.verdict = verdict.as_dict()
+
+    @property
+    def complaints(self) -> list[str]:
+        """Everything that must not be, a line each."""
+        found = [f"{name}: {count:,}" for name, count in self.anomalies.items() if count]
+        if not self.acks:
+            found.append("nothing was acknowledged")
+        if self.unclean_elections:
+            found.append(f"{self.unclean_elections} unclean elections")
+        return [
+            *found,
+            *self.examples[:SHOWN],
+            *(f"replicas differ: {each}" for each in self.differences[:SHOWN]),
+            *self.surprises[:SHOWN],
+            *(f"in a log: {each}" for each in self.bugs[:SHOWN]),
+        ]
+
+    def lines(self) -> list[str]:
+        """For people."""
+        faults = ", ".join(f"{name} {count}" for name, count in self.faults.most_common())
+        healing = sorted(self.healing_s) or [0.0]
+        return [
+            f"{self.store}: {self.seconds:.0f} s, {self.rounds} rounds, "
+            f"{self.faults.total()} faults: {faults}",
+            f"  {self.acks:,} acks, {self.elections} elections, {self.truncations} truncations, "
+            f"{self.lease_changes} lease changes",
+            f"  longest time without an acknowledgement {self.longest_gap_s:.1f} s; whole after "
+            f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
+            *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
+            *(f"  ANOMALY {each}" for each in self.complaints),
+        ]
+
+
+@dataclass
+class Report:
+    """All parts of a run."""
+
+    seed: int
+    commit: str
+    parts: Sequence[PartReport]
+
+    @property
+    def totals(self) -> dict[str, int]:
+        """The figures that decide whether a run counts."""
+        return {
+            "acks": sum(each.acks for each in self.parts),
+            "elections": sum(each.elections for each in self.parts),
+            "truncations": sum(each.truncations for each in self.parts),
+            "lease changes": sum(each.lease_changes for each in self.parts),
+        }
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """What is less than a proof needs."""
+        totals = self.totals
+        return {name: totals[name] for name, least in LEAST.items() if totals[name] < least}
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is wrong."""
+        return not any(each.complaints for each in self.parts)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {
+            "seed": self.seed,
+            "commit": self.commit,
+            "clean": self.is_clean,
+            "counts": not self.missing,
+            **self.totals,
+            "parts": [vars(each) for each in self.parts],
+        }
+
+    def text(self) -> str:
+        """For people."""
+        totals = ", ".join(f"{count:,} {name}" for name, count in self.totals.items())
+        short = ", ".join(f"{LEAST[name]:,} {name}" for name in self.missing)
+        counts = f"below the {short} that a proof needs" if short else "a proof by its counts"
+        verdict = "nothing lost, duplicated or reordered" if self.is_clean else "ANOMALIES"
+        lines = [line for part in self.parts for line in part.lines()]
+        head = f"chaos, seed {self.seed}, commit {self.commit}: {verdict}"
+        return "\n".join([head, f"{totals} ({counts})", *lines])

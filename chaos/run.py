@@ -1,0 +1,234 @@
+"""One run from its seed: a cluster, clients, rounds of faults, and what is left to look at.
+
+What: a run has one part with its metadata in SQLite and, when it is long enough or that is drawn,
+one in PostgreSQL; each part is a cluster of its own with its own clients and verdict. Rules kept:
+after every round everything is healed and the cluster has to become whole in `WHOLE_SECONDS`; what
+is left at the end is judged by clients' histories, full reads, and the bytes of all replicas.
+Not here: what went wrong (`faults`), counts and sentences (`report`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from anabranch.client import admin
+from anabranch.client.cluster import Cluster
+from chaos import check, replicas
+from chaos.crowd import Acks, Crowd
+from chaos.faults import Scene, carry_out_round
+from chaos.node_logs import NodeLogs
+from chaos.nodes import Nodes
+from chaos.plan import draw_config, draw_round
+from chaos.report import PartReport
+from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
+from chaos.watch import Watch
+
+MARK_SECONDS = 10.0
+STEADY_SECONDS = 1.0
+CALM_SECONDS = 2.0
+"""Between a whole cluster and the next round, so that clients get somewhere."""
+WHOLE_SECONDS = 90.0
+"""The longest that a healed cluster may take until every replica is in sync again."""
+CONFIG: dict[str, object] = {
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "unclean.leader.election.enable": "false",
+    "auto.create.topics.enable": "false",
+    "offsets.topic.num.partitions": 4,
+    "group.initial.rebalance.delay.ms": 0,
+    "log.segment.delete.delay.ms": 1000,
+}
+SMALL = {"segment.bytes": str(1 << 20)}
+TOPICS: dict[str, tuple[int, dict[str, str]]] = {
+    "plain": (1, {}),
+    "wide": (12, {}),
+    "rolling": (3, SMALL),
+    "compacted": (
+        3,
+        {
+            **SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1",
+            "segment.ms": "5000", "delete.retention.ms": "60000",
+        },
+    ),
+}  # fmt: skip
+"""Name -> partitions and settings."""
+PLACES = [(name, index) for name, (count, _) in TOPICS.items() for index in range(count)]
+
+
+class Part:
+    """One cluster with its clients, for `seconds` of faults."""
+
+    def __init__(
+        self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None]
+    ) -> None:
+        self.folder, self.seed, self.number, self._say = folder, seed, number, say
+        folder.mkdir(parents=True)
+        self.store = SqliteFile(folder) if store == SqliteFile.name else PostgresDatabase()
+        config = {**CONFIG, **draw_config(seed, number)}
+        self.report = PartReport(store, {each: str(config[each]) for each in config})
+        self.nodes = Nodes(folder, self.store.setting, config)
+        self.logs = NodeLogs(self.nodes.outputs)
+        self.watch = Watch(self.store.url)
+        self.crowd = Crowd(folder / "histories", seed)
+        self.acks = Acks(self.crowd.folder)
+        self.scene = Scene(self.nodes, self.watch, self.store, self.crowd, PLACES)
+        self._began_s = self._marked_s = self._ill_s = time.monotonic()
+
+    def run(self, seconds: float) -> PartReport:
+        """All of it; the report is complete afterwards."""
+        try:
+            self._begin()
+            self._rounds(time.monotonic() + seconds)
+            self._finish()
+        finally:
+            self.crowd.abandon()
+            self.nodes.abandon()
+            self.store.close()
+        return self.report
+
+    def say(self, text: str) -> None:
+        """A line with the time since the part began."""
+        self._say(f"{time.monotonic() - self._began_s:7.1f}  {text}")
+
+    # Begin.
+
+    def _begin(self) -> None:
+        self.nodes.start()
+        self.watch.start()
+        asyncio.run(create_topics(self.nodes.bootstrap))
+        self._become_whole("at the start")
+        self.crowd.start(self.nodes.bootstrap)
+        wait_at_most(20, lambda: self._looked().acks.count > 0)
+        self.say(f"three brokers serve, metadata in {self.report.store}; clients write")
+
+    # Faults.
+
+    def _rounds(self, until_s: float) -> None:
+        number = 0
+        while time.monotonic() < until_s:
+            faults = draw_round(self.seed, self.number, number, self.scene.kinds())
+            with self._marking():
+                happened = carry_out_round(self.scene, faults, self.say, until_s)
+                self.report.faults.update(happened)
+                self._become_whole(f"after round {number}")
+                wait_at_most(CALM_SECONDS, lambda: False)
+            number += 1
+        self.report.rounds = number
+
+    def _become_whole(self, when: str) -> None:
+        began_s = self._ill_s = time.monotonic()
+        if not wait_at_most(WHOLE_SECONDS, lambda: self._looked().is_whole()):
+            unwell = "; ".join(self.watch.unwell()[:5])
+            self.report.surprises.append(
+                f"{when}: not whole {WHOLE_SECONDS:.0f} s after everything was healed: {unwell}"
+            )
+        healed_s = self._ill_s - began_s
+        self.report.healing_s.append(healed_s)
+        self.say(f"whole again after {healed_s:.1f} s")
+
+    def is_whole(self) -> bool:
+        """Whether everybody serves, all partitions are led and in sync, and it stays like that: a
+        controller notices a moment later that somebody died."""
+        if self.watch.lease is None or self.watch.unwell() or not self.nodes.serve():
+            self._ill_s = time.monotonic()
+        return time.monotonic() - self._ill_s > STEADY_SECONDS
+
+    # Looking.
+
+    def _looked(self) -> Part:
+        self.nodes.look()
+        self.crowd.look()
+        self.logs.look()
+        self.acks.look()
+        if time.monotonic() - self._marked_s > MARK_SECONDS:
+            self._marked_s = time.monotonic()
+            self._mark()
+        return self
+
+    def _mark(self) -> None:
+        self.say(
+            f"-- {self.acks.count:,} acks, {self.watch.elections} elections, "
+            f"{self.logs.truncations} truncations, {self.watch.lease_changes} lease changes"
+        )
+
+    @contextlib.contextmanager
+    def _marking(self) -> Iterator[None]:
+        """Look while a round goes on."""
+        ended = threading.Event()
+
+        def look() -> None:
+            while not ended.wait(1.0):
+                self._looked()
+
+        thread = threading.Thread(target=look, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+
+    # End.
+
+    def _finish(self) -> None:
+        self.say("faults are over; producers finish what they have under way")
+        self.crowd.end("producer")
+        self.crowd.end("reader", "member")
+        self.crowd.last_reads()
+        self._become_whole("at the end")
+        self.watch.stop()
+        self.nodes.close()
+        self.logs.look()
+        report = self.report
+        report.elections = self.watch.elections
+        report.unclean_elections = self.watch.unclean_elections
+        report.lease_changes = self.watch.lease_changes
+        report.truncations = self.logs.truncations
+        report.sentences = Counter(self.logs.sentences)
+        report.surprises += self.nodes.surprises + self.crowd.surprises
+        report.bugs = list(self.logs.bugs)
+        self.say("judging")
+        verdict = check.judge(self.crowd.histories)
+        report.take_verdict(verdict)
+        report.differences = replicas.compare(self.nodes.folders)
+        report.seconds = time.monotonic() - self._began_s
+
+
+async def create_topics(bootstrap: str) -> None:
+    """The topics of a run."""
+    async with Cluster(bootstrap) as cluster:
+        for name, (partitions, configs) in TOPICS.items():
+            await admin.create_topic(
+                cluster, name, partitions=partitions, replication_factor=3, configs=configs
+            )
+
+
+def stores_of(seed: int, seconds: float, store: str) -> list[tuple[str, float]]:
+    """Which store each part has and for how long: a long run has both."""
+    if store != "both":
+        return [(store, seconds)]
+    if seconds >= LONG_SECONDS:
+        return [("sqlite", seconds * 2 / 3), ("postgres", seconds / 3)]
+    return [(("sqlite", "postgres")[seed % 2], seconds)]
+
+
+LONG_SECONDS = 600.0
+
+
+def run(
+    folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None]
+) -> list[PartReport]:
+    """All parts; what they wrote is left in `folder`."""
+    shutil.rmtree(folder, ignore_errors=True)
+    reports = []
+    for number, (kind, part_seconds) in enumerate(stores_of(seed, seconds, store)):
+        part = Part(folder / f"{number}-{kind}", seed, number, kind, say)
+        reports.append(part.run(part_seconds))
+    return reports

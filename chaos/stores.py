@@ -1,0 +1,123 @@
+"""Where the metadata of a run is committed, and how that fails: a SQLite file, or PostgreSQL.
+
+What: `hold` makes every writer wait, as a slow disk or a long transaction of somebody else does;
+`end` takes a PostgreSQL server away and brings it back, in order or by a crash. Rule kept: what was
+committed stays; nothing here loses a transaction. Not here: the lease (`watch`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sqlite3
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+ROOT = Path(__file__).resolve().parents[1]
+Wait = Callable[[float], None]
+
+
+class SqliteFile:
+    """A file beside the nodes' folders."""
+
+    kinds = frozenset({"hold-store"})
+    name = "sqlite"
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "metadata-store.db"
+        self.url = f"sqlite://{self._path}"
+        self.setting = self.name
+
+    @contextlib.contextmanager
+    def hold(self, strength: float) -> Iterator[str]:
+        """Hold the file's lock: nobody writes, and in half of the cases nobody reads either."""
+        mode = "EXCLUSIVE" if strength < 0.5 else "IMMEDIATE"
+        connection = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
+        try:
+            connection.execute(f"BEGIN {mode}")
+            yield f"hold the metadata store ({mode.lower()})"
+            connection.execute("ROLLBACK")
+        finally:
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing runs."""
+
+
+class PostgresDatabase:
+    """A server of its own, as the tests of the store use it."""
+
+    kinds = frozenset({"hold-store", "end-store", "crash-store"})
+    name = "postgres"
+
+    def __init__(self) -> None:
+        self._server = _new_server()
+        self.url = self.setting = self._server.new_database()
+
+    @contextlib.contextmanager
+    def hold(self, strength: float) -> Iterator[str]:
+        """Stand before every writer with a lock; or have the whole server stand still."""
+        if strength < 0.5:
+            with psycopg.connect(self.url) as connection:
+                connection.execute("LOCK TABLE anabranch.facts IN ACCESS EXCLUSIVE MODE")
+                yield "hold the metadata store (table)"
+                connection.rollback()
+            return
+        group = _family(self._server.process.pid)
+        for each in group:
+            _send(each, signal.SIGSTOP)
+        try:
+            yield "pause the metadata store"
+        finally:
+            for each in group:
+                _send(each, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def end(self, *, at_once: bool) -> Iterator[str]:
+        """End the server, by a crash or in order, and start it again."""
+        self._server.stop(at_once=at_once)
+        try:
+            yield "crash the metadata store" if at_once else "restart the metadata store"
+        finally:
+            self._server.start()
+
+    def close(self) -> None:
+        """End the server and remove its folder."""
+        self._server.remove()
+
+
+def _new_server() -> Any:
+    sys.path.insert(0, str(ROOT / "tests" / "server"))
+    from postgres_kit import PostgresServer
+
+    return PostgresServer().start()
+
+
+def _family(pid: int) -> list[int]:
+    """A process and all that it started."""
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += _family(int(child))
+    return found
+
+
+def _send(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+def wait_at_most(seconds: float, until: Callable[[], bool]) -> bool:
+    """Whether something becomes true in time."""
+    end = time.monotonic() + seconds
+    while not until():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
