@@ -79,7 +79,8 @@ class ConfluentProducing:
 
     def _done(self, token: Token, error: KafkaError | None, message: Any) -> None:
         if error is None:
-            self._heard(token, message.offset())
+            offset = message.offset()
+            self._heard(token, -1 if offset is None else offset)
         else:
             self._failed(token, error.name())
 
