@@ -15,7 +15,7 @@ from collections.abc import Callable
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.replay import everything
 from anabranch.core.controller.store_check import CopyEnd, store_fault
-from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault, TooOld
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import (
@@ -87,7 +87,10 @@ class MetadataFollower:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._channel.close()
-        self.copy.close()
+        try:
+            self.copy.close()
+        except StorageFault as fault:  # the next start reads it through, as after a kill
+            LOG.error("the copy of the metadata was not closed in order", why=str(fault))
 
     async def _follow(self) -> None:
         while True:
@@ -98,6 +101,9 @@ class MetadataFollower:
                 self._complain(str(fault))
                 await self._channel.rotate()
                 await asyncio.sleep(RETRY_S)
+            except TooOld as fault:
+                self.on_stop(str(fault))
+                return
             except StorageFault as fault:
                 self.on_stop(f"the copy of the metadata log cannot be written: {fault}")
                 return
