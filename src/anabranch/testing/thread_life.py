@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
@@ -47,6 +48,10 @@ class Threads:
 
     def begin(self, plan: NodePlan, faults: NodeFaults) -> Life:
         """Start a thread; returns at once."""
+        # Imported here once: nodes that start together would import in each other's way.
+        importlib.import_module("anabranch.server.node")
+        importlib.import_module("anabranch.testing.faulty_files")
+        importlib.import_module("anabranch.testing.faulty_loop")
         return ThreadLife(plan, faults, self._log)
 
     @property
