@@ -16,6 +16,11 @@ from tests.core.controller.world import World
 import anabranch.core
 from anabranch.core.controller.observers import set_observers
 from anabranch.core.controller.reasons import CODES, Code
+from anabranch.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,
@@ -45,6 +50,7 @@ def told() -> World:
         CreatePartitionsTopic(name="t", count=2, assignments=None)]))  # fmt: skip
     world.commit_result(set_observers(world.controller.state, "t", 0, []))
     world.start(4)
+    move(world, [1, 2, 4], None, [1, 3, 2], [1, 2, 3])
     world.commit_result(set_observers(world.controller.state, "t", 0, [4]))
     alter(world, 1)
     alter(world, 1, 2, 3)
@@ -73,6 +79,14 @@ def told() -> World:
     update(world, ("group.version", 1, UPGRADE))
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
     return world
+
+
+def move(world: World, *targets: list[int] | None) -> None:
+    """Ask for moves of t-0, one after the other."""
+    for replicas in targets:
+        wanted = ReassignablePartition(partition_index=0, replicas=replicas)
+        topic = ReassignableTopic(name="t", partitions=[wanted])
+        world.ask(AlterPartitionReassignmentsRequest(topics=[topic]))
 
 
 def lag(world: World) -> None:

@@ -3,8 +3,9 @@
 KIP: KIP-497, KIP-704 (recovery state), KIP-841 and KIP-903 (who may not be in sync).
 Versions: 2-3.
 Behaviour: needs CLUSTER_ACTION. A broker whose epoch is stale is refused as a whole; otherwise each
-    partition has its own error, or its new state. Served to brokers only.
-Skipped: completing a reassignment.
+    partition has its own error, or its new state. A change that ends a move of replicas and so
+    takes the leadership away is made, and answered NEW_LEADER_ELECTED. Served to brokers only.
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ def _answer(index: int, altered: Altered) -> AlterPartitionResponsePartitionData
     state = altered.state
     return AlterPartitionResponsePartitionData(
         partition_index=index,
+        error_code=ErrorCode.NEW_LEADER_ELECTED if altered.leads_elsewhere else ErrorCode.NONE,
         leader_id=state.leader,
         leader_epoch=state.leader_epoch,
         isr=list(altered.isr),
@@ -103,5 +105,4 @@ HANDLER = Handler(
     versions=range(2, 4),
     controller=decides(decide, refuse),
     kips=("KIP-497", "KIP-704", "KIP-841", "KIP-903"),
-    skipped=("A reassignment is not completed by a change of the ISR.",),
 )

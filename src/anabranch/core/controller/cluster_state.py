@@ -3,7 +3,7 @@ touches.
 
 What: the newest planned image, and for each broker the partitions in whose ISR or ELR it is, the
 number it leads, the number it should lead and those of them that it does not; the partitions
-without a leader, and topic names that could collide. Why: fencing a
+without a leader, those whose replicas move, and topic names that could collide. Why: fencing a
 broker among a million partitions must not look at a million partitions. Rule kept: everything here
 follows from the image: `ClusterState.of(image)` equals the state advanced record by record.
 """
@@ -41,6 +41,8 @@ class ClusterState:
         self.away: Index = defaultdict(dict)
         """Those of them that another broker leads, or nobody."""
         self.leaderless: dict[PartitionKey, None] = {}
+        self.moving: dict[PartitionKey, None] = {}
+        """Partitions of which replicas come or go."""
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -106,6 +108,8 @@ class ClusterState:
         self.preferred_count[preferred] += 1
         if partition.leader != preferred:
             self.away[preferred][key] = None
+        if partition.adding or partition.removing:
+            self.moving[key] = None
         if partition.leader < 0:
             self.leaderless[key] = None
         else:
@@ -120,6 +124,7 @@ class ClusterState:
         preferred = partition.replicas[0]
         self.preferred_count[preferred] -= 1
         self.away[preferred].pop(key, None)
+        self.moving.pop(key, None)
         if partition.leader < 0:
             self.leaderless.pop(key, None)
         else:

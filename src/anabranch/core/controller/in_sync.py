@@ -6,7 +6,7 @@ a broker that crashed meanwhile is not counted. Rule kept: each partition is jud
 what is answered is the state after the record, not what was asked for.
 
 Source: Kafka's ReplicationControlManager.alterPartition, KIP-497, KIP-841, KIP-903. Not here: when
-a leader asks (`core/replication`), reassignment.
+a leader asks (`core/replication`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.core.controller.image import (
     TopicImage,
 )
 from anabranch.core.controller.membership import Consequences
-from anabranch.core.controller.reasons import isr_reasons
+from anabranch.core.controller.reasons import isr_reasons, moved_reasons
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -50,9 +50,11 @@ class Altered(NamedTuple):
 
     state: PartitionImage
     isr: tuple[int, ...]
-    """In the order in which the leader named them."""
+    """In the order in which the leader named them, without whoever has left with a move."""
     record: PartitionChangeRecord | None
     reasons: tuple[Reason, ...] = ()
+    leads_elsewhere: bool = False
+    """Whether the change ended a move that took the leadership away from who asked."""
 
 
 def alter_partition(
@@ -126,5 +128,9 @@ def _altered(
         return Altered(partition, isr, None)
     state = changed_partition(partition, record)
     place = f"{topic.name}-{wanted.partition_index}"
-    said = tuple(isr_reasons(place, state.leader, partition.isr, isr, wanted.lags))
-    return Altered(state, isr, record, said)
+    said = (
+        *isr_reasons(place, state.leader, partition.isr, isr, wanted.lags),
+        *moved_reasons(place, partition, state),
+    )
+    stays = tuple(broker_id for broker_id in isr if broker_id in state.isr)
+    return Altered(state, stays, record, said, state.leader != partition.leader)

@@ -37,6 +37,9 @@ class Code(StrEnum):
     UNCLEAN_ELECTION_WAITS = "UNCLEAN_ELECTION_WAITS"
     LEADERS_REBALANCED = "LEADERS_REBALANCED"
     OBSERVERS_SET = "OBSERVERS_SET"
+    REASSIGNMENT_BEGUN = "REASSIGNMENT_BEGUN"
+    REASSIGNMENT_DONE = "REASSIGNMENT_DONE"
+    REASSIGNMENT_CANCELLED = "REASSIGNMENT_CANCELLED"
     TOPIC_CREATED = "TOPIC_CREATED"
     TOPIC_DELETED = "TOPIC_DELETED"
     PARTITIONS_ADDED = "PARTITIONS_ADDED"
@@ -61,6 +64,9 @@ CODES: Mapping[Code, str] = {
     Code.UNCLEAN_ELECTION_WAITS: "Nobody leads until a hint is confirmed by silence.",
     Code.LEADERS_REBALANCED: "Leaderships went back to preferred replicas.",
     Code.OBSERVERS_SET: "Who only observes a partition changed.",
+    Code.REASSIGNMENT_BEGUN: "Replicas of a partition began to move.",
+    Code.REASSIGNMENT_DONE: "A partition has the replicas that were asked for.",
+    Code.REASSIGNMENT_CANCELLED: "A move was taken back before it was done.",
     Code.TOPIC_CREATED: "A topic was created.",
     Code.TOPIC_DELETED: "A topic was deleted.",
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
@@ -115,6 +121,19 @@ def partition_reasons(
     if record.leader != NO_LEADER_CHANGE:
         because = f"broker {broker_id}: {cause.value}"
         yield leader_reason(place, before, record, because, details, waits=waits)
+
+
+def moved_reasons(place: str, before: PartitionImage, after: PartitionImage) -> Iterator[Reason]:
+    """That a change ended a move of replicas, if it did."""
+    if not (before.adding or before.removing) or after.adding or after.removing:
+        return
+    names = ", ".join(map(str, after.replicas))
+    went = ", ".join(map(str, before.removing)) or "nobody"
+    yield Reason(
+        Code.REASSIGNMENT_DONE,
+        f"the move of {place} is done: its replicas are {names}, all in sync, and {went} left",
+        {"partition": place, "to": list(after.replicas)},
+    )
 
 
 def leader_reason(

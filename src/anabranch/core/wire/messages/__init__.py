@@ -78,6 +78,8 @@ _TABLE = (
     (42, "DeleteGroups", range(3), 2),
     (43, "ElectLeaders", range(3), 2),
     (44, "IncrementalAlterConfigs", range(2), 1),
+    (45, "AlterPartitionReassignments", range(2), 0),
+    (46, "ListPartitionReassignments", range(1), 0),
     (47, "OffsetDelete", range(1), NEVER),
     (55, "DescribeQuorum", range(3), 0),
     (56, "AlterPartition", range(2, 4), 0),

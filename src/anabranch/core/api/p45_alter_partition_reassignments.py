@@ -1,0 +1,87 @@
+"""AlterPartitionReassignments: replicas move to other brokers, or a move is cancelled.
+
+KIP: KIP-455, KIP-590 (forwarded), KIP-860 (the replication factor may be held).
+Versions: 0-1.
+Behaviour: needs ALTER on the cluster. Each partition has its own error; what can begin begins, all
+    in one batch. A null list of replicas cancels.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.moving import move
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from anabranch.core.wire.metadata_records import MetadataRecord
+
+
+def decide(
+    controller: Controller, request: Request, _now_ms: int
+) -> Result[AlterPartitionReassignmentsResponse]:
+    """Decide each partition by itself."""
+    if not cluster_allowed(controller.authorizer, request, Operation.ALTER):
+        raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+    body: AlterPartitionReassignmentsRequest = request.body
+    consequences = Consequences(controller.state, controller.config)
+    records: dict[tuple[str, int], MetadataRecord] = {}
+    reasons: list[Reason] = []
+    response = _response(body)
+    for topic in body.topics:
+        answers: list[ReassignablePartitionResponse] = []
+        for asked in topic.partitions:
+            index = asked.partition_index
+            answer = ReassignablePartitionResponse(partition_index=index, error_message=None)
+            answers.append(answer)
+            try:
+                if (topic.name, index) in records:
+                    raise ClientFault(
+                        ErrorCode.INVALID_REQUEST, f"Partition {topic.name}-{index} is named twice."
+                    )
+                moved = move(
+                    consequences,
+                    topic.name,
+                    index,
+                    asked.replicas,
+                    may_change_factor=body.allow_replication_factor_change,
+                )
+            except ClientFault as fault:
+                answer.error_code, answer.error_message = fault.code, fault.message
+                continue
+            if moved.record is not None:
+                records[topic.name, index] = moved.record
+                reasons += moved.reasons
+        response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
+    return Result(tuple(records.values()), response, tuple(reasons))
+
+
+def _response(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=body.allow_replication_factor_change, error_message=None
+    )
+
+
+def refuse(request: Request, code: ErrorCode, sentence: str) -> AlterPartitionReassignmentsResponse:
+    """The error for the whole request."""
+    response = _response(request.body)
+    response.error_code, response.error_message = code, sentence
+    return response
+
+
+HANDLER = Handler(
+    api_key=45,
+    name="AlterPartitionReassignments",
+    versions=range(2),
+    broker=forward,
+    controller=decides(decide, refuse),
+    kips=("KIP-455", "KIP-590", "KIP-860"),
+)

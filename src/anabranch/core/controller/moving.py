@@ -1,0 +1,103 @@
+"""Decisions about moves of replicas: begin one, take it back, tell of it.
+
+What: the checks of AlterPartitionReassignments in Kafka's order, each with its code and text, and
+the record. A move that needs nobody new ends with the record that begins it. Rule kept: a move
+needs only that its brokers are registered; the partition's leader stays until the move ends, and a
+move is never taken back at the price of records, unless unclean elections are allowed.
+
+Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
+the lists (`reassignment.py`), when a move ends (`elections.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from anabranch.core.controller.assignments import check_manual, invalid_assignment
+from anabranch.core.controller.cluster_state import PartitionKey
+from anabranch.core.controller.elections import change_isr
+from anabranch.core.controller.image import PartitionImage
+from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.reassignment import Move, begun, reverted
+from anabranch.core.controller.result import Reason
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
+
+
+class Moved(NamedTuple):
+    """What a request does to one partition; no record when it has those replicas already."""
+
+    record: PartitionChangeRecord | None
+    reasons: tuple[Reason, ...] = ()
+
+
+def move(
+    consequences: Consequences,
+    topic_name: str,
+    index: int,
+    target: Sequence[int] | None,
+    *,
+    may_change_factor: bool = True,
+) -> Moved:
+    """Give a partition the replicas `target`, or (None) take its move back. Raises ClientFault."""
+    key = _found(consequences, topic_name, index)
+    partition = consequences.state.partition(key)
+    place = f"{topic_name}-{index}"
+    if target is None:
+        return _taken_back(consequences, key, partition, place)
+    wanted = check_manual(consequences.state.image, target, None)
+    factor = len(Move.of(partition).target)
+    if not may_change_factor and len(wanted) != factor:
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The replication factor is changed from {factor} to {len(wanted)}",
+        )
+    lists = begun(partition.replicas, wanted)
+    record = change_isr(*key, partition, partition.isr, consequences.rules(key), move=lists)
+    if record is None:
+        return Moved(None)
+    return Moved(record, (_said(place, partition, lists, record),))
+
+
+def _found(consequences: Consequences, topic_name: str, index: int) -> PartitionKey:
+    topic = consequences.state.image.topic(topic_name)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if topic is None:
+        raise ClientFault(unknown, f"Unable to find a topic named {topic_name}.")
+    if index not in topic.partitions:
+        raise ClientFault(unknown, f"Unable to find partition {topic_name}:{index}.")
+    return topic.topic_id, index
+
+
+def _taken_back(
+    consequences: Consequences, key: PartitionKey, partition: PartitionImage, place: str
+) -> Moved:
+    if not Move.of(partition).is_running:
+        raise ClientFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    lists, isr, may_lose = reverted(partition)
+    rules = consequences.rules(key)
+    if may_lose and not rules.unclean_allowed:
+        name = consequences.state.topic_name(key)
+        raise invalid_assignment(
+            f"Unable to revert partition assignment for {name}:{key[1]} because it would require "
+            "an unclean leader election."
+        )
+    record = change_isr(*key, partition, isr, rules, move=lists)
+    stays = ", ".join(map(str, lists.replicas))
+    sentence = f"the move of {place} was cancelled: its replicas are {stays} again"
+    return Moved(record, (Reason(Code.REASSIGNMENT_CANCELLED, sentence, {"partition": place}),))
+
+
+def _said(place: str, before: PartitionImage, lists: Move, record: PartitionChangeRecord) -> Reason:
+    was, will = (", ".join(map(str, row)) for row in (before.replicas, lists.target))
+    details = {"partition": place, "from": list(before.replicas), "to": list(lists.target)}
+    if record.replicas == list(lists.target):
+        return Reason(Code.REASSIGNMENT_DONE, f"{place} is on {will} instead of {was}", details)
+    adding = ", ".join(map(str, lists.adding)) or "nobody new"
+    return Reason(
+        Code.REASSIGNMENT_BEGUN,
+        f"{place} moves from {was} to {will}: waiting for {adding} to be in sync",
+        details,
+    )
