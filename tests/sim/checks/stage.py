@@ -181,11 +181,12 @@ class Stage:
         *,
         epoch: int | None = None,
         producer: tuple[int, int, int] = (-1, -1, -1),
+        count: int = 1,
     ) -> None:
-        """One record by a leader; nobody looks yet."""
+        """One batch by a leader, of one record if not said otherwise; nobody looks yet."""
         self.sequence += 1
         batch = build_batch(
-            [Record(0, 0, b"k", b"%d" % self.sequence)],
+            [Record(each, 0, b"k", b"%d" % self.sequence) for each in range(count)],
             producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2],
         )  # fmt: skip
         replica = self.replica(node_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.sim.checks.stage import KEY, PLACE, Stage
 
-from anabranch.core.wire.metadata_records import UnfenceBrokerRecord
+from anabranch.core.wire.metadata_records import ConfigRecord, UnfenceBrokerRecord
 from anabranch.sim.checks.logs import LAST_STANDING, ZOMBIE_WROTE
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
 from anabranch.sim.checks.violation import Violation
@@ -128,6 +128,39 @@ def test_what_a_zombie_commits_after_an_unclean_election_is_counted():
     stage.tell(1, 2)
     assert [loss.rule for loss in stage.logs.truths[KEY].losses] == [ZOMBIE_WROTE]
     acknowledged(stage, 1)
+
+
+def test_a_zombie_s_batch_may_lie_across_what_is_committed():
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.change(isr=[1])
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    stage.append(3)
+    stage.tell(3, 2)
+    stage.append(1, count=2)
+    stage.tell(1, 3)  # offsets 1-2 are one batch, and 1 is another one's
+    truth = stage.logs.truths[KEY]
+    assert (truth.high, [loss.rule for loss in truth.losses]) == (2, [ZOMBIE_WROTE])
+
+
+def test_a_branch_that_was_cut_off_may_lead_again():
+    """Two unclean elections: the second leader shows from its start what the first one lacked."""
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.change(isr=[1, 2])
+    stage.write(3, followers=(2,))  # node 3 has nothing of it
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    stage.append(3)
+    stage.tell(3, 1)
+    stage.commit(unfenced(stage, 2))
+    stage.elect(2, [2], 3, leader_recovery_state=1)
+    stage.follow(2)
+    truth = stage.logs.truths[KEY]
+    assert (truth.high, [each.epoch for each in truth.entries]) == (3, [0, 0, 0])
+    stage.append(2)
+    stage.tell(2, 4)
+    assert [each.epoch for each in truth.entries] == [0, 0, 0, 2]
 
 
 def test_a_leader_that_read_of_its_former_life_in_old_metadata_does_not_lead():
@@ -404,6 +437,23 @@ def test_l7_committed_on_too_few():
     stage.commit(stage.changed(isr=[1], eligible_leader_replicas=[2, 3]))
     stage.append(1)
     assert violated(lambda: stage.tell(1, 1)) == "L7"
+
+
+def test_a_node_may_act_on_what_it_knew_between_two_looks():
+    """One event brought three batches of metadata: for an instant one replica was enough."""
+    stage = Stage(min_isr=3)
+    for value in ("1", "2"):
+        stage.commit(
+            ConfigRecord(
+                resource_type=2, resource_name="t", name="min.insync.replicas", value=value
+            )
+        )
+    stage.commit(stage.changed(isr=[1], eligible_leader_replicas=[2, 3]))
+    stage.append(1)
+    stage.nodes[1].broker.image = stage.image
+    stage.tell(1, 1)
+    stage.append(1)
+    assert violated(lambda: stage.tell(1, 2)) == "L7"
 
 
 def test_l7_committed_before_it_is_flushed():

@@ -77,6 +77,11 @@ class Copy:
             start = max(start, self.start)
         return self.truth.missing_in(self.entries, start, upto)
 
+    def within(self, first: int, upto: int) -> list[Entry]:
+        """The batches that end after an offset and not after another: of a branch of its own the
+        first may begin before."""
+        return [each for each in self.entries if first < each.end <= upto]
+
     def told(self) -> dict[str, object]:
         """For a violation's details."""
         return {

@@ -353,6 +353,9 @@ class LogChecks:
             self.marks.hit("lost-by-rule")
         if replica.high_watermark < truth.high:
             self.marks.hit("high-watermark-behind")
+        if truth.losses and replica.high_watermark > truth.high:
+            # A branch that an unclean election had cut off may lead again, and shows all it knew.
+            truth.commit(copy.within(truth.high, replica.high_watermark), replica.high_watermark)
         truth.led_epoch, truth.led_by = epoch, node_id
         truth.start_moved(replica.log.start_offset)
 
@@ -412,7 +415,7 @@ class LogChecks:
     def _commit(self, copy: Copy, replica: Replica, high: int, led_epoch: int) -> None:
         """A leader says that more is committed than anybody said before."""
         truth = copy.truth
-        fresh = [entry for entry in copy.entries if entry.base >= truth.high and entry.end <= high]
+        fresh = copy.within(truth.high, high)
         if led_epoch < truth.led_epoch and not self._still_true(copy, fresh, high, led_epoch):
             return
         if led_epoch >= truth.reset_epoch:
@@ -456,7 +459,7 @@ class LogChecks:
                     {**told, "without": member, "missing": tuple(missing)},
                 )  # fmt: skip
         topic = self.model.topics.get(truth.key[0], "")
-        if holders < self.seats[own].required(topic, len(partition.replicas)):
+        if holders < self.seats[own].required(topic, len(partition.replicas), self.model):
             raise Violation(
                 "L7", "A record was told to be committed on fewer than min.insync.replicas.",
                 {**told, "holders": holders},

@@ -55,6 +55,14 @@ class Broker(NamedTuple):
         return not self.fenced and not self.leaving
 
 
+class Minimum(NamedTuple):
+    """A change of min.insync.replicas, in the batch that begins at an offset."""
+
+    offset: int
+    resource: tuple[int, str]
+    value: str | None
+
+
 class Changes:
     """What one committed batch touched, with the state before it (None: there was none)."""
 
@@ -79,6 +87,7 @@ class Model:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[bytes, str] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.minimums: list[Minimum] = []
         self.features: dict[str, int] = {}
         self.keys_of: dict[int, dict[Key, None]] = {}
         """Broker -> partitions that had it in ISR or ELR at any time."""
@@ -260,6 +269,8 @@ class Model:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
+        if record.name == MIN_ISR:
+            self.minimums.append(Minimum(self.end_offset, resource, record.value))
         changes.configs.add(resource)
         if any(
             self.topics.get(topic_id) == record.resource_name for topic_id, _ in self.partitions

@@ -9,13 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.copies import Copy
-from anabranch.sim.checks.model import Key
+from anabranch.sim.checks.model import MIN_ISR, Key, Model
 
 if TYPE_CHECKING:
     from anabranch.core.controller.image import MetadataImage
     from anabranch.sim.node import SimNode
 
-MIN_IN_SYNC = "min.insync.replicas"
 TOPIC, BROKER = 2, 4
 
 
@@ -34,12 +33,18 @@ class Seat:
         """What it knew until this event: one event may bring several batches of metadata."""
         self.offline = 0
 
-    def required(self, topic: str, replicas: int) -> int:
-        """min.insync.replicas as the node knows it, or knew it until this event."""
-        least = max(1, replicas)
-        for image in (self.node.broker.image, self.earlier_image):
-            if image is not None:
-                own = image.config(TOPIC, topic).get(MIN_IN_SYNC)
-                wanted = own or image.config(BROKER, "").get(MIN_IN_SYNC) or "1"
-                least = min(least, int(wanted))
-        return least
+    def required(self, topic: str, replicas: int, model: Model) -> int:
+        """min.insync.replicas as the node knows it, or knew it at any time since the last event."""
+        image, earlier = self.node.broker.image, self.earlier_image
+        since = image.offset if earlier is None else earlier.offset
+        passed = [each for each in model.minimums if since < each.offset <= image.offset]
+
+        def known(resource: tuple[int, str]) -> set[str | None]:
+            images = {each.config(*resource).get(MIN_ISR) for each in (image, earlier or image)}
+            return images | {each.value for each in passed if each.resource == resource}
+
+        own, default = known((TOPIC, topic)), known((BROKER, ""))
+        least = {int(each) for each in own if each is not None}
+        if None in own:
+            least |= {int(each or 1) for each in default}
+        return min(max(1, replicas), *least)
