@@ -298,6 +298,22 @@ def test_a_compacted_log_may_lack_what_has_a_later_record_of_its_key(story):
     assert (set(verdict.counts), verdict.compacted) == (set(), 1)
 
 
+def test_a_cleaner_may_work_between_two_audits(story):
+    same = next(n for n in range(1, 1000) if key_of(n) == key_of(0))
+    story.line("p", "send", client="p.1", at=AT, n=40, count=same - 39)
+    story.line("p", "ok", client="p.1", at=AT, n=40, count=same - 39, offset=40)
+    story.read_by_all([0, "p.1", 0, same + 1])
+    story.of("a", "ends")["compacted"] = True
+    story.hello("b", "audit")
+    story.poll("b", 0, [1, "p.1", 1, same])
+    story.hello("s", "reader")
+    story.poll("s", 0, [1, "p.1", 1, same])
+    assert story.found() == set()
+    story.poll("s", same + 1, [0, "p.1", 0, 0])
+    story.of("s", "poll")["runs"] = [[1, "p.1", 1, same - 2], [same, "p.1", same, 1]]
+    assert story.found() == {"skipped"}
+
+
 def test_a_compacted_log_must_have_the_last_record_of_each_key(story):
     story.of("a", "ends")["compacted"] = True
     story.read_by_all([0, "p.1", 0, 17], [18, "p.1", 18, 22])
