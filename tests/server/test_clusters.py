@@ -3,6 +3,7 @@ at its next start about how it stopped."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from node_kit import ProcessNode, ThreadNode, free_port, settings_of
 
 from anabranch.core.controller.batches import decode_batches
 from anabranch.core.controller.image import RECOVERED, RECOVERING
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
 from anabranch.server.config import load_config
 from anabranch.server.folders import FolderFault
@@ -81,8 +82,12 @@ async def test_a_broker_of_one_cluster_is_refused_by_the_controller_of_another(
     ThreadNode(tmp_path / "b").start().stop()
     before = first.node.controller.controller.image.brokers
     fault = await refusal(broker_only(tmp_path / "b", controller_of(first)))
-    assert isinstance(fault, ApiError) and fault.code == ErrorCode.INCONSISTENT_CLUSTER_ID
-    assert "belongs to another cluster than this node" in str(fault)
+    assert isinstance(fault, FolderFault)
+    assert re.search(
+        rf"b belongs to cluster \S+, and the controllers to cluster {first.node.cluster_id}; "
+        r"correct log\.dirs or controller\.quorum\.bootstrap\.servers",
+        str(fault),
+    )
     assert first.node.controller.controller.image.brokers == before
     create_topic(first)
 
@@ -93,7 +98,7 @@ async def test_a_broker_of_one_cluster_with_a_fresh_id_is_refused_too(
     first = running(tmp_path / "a")
     ThreadNode(tmp_path / "b", **{"node.id": "2"}).start().stop()
     words = broker_only(tmp_path / "b", controller_of(first), **{"node.id": "2"})
-    assert "belongs to another cluster" in str(await refusal(words))
+    assert "and the controllers to cluster" in str(await refusal(words))
     assert list(first.node.controller.controller.image.brokers) == [1]
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.features import features, upgrade
 from anabranch.cli.roll import command as roll
 from anabranch.cli.running import (
     ask,
@@ -28,6 +29,8 @@ def command() -> None:
 
 
 command.add_command(roll, "roll")
+command.add_command(features, "features")
+command.add_command(upgrade, "upgrade")
 
 
 @command.command("id", epilog="Example: anabranch cluster id")

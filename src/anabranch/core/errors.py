@@ -344,6 +344,11 @@ class StorageFault(Exception):
     """A disk or a store refused; the message names the place and what to do."""
 
 
+class TooOld(StorageFault):
+    """The metadata was written at a level that this version does not know; nothing is wrong with
+    it, and a newer version reads it."""
+
+
 class CorruptLog(StorageFault):
     """Bytes that were flushed are no longer what was written."""
 

@@ -21,17 +21,17 @@ from typing import Any
 
 from anabranch.core.api.handler import Propose
 from anabranch.core.controller.batches import (
-    decode_batches,
     encode_batch,
     encode_snapshot,
     leader_change_batch,
 )
-from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog, SnapshotView
+from anabranch.core.controller.committed_log import CommittedBatch, SnapshotView
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
-from anabranch.core.controller.history import History, carrying
+from anabranch.core.controller.history import carrying
 from anabranch.core.controller.image import NO_LEADER, MetadataImage
+from anabranch.core.controller.levels import fitted, level_of
 from anabranch.core.controller.metadata_store import (
     NOBODY,
     Committed,
@@ -42,12 +42,13 @@ from anabranch.core.controller.metadata_store import (
 )
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
+from anabranch.core.controller.snapshot import snapshot_is_due, snapshot_records
 from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fault
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.committed_reading import read_committed
 from anabranch.server.dialling import Probing, Watch
 from anabranch.server.logs import logger
 
@@ -175,15 +176,19 @@ class ControllerShell:
         return future
 
     def _plan(self, result: Result[Any]) -> None:
-        first, now_ms = self.controller.image.next_offset, wall_ms()
-        told = self.controller.history.plan(result.records, result.reasons, now_ms, first)
-        payload = encode_batch(told, base_offset=first, epoch=self.controller.epoch, now_ms=now_ms)
-        end = first + len(result.records)
-        counts = elections_in(result.records)
+        controller, now_ms = self.controller, wall_ms()
+        first, level = controller.image.next_offset, level_of(controller.image)
+        records = fitted(result.records, level)
+        told = controller.history.plan(records, result.reasons, now_ms, first)
+        payload = encode_batch(
+            told, base_offset=first, epoch=controller.epoch, now_ms=now_ms, level=level
+        )
+        end = first + len(records)
+        counts = elections_in(records)
         if counts.elections:
             self._electing[first] = counts, steady_ms()
-        self.controller.advance(result.records, end - 1)
-        self._queue(StoredBatch(first, end, self.controller.epoch, payload))
+        controller.advance(records, end - 1)
+        self._queue(StoredBatch(first, end, controller.epoch, payload))
         for reason in result.reasons:
             LOG.info(reason.sentence, code=reason.code)
 
@@ -255,6 +260,9 @@ class ControllerShell:
                     await self._stay()
                 else:
                     await self._wait_for_office()
+            except TooOld as fault:
+                self.on_stop(str(fault))
+                return
             except StorageFault as fault:
                 LOG.error(str(fault))
                 self._resign(str(fault))
@@ -330,7 +338,11 @@ class ControllerShell:
         if lease is None:
             return False
         self._was_in_office = True
-        return await self._begin_epoch(lease)
+        try:
+            return await self._begin_epoch(lease)
+        except TooOld:
+            await self.store.release_lease(lease)
+            raise
 
     def _is_a_twin_s(self, lease: Lease) -> bool:
         """Whether another process of this node's id took over: two would take turns for ever."""
@@ -343,7 +355,7 @@ class ControllerShell:
         Only then is it known that all of the log was read: a store's copy that is behind would
         otherwise be served, and make every follower stop. A new log also gets the feature levels.
         """
-        image, log, history = await self._read_all()
+        image, log, history = await read_committed(self.store)
         first = image.next_offset
         payload = leader_change_batch(
             base_offset=first,
@@ -370,26 +382,6 @@ class ControllerShell:
             self._plan(Result(bootstrap_records(minimum), None))
         LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
         return True
-
-    async def _read_all(self) -> tuple[MetadataImage, CommittedLog, History]:
-        """Everything committed, the snapshot and the batches after it, and why."""
-        image, history = MetadataImage.empty(), History()
-        log = CommittedLog()
-        stored = await self.store.load_snapshot()
-        if stored is not None:
-            records = [each for batch in decode_batches(stored.payload) for each in batch.records]
-            history.read(records)
-            image = from_snapshot(records, stored.end_offset, stored.epoch)
-            log = CommittedLog(stored.end_offset, stored.epoch)
-            log.take_snapshot(SnapshotView(*stored))
-        while batches := await self.store.read(log.end_offset, READ_BYTES):
-            for batch in batches:
-                log.extend(CommittedBatch(*batch))
-                for decoded in decode_batches(batch.payload):
-                    last = decoded.last_offset
-                    history.read(decoded.records)
-                    image, _delta = replay_batch(image, decoded.records, last, batch.epoch)
-        return image, log, history
 
     async def _compare_with_copy(self) -> None:
         copy = self._copy
@@ -453,6 +445,7 @@ class ControllerShell:
                 epoch=image.epoch,
                 last_contained_ms=now_ms,
                 now_ms=now_ms,
+                level=level_of(image),
             )
         )
         previous = log.snapshot.end_offset if log.snapshot is not None else 0

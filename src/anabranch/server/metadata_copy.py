@@ -18,8 +18,10 @@ from anabranch.core.controller.batches import (
     decode_batches,
     encode_snapshot,
     snapshot_is_whole,
+    understood,
 )
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
+from anabranch.core.controller.levels import check_supported, level_of
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
 from anabranch.core.controller.store_check import CopyEnd
@@ -116,11 +118,14 @@ class MetadataCopy:
             yield piece
 
     def append(self, records: Buffer, now_ms: int) -> MetadataDelta | None:
-        """Add committed batches and move the image; batches that are here already are skipped."""
+        """Add committed batches and move the image; batches that are here already are skipped.
+
+        Raises TooOld when they bring what this version does not know.
+        """
         data = memoryview(records)
         position = 0
         fresh = []
-        for batch in decode_batches(data):
+        for batch in understood(data):
             if batch.header.next_offset <= self.image.next_offset:
                 position += batch.header.size_bytes
             else:
@@ -138,6 +143,8 @@ class MetadataCopy:
             last.last_offset,
             last.leader_epoch,
         )
+        if delta.features_changed:
+            check_supported(self.image)
         return delta
 
     def load(self, payload: bytes, end_offset: int, epoch: int) -> None:
@@ -162,7 +169,11 @@ class MetadataCopy:
     def write_snapshot(self, image: MetadataImage, now_ms: int) -> None:
         """Write a snapshot of an image; may run in a thread. Old snapshots go."""
         payload = encode_snapshot(
-            snapshot_records(image), epoch=image.epoch, last_contained_ms=now_ms, now_ms=now_ms
+            snapshot_records(image),
+            epoch=image.epoch,
+            last_contained_ms=now_ms,
+            now_ms=now_ms,
+            level=level_of(image),
         )
         name = f"{self.folder}/{checkpoint_name(image.next_offset, image.epoch)}"
         self.files.write_atomic(name, payload, sync=True)
@@ -188,7 +199,7 @@ class MetadataCopy:
         while offset < self.log.end_offset:
             piece = self.read(offset, READ_BYTES)
             self.bytes_since_snapshot += len(piece)
-            for batch in decode_batches(piece):
+            for batch in understood(piece):
                 header = batch.header
                 offset = header.next_offset
                 if offset > self.image.next_offset:
@@ -209,7 +220,7 @@ def checkpoints(files: Files, folder: str) -> list[tuple[int, int, str]]:
 
 def image_of(payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
     """The image that a snapshot's bytes make."""
-    records = chain.from_iterable(batch.records for batch in decode_batches(payload))
+    records = chain.from_iterable(batch.records for batch in understood(payload))
     return from_snapshot(records, end_offset, epoch)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.replay import everything
 from anabranch.core.controller.store_check import CopyEnd, store_fault
-from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault, TooOld
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import (
@@ -101,6 +101,9 @@ class MetadataFollower:
                 self._complain(str(fault))
                 await self._channel.rotate()
                 await asyncio.sleep(RETRY_S)
+            except TooOld as fault:
+                self.on_stop(str(fault))
+                return
             except StorageFault as fault:
                 self.on_stop(f"the copy of the metadata log cannot be written: {fault}")
                 return

@@ -18,6 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
+from anabranch.core.controller.levels import check_supported
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
@@ -118,6 +119,7 @@ class Node:
             known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
         copy = MetadataCopy.open(self.files, config.metadata_log_dir, config.broker, wall_ms())
+        check_supported(copy.image)
         if config.is_controller:
             await self._start_controller(copy)
         if config.is_broker:

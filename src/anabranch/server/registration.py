@@ -2,11 +2,11 @@
 
 What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
 metadata, until it is let in; then every `broker.heartbeat.interval.ms`, and at once to another
-controller), and the controlled shutdown. Rule kept: the broker says how far it has read the metadata, so that it is let in only
-when it knows of its own registration. When another incarnation took its place it stops. The epoch
-of the last clean shutdown, if every folder says the same, is shown at registration, so that the
-controller knows that nothing was lost. Source: KIP-631, KIP-966. The states themselves are decided
-in `core/controller/brokers.py`.
+controller), and the controlled shutdown. Rule kept: the broker says how far it has read the
+metadata, so that it is let in only when it knows of its own registration. When another incarnation
+took its place it stops. The epoch of the last clean shutdown, if every folder says the same, is
+shown at registration, so that the controller knows that nothing was lost. Source: KIP-631, KIP-966.
+The states themselves are decided in `core/controller/brokers.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 
 from anabranch.core.controller.features import SUPPORTED_FEATURES
 from anabranch.core.controller.image import MetadataImage
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.controller.levels import check_supported
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
 from anabranch.core.log.files import Files
 from anabranch.core.wire.messages.broker_heartbeat import (
@@ -172,7 +173,19 @@ class Registration:
                 f"the controller belongs to another cluster than this node ({self.cluster_id}); "
                 "check controller.quorum.bootstrap.servers and log.dirs"
             )
+        if code == ErrorCode.UNSUPPORTED_VERSION:
+            return self._too_old()
         return f"the controller refuses broker {self.node_id}: {code.name}"
+
+    def _too_old(self) -> str:
+        try:
+            check_supported(self._image())
+        except TooOld as fault:
+            return str(fault)
+        return (
+            f"the controller refuses broker {self.node_id}: the cluster uses a feature at a level "
+            "that this version of Anabranch does not support; install a newer version on this node"
+        )
 
     def _request(self) -> BrokerRegistrationRequest:
         return BrokerRegistrationRequest(

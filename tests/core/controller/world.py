@@ -11,6 +11,7 @@ from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
 from anabranch.core.controller.image import MetadataImage, PartitionImage
+from anabranch.core.controller.levels import fitted, level_of
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Reason
 from anabranch.core.settings.broker import BrokerConfig
@@ -50,9 +51,10 @@ class World:
 
     def commit(self, records: Any) -> None:
         if records:
-            first = self.image.next_offset
+            first, level = self.image.next_offset, level_of(self.image)
+            records = fitted(records, level)
             self.batches.append(
-                encode_batch(records, base_offset=first, epoch=1, now_ms=self.now_ms)
+                encode_batch(records, base_offset=first, epoch=1, now_ms=self.now_ms, level=level)
             )
             self.controller.advance(records, first + len(records) - 1)
 

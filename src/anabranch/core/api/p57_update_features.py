@@ -5,8 +5,7 @@ Versions: 0-2.
 Behaviour: needs ALTER on the cluster. All updates are done or none; the first that cannot be is
     told for the request as a whole. A request may ask for validation only. Features are described
     by ApiVersions.
-Skipped: records are written in their newest versions at every level of metadata.version;
-    kraft.version cannot be changed.
+Skipped: kraft.version cannot be changed.
 """
 
 from __future__ import annotations
@@ -71,8 +70,5 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     kips=("KIP-584", "KIP-590", "KIP-778", "KIP-1022"),
-    skipped=(
-        "Records are written in their newest versions at every level of metadata.version.",
-        "The level of kraft.version cannot be changed.",
-    ),
+    skipped=("The level of kraft.version cannot be changed.",),
 )

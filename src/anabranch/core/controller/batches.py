@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from anabranch.core.controller.levels import version_at
+from anabranch.core.errors import ProtocolError, TooOld
 from anabranch.core.types import Buffer, Offset
 from anabranch.core.wire.batch import BatchHeader, read_header, walk
 from anabranch.core.wire.control import (
@@ -18,7 +20,13 @@ from anabranch.core.wire.control import (
     build_snapshot_footer,
     build_snapshot_header,
 )
-from anabranch.core.wire.metadata_records import MetadataRecord, decode_record, encode_record
+from anabranch.core.wire.metadata_records import (
+    ALL_RECORDS,
+    MetadataRecord,
+    decode_record,
+    encode_record,
+    read_record_head,
+)
 from anabranch.core.wire.records import Record, build_batch, decode_records
 
 SNAPSHOT_BATCH_RECORDS = 1024
@@ -38,14 +46,26 @@ class MetadataBatch(NamedTuple):
 
 
 def encode_batch(
-    records: Sequence[MetadataRecord], *, base_offset: int, epoch: int, now_ms: int
+    records: Sequence[MetadataRecord],
+    *,
+    base_offset: int,
+    epoch: int,
+    now_ms: int,
+    level: int | None = None,
 ) -> bytes:
-    """One batch with the next offsets, stamped with the controller's epoch."""
+    """One batch with the next offsets, stamped with the controller's epoch.
+
+    `level` of metadata.version chooses the versions of the records; None: the newest.
+    """
     entries = [
-        Record(Offset(base_offset + position), now_ms, None, encode_record(record), ())
+        Record(Offset(base_offset + position), now_ms, None, _value(record, level), ())
         for position, record in enumerate(records)
     ]
     return bytes(build_batch(entries, base_offset=base_offset, leader_epoch=epoch))
+
+
+def _value(record: MetadataRecord, level: int | None) -> bytes:
+    return encode_record(record, version_at(type(record), level))
 
 
 def leader_change_batch(*, base_offset: int, epoch: int, leader_id: int, now_ms: int) -> bytes:
@@ -74,12 +94,48 @@ def decode_batch(
     return MetadataBatch(header, tuple(decode_record(record.value or b"") for record in records))
 
 
+def understood(buffer: Buffer) -> list[MetadataBatch]:
+    """As `decode_batches`, for batches that a newer version may have written.
+
+    Raises TooOld for a record, or a version of one, that is not known here.
+    """
+    try:
+        return list(decode_batches(buffer))
+    except ProtocolError:
+        unknown = _unknown_record(buffer)
+        if unknown is None:
+            raise
+        raise TooOld(
+            f"this version of Anabranch is too old for the cluster: the metadata holds {unknown}, "
+            "which it cannot read; install a newer version on this node"
+        ) from None
+
+
+def _unknown_record(buffer: Buffer) -> str | None:
+    """The first record that is not known, as in "PartitionRecord version 2"."""
+    for position, header in walk(buffer):
+        for record in () if header.is_control else decode_records(buffer, position):
+            type_id, version, _ = read_record_head(record.value or b"")
+            kind = ALL_RECORDS.get(type_id)
+            if kind is None:
+                return f"record type {type_id}"
+            if version not in kind.versions:
+                return f"{kind.__name__} version {version}"
+    return None
+
+
 def encode_snapshot(
-    records: Iterable[MetadataRecord], *, epoch: int, last_contained_ms: int, now_ms: int
+    records: Iterable[MetadataRecord],
+    *,
+    epoch: int,
+    last_contained_ms: int,
+    now_ms: int,
+    level: int | None = None,
 ) -> bytes:
     """A checkpoint file: header control batch, batches of records, footer control batch.
 
     Offsets in it count from 0, as in Kafka's; the state's own end offset is in the file's name.
+    `level` is the state's metadata.version, see `encode_batch`.
     """
     parts = [build_snapshot_header(base_offset=0, leader_epoch=epoch, now_ms=last_contained_ms)]
     offset = 1
@@ -87,18 +143,22 @@ def encode_snapshot(
     for record in records:
         waiting.append(record)
         if len(waiting) == SNAPSHOT_BATCH_RECORDS:
-            parts.append(_part(waiting, offset, epoch, now_ms))
+            parts.append(_part(waiting, offset, epoch, now_ms, level))
             offset += len(waiting)
             waiting = []
     if waiting:
-        parts.append(_part(waiting, offset, epoch, now_ms))
+        parts.append(_part(waiting, offset, epoch, now_ms, level))
         offset += len(waiting)
     parts.append(build_snapshot_footer(base_offset=offset, leader_epoch=epoch, now_ms=now_ms))
     return b"".join(parts)
 
 
-def _part(records: list[MetadataRecord], offset: int, epoch: int, now_ms: int) -> bytearray:
-    return bytearray(encode_batch(records, base_offset=offset, epoch=epoch, now_ms=now_ms))
+def _part(
+    records: list[MetadataRecord], offset: int, epoch: int, now_ms: int, level: int | None
+) -> bytearray:
+    return bytearray(
+        encode_batch(records, base_offset=offset, epoch=epoch, now_ms=now_ms, level=level)
+    )
 
 
 def snapshot_is_whole(buffer: Buffer) -> bool:

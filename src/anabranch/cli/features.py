@@ -1,0 +1,115 @@
+"""`anabranch cluster features` and `upgrade`: levels of what the cluster as a whole uses."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    pairs,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.features import Feature, Raise
+
+
+@click.command(epilog="Example: anabranch cluster features --json")
+@bootstrap_option
+@timeout_option
+@json_option
+def features(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+    """Show the level of each feature, and the levels that the brokers support."""
+    from anabranch.client.features import features_of
+
+    found = ask(bootstrap, features_of, timeout_seconds=timeout_seconds)
+    if as_json:
+        print_json([_told(each) for each in found])
+        return
+    print_table(
+        ("feature", "level", "all support up to", "held back by"),
+        [
+            (
+                each.name,
+                each.level,
+                each.newest_common,
+                ",".join(map(str, each.holding_back)) or "-",
+            )
+            for each in found
+        ],
+    )
+
+
+def _told(each: Feature) -> dict[str, Any]:
+    return {
+        "feature": each.name,
+        "level": each.level,
+        "newest_common": each.newest_common,
+        "held_back_by": each.holding_back,
+        "supported": {str(broker): list(span) for broker, span in each.supported.items()},
+    }
+
+
+@click.command(epilog="Example: anabranch cluster upgrade --dry-run")
+@bootstrap_option
+@timeout_option
+@click.option(
+    "--feature", "wanted", multiple=True, metavar="NAME=LEVEL",
+    help="Only this feature, to this level; may be given more than once.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Have it checked, and change nothing.")
+@json_option
+def upgrade(
+    bootstrap: str, timeout_seconds: float, wanted: tuple[str, ...], dry_run: bool, as_json: bool
+) -> None:
+    """Raise features to the newest levels that every broker supports.
+
+    Run it when all nodes run the new version: an older one cannot join any more afterwards, and
+    most levels cannot be lowered again.
+    """
+    levels = _levels(wanted)
+
+    async def work(cluster: Cluster) -> tuple[list[Feature], list[Raise]]:
+        from anabranch.client.features import features_of, raises
+        from anabranch.client.features import upgrade as carry_out
+
+        found = await features_of(cluster)
+        steps = raises(found, levels)
+        if steps:
+            await carry_out(cluster, steps, validate_only=dry_run)
+        return found, steps
+
+    found, steps = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    held = [each for each in found if each.holding_back]
+    if as_json:
+        raised = [each._asdict() for each in steps]
+        print_json({"dry_run": dry_run, "raised": raised, "held_back": [_told(e) for e in held]})
+        return
+    for step in steps:
+        would = "would go" if dry_run else "went"
+        click.echo(f"{step.name} {would} from level {step.before} to {step.after}")
+    if not steps:
+        click.echo("Nothing is to be raised.")
+    for each in held:
+        brokers = " and ".join(map(str, each.holding_back))
+        click.echo(
+            f"{each.name} could be at {each.newest}: install the newer version on broker {brokers}"
+        )
+
+
+def _levels(wanted: tuple[str, ...]) -> dict[str, int] | None:
+    if not wanted:
+        return None
+    levels = {}
+    for name, text in pairs(wanted, "--feature").items():
+        if not text.isdigit():
+            raise click.UsageError(f"--feature {name}={text}: the level is a number.")
+        levels[name] = int(text)
+    return levels
