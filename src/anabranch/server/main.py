@@ -69,11 +69,12 @@ async def serve(
     starting = loop.create_task(node.start())
     stopping = loop.create_task(ended.wait())
     try:
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        first = (starting, stopping, node.stopped)
+        await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-            return 0
+            return failed(node.stopped.result()) if node.stopped.result() else 0
         await starting
     except (ApiError, StorageFault, OSError) as fault:
         return failed(str(fault))

@@ -210,13 +210,13 @@ class ThreadLife(Life):
         ending = asyncio.ensure_future(self._end.wait())
         try:
             self.node = Node(_config(self._plan), self._files)
-            if await _first(self.node.start(), ending):
+            if await _first(self.node.start(), ending, self.node.stopped):
                 port = int(self.node.bootstrap_servers.rpartition(":")[2])
                 self._serving = Serving(self.node.cluster_id, port)
                 self._told.set()
                 await asyncio.wait((ending, self.node.stopped), return_when=asyncio.FIRST_COMPLETED)
-                if self.node.stopped.done():
-                    self._why = self.node.stopped.result()
+            if self.node.stopped.done():
+                self._why = self.node.stopped.result()
         finally:
             if not self._is_killed:
                 ending.cancel()
@@ -262,10 +262,10 @@ def _config(plan: NodePlan) -> NodeConfig:
     return config
 
 
-async def _first(work: Coroutine[Any, Any, None], other: asyncio.Future[Any]) -> bool:
-    """Whether `work` ended before `other`; it is cancelled if not, and its faults are raised."""
+async def _first(work: Coroutine[Any, Any, None], *others: asyncio.Future[Any]) -> bool:
+    """Whether `work` ended before others; it is cancelled if not, and its faults are raised."""
     working = asyncio.ensure_future(work)
-    await asyncio.wait((working, other), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((working, *others), return_when=asyncio.FIRST_COMPLETED)
     if not working.done():
         working.cancel()
         await asyncio.wait((working,))
