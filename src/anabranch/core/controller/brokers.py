@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.directories import go_offline
 from anabranch.core.controller.features import check_broker_features
 from anabranch.core.controller.image import BrokerImage
 from anabranch.core.controller.membership import Consequences, check_broker_epoch
@@ -255,8 +256,11 @@ def heartbeat(
         is_fenced=following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW),
         should_shut_down=following is BrokerState.SHUTDOWN_NOW,
     )
-    reasons = (*_reasons(broker, current, following), *consequences.reasons)
-    return Result(tuple(records), response, reasons)
+    why = _reasons(broker, current, following)
+    if not records and request.offline_log_dirs:  # else it is told again by the next heartbeat
+        failed = [bytes(each) for each in request.offline_log_dirs]
+        records, why = go_offline(consequences, broker, failed)
+    return Result(tuple(records), response, (*why, *consequences.reasons))
 
 
 def _shutdown_seen(state: ClusterState, sessions: Sessions, broker_id: int) -> bool:

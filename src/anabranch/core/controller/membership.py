@@ -78,6 +78,13 @@ def emptied(image: MetadataImage, partition: PartitionImage) -> Mapping[int, byt
     return found
 
 
+def directory_of(partition: PartitionImage, broker_id: int) -> bytes | None:
+    """The folder in which a broker's replica lies, None where that is not told."""
+    if broker_id not in partition.replicas or len(partition.directories) != len(partition.replicas):
+        return None
+    return partition.directories[partition.replicas.index(broker_id)]
+
+
 class Consequences:
     """Makes the partition records that a broker's change of state causes, and says why.
 
@@ -106,6 +113,25 @@ class Consequences:
             yield from self.leaves(broker_id, cause)
             return
         yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), cause)
+
+    def loses_folders(
+        self, broker_id: int, directories: Collection[bytes]
+    ) -> Iterator[MetadataRecord]:
+        """Folders of the broker failed: it leaves the ISRs of what lies there."""
+        keys = {
+            key: None
+            for key in self.state.in_isr.get(broker_id, {})
+            if directory_of(self.state.partition(key), broker_id) in directories
+        }
+        yield from self.leaves_some(broker_id, keys)
+
+    def leaves_some(
+        self, broker_id: int, keys: dict[PartitionKey, None]
+    ) -> Iterator[MetadataRecord]:
+        """The broker leaves the ISRs of these partitions, of which it lost the folder."""
+        known = self.state.in_isr.get(broker_id, {})
+        here = {key: None for key in keys if key in known}
+        yield from self._without(broker_id, here, frozenset(), Cause.FOLDER_FAILED)
 
     def returns(self, broker_id: int) -> Iterator[MetadataRecord]:
         """The broker is unfenced: leaderless partitions may elect it. The ISR does not grow."""

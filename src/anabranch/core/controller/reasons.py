@@ -46,6 +46,7 @@ class Code(StrEnum):
     CONFIGS_CHANGED = "CONFIGS_CHANGED"
     FEATURE_CHANGED = "FEATURE_CHANGED"
     CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
+    FOLDER_FAILED = "FOLDER_FAILED"
 
 
 CODES: Mapping[Code, str] = {
@@ -72,6 +73,7 @@ CODES: Mapping[Code, str] = {
     Code.PARTITIONS_ADDED: "A topic got more partitions.",
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
+    Code.FOLDER_FAILED: "A folder of a broker failed: what lies there has other leaders.",
     Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
 }
 """What each code means."""
@@ -88,6 +90,7 @@ class Cause(Enum):
     RESTARTED_UNCLEANLY = "it was restarted without having stopped in order"
     UNREGISTERED = "it was unregistered"
     RETURNED = "it is back"
+    FOLDER_FAILED = "its folder failed"
 
 
 NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.UNREGISTERED})
