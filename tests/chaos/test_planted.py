@@ -1,0 +1,124 @@
+"""Faults that are planted in the log of a real broker, found from what unmodified clients saw."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from anabranch.core.wire.batch import patch, read_header, walk
+from anabranch.testing import LocalCluster
+from chaos import check, replicas
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPIC = "planted"
+ENOUGH = 300
+"""Acknowledged records before the producer is ended."""
+LONGEST_SECONDS = 60
+
+
+def client(cluster: LocalCluster, out: Path, role: str, kind: str, *more: str) -> subprocess.Popen:
+    name = out.stem
+    command = [
+        sys.executable, "-m", "chaos.clients", "--kind", kind, "--role", role, "--name", name,
+        "--bootstrap", cluster.bootstrap_servers, "--topics", TOPIC, "--out", str(out), *more,
+    ]  # fmt: skip
+    return subprocess.Popen(command, cwd=ROOT)
+
+
+def produce(cluster: LocalCluster, folder: Path, kind: str) -> None:
+    """Until there are enough acknowledged records."""
+    out = folder / f"{kind}.jsonl"
+    process = client(cluster, out, "producer", kind, "--rate", "400", "--seed", "3")
+    end = time.monotonic() + LONGEST_SECONDS
+    while not out.exists() or out.read_bytes().count(b'"op":"ok"') < ENOUGH // 20:
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    process.terminate()
+    assert process.wait(LONGEST_SECONDS) == 0
+
+
+def audited(cluster: LocalCluster, folder: Path) -> check.Verdict:
+    out = folder / "auditor.jsonl"
+    out.unlink(missing_ok=True)
+    assert client(cluster, out, "audit", "confluent").wait(LONGEST_SECONDS) == 0
+    return check.judge(folder.glob("*.jsonl"))
+
+
+def batches(path: Path) -> list[bytearray]:
+    whole = path.read_bytes()
+    return [bytearray(whole[at : at + header.size_bytes]) for at, header in walk(whole)]
+
+
+def lose(found: list[bytearray]) -> list[bytearray]:
+    """The last batch is gone."""
+    return found[:-1]
+
+
+def repeat(found: list[bytearray]) -> list[bytearray]:
+    """The first batch stands at the end once more."""
+    again = bytearray(found[0])
+    last = read_header(found[-1])
+    patch(again, 0, last.next_offset, last.leader_epoch)
+    return [*found, again]
+
+
+def swap(found: list[bytearray]) -> list[bytearray]:
+    """Two batches of one producer stand in the other order."""
+    at = next(
+        index
+        for index in range(1, len(found))
+        if read_header(found[index]).producer_id == read_header(found[index - 1]).producer_id
+    )
+    one, two = read_header(found[at - 1]), read_header(found[at])
+    patch(found[at], 0, one.base_offset, one.leader_epoch)
+    patch(found[at - 1], 0, one.base_offset + two.last_offset_delta + 1, two.leader_epoch)
+    return [*found[: at - 1], found[at], found[at - 1], *found[at + 1 :]]
+
+
+PLANTS: dict[Callable[[list[bytearray]], list[bytearray]], set[str]] = {
+    lose: {"lost"},
+    repeat: {"duplicated"},
+    swap: {"reordered"},
+}
+
+
+@pytest.mark.slow
+def test_what_is_done_to_a_real_log_is_found(tmp_path):
+    histories = tmp_path / "histories"
+    histories.mkdir()
+    with LocalCluster(folder=tmp_path / "nodes") as cluster:
+        cluster.create_topic(TOPIC, partitions=1)
+        for kind in ("confluent", "kafka-python"):
+            produce(cluster, histories, kind)
+        verdict = audited(cluster, histories)
+        assert verdict.is_clean, verdict.lines()
+        (broker,) = cluster.brokers
+        (log,) = Path(broker.folder).glob(f"{TOPIC}-0/*.log")
+        sound = log.read_bytes()
+        for plant, heading in PLANTS.items():
+            cluster.kill(broker.broker_id)
+            log.write_bytes(sound)
+            log.write_bytes(b"".join(plant(batches(log))))
+            cluster.start_broker(broker.broker_id)
+            found = set(audited(cluster, histories).counts)
+            assert heading <= found, (plant.__name__, found)
+            assert "unread" not in found
+
+
+def test_what_is_done_to_a_real_replica_is_found(tmp_path):
+    with LocalCluster(brokers=3, folder=tmp_path / "nodes") as cluster:
+        cluster.create_topic(TOPIC, partitions=1, replication_factor=3)
+        produce(cluster, tmp_path, "confluent")
+        cluster.wait_in_sync(TOPIC)
+        folders = [Path(broker.folder) for broker in cluster.brokers]
+    assert replicas.compare(folders).differences == []
+    (log,) = folders[1].glob(f"{TOPIC}-0/*.log")
+    found = batches(log)
+    log.write_bytes(b"".join(swap(found)))
+    (told,) = replicas.compare(folders).differences
+    assert f"{TOPIC}-0: {folders[0].name} and {folders[1].name} differ first at offset" in told
