@@ -25,6 +25,7 @@ from anabranch.core.controller.image import (
     MetadataDelta,
     MetadataImage,
 )
+from anabranch.core.controller.replay import everything
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
 from anabranch.core.replication.partitions import Partitions
@@ -98,6 +99,7 @@ class BrokerRole:
             self.broker, self.partitions, clock_ms=wall_ms, is_cleaning=self.cleaner.is_cleaning
         )
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
+        self._newest = MetadataImage.empty()
         self._is_published = False
         self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
 
@@ -118,6 +120,7 @@ class BrokerRole:
             on_stop=node.stop_because,
         )
         self.broker.broker_epoch = await self.registration.register()
+        self._begin_to_act()
         await self.registration.unfenced()
         await self.partitions.settled()
         await self.flusher.finished()  # what recovery found counts, and is shown, once it is safe
@@ -151,12 +154,31 @@ class BrokerRole:
             self.registration.beat_now()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """The metadata moved: follow it."""
+        """The metadata moved: follow it, once it shows this process's own registration.
+
+        A copy from before may be older than the logs beside it: it may take a topic's folder for
+        one of a topic that was deleted since, or follow who leads no more.
+        """
         if self.registration is not None:
             self.broker.broker_epoch = self.registration.broker_epoch
+        self._newest = image
+        if self._is_published:
+            self._follow(image, delta, delta)
+        else:
+            self._begin_to_act()
+
+    def _begin_to_act(self) -> None:
+        image = self._newest
+        own = image.brokers.get(self.broker.broker_id)
+        if not self._is_published and own is not None and own.epoch == self.broker.broker_epoch:
+            self._is_published = True
+            self._follow(image, everything(image), None)
+
+    def _follow(
+        self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
+    ) -> None:
         self._take_config(image, delta)
-        self.partitions.publish(image, delta if self._is_published else None)
-        self._is_published = True
+        self.partitions.publish(image, published)
         self.broker.changed.add(METADATA)
         if delta.deleted_topics:
             deleted = {topic.name for topic in delta.deleted_topics}
