@@ -181,7 +181,7 @@ class Crowd:
             if client.part.role == "member":
                 groups.setdefault(client.part.more[1], client.part)
         for group, part in groups.items():
-            last.append(Part(f"{group}-drain", part.kind, "drain", part.topics, part.more))
+            last.append(Part(f"{group}-drain", "confluent", "drain", part.topics, part.more))
         clients = self._last = [Client(part, self.folder, self.seed) for part in last]
         for client in clients:
             client.bootstrap = self.bootstrap

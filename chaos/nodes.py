@@ -17,8 +17,9 @@ from anabranch.testing import ClusterError, LocalCluster
 
 IDS = (1, 2, 3)
 RACKS = ("a", "b", "c")
-LIVING = ("starting", "running", "paused")
 DEAD = ("stopped", "killed", "ended")
+PAUSE_SECONDS = 2.0
+"""Before a node that ended by itself is started again."""
 
 
 class Nodes:
@@ -33,6 +34,7 @@ class Nodes:
         self.outputs = [folder / f"broker-{each}.log" for each in IDS]
         self.surprises: list[str] = []
         self.bootstrap = ""
+        self._seen_ended: set[int] = set()
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -98,12 +100,16 @@ class Nodes:
         """Notice who has ended by himself, and start him again."""
         for each in IDS:
             if self._look(each):
-                self._start(each)
+                threading.Timer(PAUSE_SECONDS, self._start, (each,)).start()
 
     def _look(self, broker_id: int) -> bool:
         with self._lock:
             if self.cluster.state(broker_id) != "ended":
+                self._seen_ended.discard(broker_id)
                 return False
+            if broker_id in self._seen_ended:
+                return False
+            self._seen_ended.add(broker_id)
             try:
                 self.cluster.wait_serving(broker_id, timeout_seconds=0)
             except ClusterError as fault:

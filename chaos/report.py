@@ -31,6 +31,8 @@ class PartReport:
     acks: int = 0
     elections: int = 0
     unclean_elections: int = 0
+    last_known: int = 0
+    """Elections of a last known leader: nobody who was in sync had ended in order."""
     truncations: int = 0
     lease_changes: int = 0
     longest_gap_s: float = 0.0
@@ -42,6 +44,7 @@ class PartReport:
     surprises: list[str] = field(default_factory=list)
     bugs: list[str] = field(default_factory=list)
     sentences: Counter[str] = field(default_factory=Counter)
+    compared: str = ""
     verdict: dict[str, Any] = field(default_factory=dict)
 
     def take_verdict(self, verdict: Verdict) -> None:
@@ -75,10 +78,11 @@ class PartReport:
         return [
             f"{self.store}: {self.seconds:.0f} s, {self.rounds} rounds, "
             f"{self.faults.total()} faults: {faults}",
-            f"  {self.acks:,} acks, {self.elections} elections, {self.truncations} truncations, "
-            f"{self.lease_changes} lease changes",
+            f"  {self.acks:,} acks, {self.elections} elections ({self.last_known} of a last known "
+            f"leader), {self.truncations} truncations, {self.lease_changes} lease changes",
             f"  longest time without an acknowledgement {self.longest_gap_s:.1f} s; whole after "
             f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
+            f"  {self.compared}",
             *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
             *(f"  ANOMALY {each}" for each in self.complaints),
         ]

@@ -129,6 +129,8 @@ class Part:
             self.report.surprises.append(
                 f"{when}: not whole {WHOLE_SECONDS:.0f} s after everything was healed: {unwell}"
             )
+            self.say(self.report.surprises[-1])
+            return
         healed_s = self._ill_s - began_s
         self.report.healing_s.append(healed_s)
         self.say(f"whole again after {healed_s:.1f} s")
@@ -189,6 +191,7 @@ class Part:
         report = self.report
         report.elections = self.watch.elections
         report.unclean_elections = self.watch.unclean_elections
+        report.last_known = self.watch.last_known
         report.lease_changes = self.watch.lease_changes
         report.truncations = self.logs.truncations
         report.sentences = Counter(self.logs.sentences)
@@ -197,7 +200,8 @@ class Part:
         self.say("judging")
         verdict = check.judge(self.crowd.histories)
         report.take_verdict(verdict)
-        report.differences = replicas.compare(self.nodes.folders)
+        compared = replicas.compare(self.nodes.folders)
+        report.differences, report.compared = compared.differences, compared.line()
         report.seconds = time.monotonic() - self._began_s
 
 

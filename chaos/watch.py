@@ -16,11 +16,12 @@ from typing import Any, TypeVar
 
 from anabranch.core.controller.batches import decode_batches
 from anabranch.core.controller.election_counts import elections_in
-from anabranch.core.controller.image import MetadataImage, PartitionImage
+from anabranch.core.controller.image import RECOVERING, MetadataImage, PartitionImage
 from anabranch.core.controller.metadata_store import NOBODY, Lease, MetadataStore
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot
 from anabranch.core.errors import StorageFault
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.server.metadata_store.opening import open_store
 
 T = TypeVar("T")
@@ -39,7 +40,7 @@ class Watch:
         self.image = MetadataImage.empty()
         self.lease: Lease | None = None
         self.first_epoch = 0
-        self.elections = self.unclean_elections = self.silences = 0
+        self.elections = self.unclean_elections = self.last_known = self.silences = 0
         self.fault: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store: MetadataStore | None = None
@@ -146,9 +147,20 @@ class Watch:
 
     def _take(self, records: Any, last_offset: int, epoch: int) -> None:
         counts = elections_in(records)
+        last_known = sum(map(self._is_last_known, records)) if counts.unclean else 0
         self.elections += counts.elections
-        self.unclean_elections += counts.unclean
+        self.last_known += last_known
+        self.unclean_elections += counts.unclean - last_known
         self.image, _ = replay_batch(self.image, records, last_offset, epoch)
+
+    def _is_last_known(self, record: Any) -> bool:
+        """Whether the last leader of all came back and was elected (KIP-966): marked as unclean,
+        since a disk may have lost something, and allowed."""
+        if type(record) is not PartitionChangeRecord or record.leader_recovery_state != RECOVERING:
+            return False
+        topic = self.image.topic_by_id(record.topic_id)
+        before = None if topic is None else topic.partitions.get(record.partition_id)
+        return before is not None and before.last_known_elr == (record.leader,)
 
     async def _begin_at_snapshot(self, store: MetadataStore) -> None:
         """The log was trimmed beyond what was read: elections in between are not counted."""
