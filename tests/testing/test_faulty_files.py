@@ -1,0 +1,84 @@
+"""B6: files on a disk that is slow or full, or of a node that was killed."""
+
+from __future__ import annotations
+
+import os
+import time
+
+import pytest
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import DiskFull
+from anabranch.testing.faults import NodeFaults
+from anabranch.testing.faulty_files import FaultyFiles
+
+
+@pytest.fixture
+def faults():
+    return NodeFaults.private()
+
+
+@pytest.fixture
+def files(faults):
+    files = FaultyFiles(faults)
+    yield files
+    files.close_all()
+
+
+def test_a_full_disk_takes_nothing_and_gives_everything(faults, files, tmp_path):
+    path = f"{tmp_path}/log"
+    file = files.open(path, create=True)
+    file.write(0, [b"abc"])
+    faults.disk_is_full = True
+    assert files.free_bytes(str(tmp_path)) == 0
+    for attempt in (
+        lambda: file.write(3, [b"d"]),
+        lambda: files.open(f"{tmp_path}/new", create=True).write(0, [b"d"]),
+        lambda: files.write_atomic(f"{tmp_path}/small", b"d", sync=True),
+        lambda: files.make_dirs(f"{tmp_path}/folder"),
+    ):
+        with pytest.raises(DiskFull, match="No space left on device"):
+            attempt()
+    assert bytes(file.read_blocking(0, 10)) == b"abc"
+    file.sync()
+    file.truncate(1)
+    files.make_dirs(str(tmp_path))
+    files.remove(path)
+    faults.disk_is_full = False
+    files.write_atomic(f"{tmp_path}/small", b"d", sync=True)
+    assert os.listdir(tmp_path) == ["small"]
+
+
+def test_a_slow_disk_takes_its_time_for_what_reaches_it(faults, files, tmp_path):
+    file = files.open(f"{tmp_path}/log", create=True)
+    file.write(0, [b"abc"])
+    faults.disk_ms = 30
+    for slow in (
+        lambda: file.write(3, [b"d"]),
+        file.sync,
+        lambda: file.read_blocking(0, 1),
+        lambda: file.warm(0, 1),
+        lambda: files.write_atomic(f"{tmp_path}/small", b"d", sync=True),
+    ):
+        begun = time.monotonic()
+        slow()
+        assert time.monotonic() - begun >= 0.03
+
+
+def test_a_dead_node_touches_nothing(files, tmp_path):
+    file = files.open(f"{tmp_path}/log", create=True)
+    file.write(0, [b"abc"])
+    files.is_dead = True
+    for attempt in (
+        lambda: file.write(3, [b"d"]),
+        file.sync,
+        lambda: file.truncate(0),
+        lambda: files.remove(f"{tmp_path}/log"),
+        lambda: files.rename(f"{tmp_path}/log", f"{tmp_path}/other"),
+        lambda: files.remove_tree(str(tmp_path)),
+        lambda: files.open(f"{tmp_path}/new", create=True).write(0, [b"d"]),
+    ):
+        with pytest.raises(StorageFault, match="the node was killed"):
+            attempt()
+    assert (tmp_path / "log").read_bytes() == b"abc"
+    assert os.listdir(tmp_path) == ["log"]
