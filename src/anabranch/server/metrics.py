@@ -114,7 +114,7 @@ def samples_of_leaders(leaders: list[Any]) -> Iterator[Sample]:
     under = below = at = 0
     for replica in leaders:
         in_sync, required = len(replica.in_sync_replicas), replica.required_in_sync
-        missing = in_sync < len(replica.replicas)
+        missing = in_sync < len(replica.replicas) + replica.missing
         under += missing
         below += in_sync < required
         at += in_sync == required

@@ -23,6 +23,7 @@ from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.store_check import store_fault
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.placement.round_robin import round_robin
 from anabranch.sim.dialling import Dial
 from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch
 
@@ -55,7 +56,11 @@ class Office:
         self.batches = cluster.batches
         self.world = cluster.world
         self.controller = Controller(
-            node.node_id, cluster.cluster_id, node.config, self.world.random(f"{node.name}/placing")
+            node.node_id,
+            cluster.cluster_id,
+            node.config,
+            self.world.random(f"{node.name}/placing"),
+            placer=round_robin,
         )
         self.incarnation = f"{node.node_id}-{node.life}"
         self._lease: Lease | None = None

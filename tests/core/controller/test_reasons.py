@@ -28,6 +28,7 @@ from anabranch.core.wire.messages.create_partitions import (
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.own_fields import Lag, Lags, tagged
+from anabranch.core.wire.own_records import MissingReplicasRecord
 
 TOPIC = 2
 UNCLEAN = "unclean.leader.election.enable"
@@ -109,8 +110,12 @@ def keep_alive_both(world: World, ms: int) -> None:
 
 
 def waits(world: World) -> None:
-    """A topic that may elect uncleanly loses its only in-sync replica to a hint, then to silence."""
+    """A topic that may elect uncleanly loses its only in-sync replica to a hint, then to silence;
+    before, a replica that was missing is given to a broker that comes."""
+    topic_id = world.image.topic("t").topic_id  # type: ignore[union-attr]
     world.start(7, 8)
+    world.commit([MissingReplicasRecord(partition_id=0, topic_id=topic_id, missing=1)])
+    world.pass_time(600)
     world.create("u", [7, 8], unclean_leader_election_enable="true")
     world.beat(8, want_fence=True)
     world.beat(8)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.placement.placer import UsableBroker, place
+from anabranch.core.placement.placer import Ask, UsableBroker, place
 from anabranch.core.placement.round_robin import round_robin
 
 
@@ -29,14 +29,7 @@ def test_lists_are_distinct_complete_and_led_by_the_unfenced(
 ) -> None:
     usable = brokers(*fenced)
     factor = min(factor, len(usable))
-    lists = place(
-        round_robin,
-        usable,
-        start_partition=0,
-        partition_count=count,
-        replication_factor=factor,
-        rng=Random(seed),
-    )
+    lists = place(round_robin, usable, Ask(count, factor), Random(seed)).rows
     assert len(lists) == count
     for replicas in lists:
         assert len(set(replicas)) == len(replicas) == factor
@@ -59,14 +52,7 @@ def test_the_checks_before_any_placer(
     usable: list[UsableBroker], factor: int, sentence: str
 ) -> None:
     with pytest.raises(ClientFault) as caught:
-        place(
-            round_robin,
-            usable,
-            start_partition=0,
-            partition_count=1,
-            replication_factor=factor,
-            rng=Random(1),
-        )
+        place(round_robin, usable, Ask(1, factor), Random(1))
     assert (caught.value.code, caught.value.message) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
         sentence,

@@ -67,7 +67,8 @@ def partition_view(
 ) -> MetadataResponsePartition:
     """One partition, with the error that Kafka gives when its leader cannot be reached."""
     leader, error = reachable_leader(image, state, view)
-    replicas, isr = [*state.replicas, *state.observers], list(state.isr)
+    replicas = [*state.replicas, *awaited_replicas(state), *state.observers]
+    isr = list(state.isr)
     listed = len(replicas)
     if view.hides_dead_replicas:
         replicas = [broker for broker in replicas if _alive(image, broker, view.listener)]
@@ -83,9 +84,19 @@ def partition_view(
         replica_nodes=replicas,
         isr_nodes=isr,
         offline_replicas=offline_replicas(
-            image, (*state.replicas, *state.observers), view.listener
+            image,
+            (*state.replicas, *awaited_replicas(state), *state.observers),
+            view.listener,
         ),
     )
+
+
+def awaited_replicas(state: PartitionImage) -> tuple[int, ...]:
+    """Ids that stand for replicas which no broker has yet: -1, -2, … (KIP-409).
+
+    They exist in answers alone, after every real id, and are always offline.
+    """
+    return tuple(range(-1, -state.missing - 1, -1))
 
 
 def reachable_leader(

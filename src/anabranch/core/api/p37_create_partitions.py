@@ -33,6 +33,7 @@ def decide(
     records: list[MetadataRecord] = []
     reasons: list[Reason] = []
     results: dict[str, CreatePartitionsTopicResult] = {}
+    placing = controller.planner.placing()
     for topic in request.body.topics:
         try:
             if counts[topic.name] > 1:
@@ -40,13 +41,15 @@ def decide(
             if not topic_allowed(controller.authorizer, request, Operation.ALTER, topic.name):
                 code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 raise ClientFault(code, "Topic authorization failed.")
-            made = create_partitions(controller.planner, topic)
+            made = create_partitions(controller.planner, placing, topic)
         except ClientFault as fault:
             results[topic.name] = _failed(topic.name, fault.code, fault.message)
             continue
-        records += made
+        records += [*made.partitions, *made.more]
         results[topic.name] = CreatePartitionsTopicResult(name=topic.name)
-        sentence = f"topic {topic.name} grows by {len(made)} partition(s) to {topic.count}"
+        sentence = (
+            f"topic {topic.name} grows by {len(made.partitions)} partition(s) to {topic.count}"
+        )
         reasons.append(Reason(Code.PARTITIONS_ADDED, sentence))
     response = CreatePartitionsResponse(results=list(results.values()))
     if request.body.validate_only:

@@ -9,6 +9,8 @@ Skipped: nothing
 
 from __future__ import annotations
 
+from itertools import chain
+
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.controller import Controller, decides
@@ -33,7 +35,7 @@ def decide(
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     body: AlterPartitionReassignmentsRequest = request.body
     consequences = Consequences(controller.state, controller.config)
-    records: dict[tuple[str, int], MetadataRecord] = {}
+    records: dict[tuple[str, int], tuple[MetadataRecord, ...]] = {}
     reasons: list[Reason] = []
     response = _response(body)
     for topic in body.topics:
@@ -57,11 +59,11 @@ def decide(
             except ClientFault as fault:
                 answer.error_code, answer.error_message = fault.code, fault.message
                 continue
-            if moved.record is not None:
-                records[topic.name, index] = moved.record
-                reasons += moved.reasons
+            records[topic.name, index] = moved.records
+            reasons += moved.reasons
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
-    return Result(tuple(records.values()), response, tuple(reasons))
+    made = tuple(chain.from_iterable(records.values()))
+    return Result(made, response, tuple(reasons))
 
 
 def _response(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:

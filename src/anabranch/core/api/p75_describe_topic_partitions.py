@@ -20,7 +20,12 @@ from anabranch.core.access.authorize import (
 )
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Request
-from anabranch.core.api.metadata_view import View, offline_replicas, reachable_leader
+from anabranch.core.api.metadata_view import (
+    View,
+    awaited_replicas,
+    offline_replicas,
+    reachable_leader,
+)
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.controller.image import PartitionImage, TopicImage
 from anabranch.core.errors import ApiError, ErrorCode
@@ -129,11 +134,13 @@ def _partition(
         partition_index=index,
         leader_id=leader,
         leader_epoch=state.leader_epoch,
-        replica_nodes=list(state.replicas),
+        replica_nodes=[*state.replicas, *awaited_replicas(state)],
         isr_nodes=list(state.isr),
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
-        offline_replicas=offline_replicas(broker.image, state.replicas, request.listener),
+        offline_replicas=offline_replicas(
+            broker.image, (*state.replicas, *awaited_replicas(state)), request.listener
+        ),
     )
 
 

@@ -8,14 +8,16 @@ ReplicationControlManager.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from random import Random
+from typing import NamedTuple
 
+from anabranch.core.controller.features import may_write
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.membership import default_directory, is_active, usable_brokers
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
-from anabranch.core.placement.placer import Placer, place
+from anabranch.core.placement.placer import UsableBroker
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
-from anabranch.core.wire.metadata_records import PartitionRecord
+from anabranch.core.wire.metadata_records import MissingReplicasRecord, PartitionRecord
 
 
 def invalid_assignment(sentence: str) -> ApiError:
@@ -50,24 +52,43 @@ def check_manual(
     return tuple(replicas)
 
 
-def placed(
-    image: MetadataImage,
-    placer: Placer,
-    rng: Random,
-    *,
-    start_partition: int,
-    partition_count: int,
-    replication_factor: int,
-) -> list[tuple[int, ...]]:
-    """Replica lists from the placer; raises INVALID_REPLICATION_FACTOR."""
-    return place(
-        placer,
-        usable_brokers(image),
-        start_partition=start_partition,
-        partition_count=partition_count,
-        replication_factor=replication_factor,
-        rng=rng,
-    )
+class Room(NamedTuple):
+    """Who may be given replicas, and how many of each partition nobody can be given yet."""
+
+    brokers: list[UsableBroker]
+    missing: int = 0
+
+
+def room_for(
+    image: MetadataImage, config: BrokerConfig, replication_factor: int, min_insync: int
+) -> Room:
+    """The brokers for partitions with so many replicas.
+
+    With `enable.under.replicated.topic.creation` (KIP-409), where usable brokers do not suffice,
+    those that are leaving in order are counted as those that are down, and what is still lacking is
+    missing. Raises INVALID_REPLICATION_FACTOR when fewer brokers are active than acks=all needs.
+    """
+    usable = usable_brokers(image)
+    if (
+        len(usable) >= replication_factor
+        or not config.enable_under_replicated_topic_creation
+        or not may_write(image, MissingReplicasRecord)
+    ):
+        return Room(usable)
+    known = [
+        UsableBroker(broker_id, image.brokers[broker_id].rack, not image.brokers[broker_id].active)
+        for broker_id in sorted(image.brokers)
+    ]
+    active = sum(not broker.fenced for broker in known)
+    needed = min(min_insync, replication_factor)
+    if active < needed:
+        raise ClientFault(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"The target replication factor of {replication_factor} cannot be reached because only "
+            f"{len(known)} broker(s) are registered, and {active} active broker(s) are too few to "
+            f"begin with fewer replicas: min.insync.replicas needs {needed}.",
+        )
+    return Room(known, max(0, replication_factor - len(known)))
 
 
 class PartitionMaker:

@@ -36,6 +36,7 @@ class ClusterState:
         self.in_isr: Index = defaultdict(dict)
         self.in_elr: Index = defaultdict(dict)
         self.led_count: dict[int, int] = defaultdict(int)
+        self.replica_count: dict[int, int] = defaultdict(int)
         self.preferred_count: dict[int, int] = defaultdict(int)
         """Partitions by the first broker of their replica lists."""
         self.away: Index = defaultdict(dict)
@@ -43,6 +44,8 @@ class ClusterState:
         self.leaderless: dict[PartitionKey, None] = {}
         self.moving: dict[PartitionKey, None] = {}
         """Partitions of which replicas come or go."""
+        self.short: dict[PartitionKey, None] = {}
+        """Partitions that wait for brokers for some of their replicas."""
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -104,12 +107,16 @@ class ClusterState:
             self.in_isr[broker_id][key] = None
         for broker_id in partition.elr:
             self.in_elr[broker_id][key] = None
+        for broker_id in partition.replicas:
+            self.replica_count[broker_id] += 1
         preferred = partition.replicas[0]
         self.preferred_count[preferred] += 1
         if partition.leader != preferred:
             self.away[preferred][key] = None
         if partition.adding or partition.removing:
             self.moving[key] = None
+        if partition.missing:
+            self.short[key] = None
         if partition.leader < 0:
             self.leaderless[key] = None
         else:
@@ -121,10 +128,13 @@ class ClusterState:
             self.in_isr[broker_id].pop(key, None)
         for broker_id in partition.elr:
             self.in_elr[broker_id].pop(key, None)
+        for broker_id in partition.replicas:
+            self.replica_count[broker_id] -= 1
         preferred = partition.replicas[0]
         self.preferred_count[preferred] -= 1
         self.away[preferred].pop(key, None)
         self.moving.pop(key, None)
+        self.short.pop(key, None)
         if partition.leader < 0:
             self.leaderless.pop(key, None)
         else:

@@ -32,7 +32,6 @@ from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.topics import Planner
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.placer import Placer
-from anabranch.core.placement.round_robin import round_robin
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
 from anabranch.core.wire.metadata_records import MetadataRecord
@@ -52,7 +51,7 @@ class Controller:
         rng: Random,
         *,
         authorizer: Authorizer | None = None,
-        placer: Placer = round_robin,
+        placer: Placer | None = None,
     ) -> None:
         self.node_id = node_id
         self.cluster_id = cluster_id
@@ -151,7 +150,7 @@ class Controller:
     def _next_look_ms(self, now_ms: int, *, again: bool) -> int:
         if again:
             return now_ms + AFTER_A_HIT_MS
-        due = [self.sessions.next_end_ms(now_ms), self.duties.next_ms(self.config)]
+        due = [self.sessions.next_end_ms(now_ms), self.duties.next_ms(self.state, self.config)]
         if self.hints.first_look_ms is not None:
             due.append(self.hints.first_look_ms)
         return max(now_ms + 1, min(due))

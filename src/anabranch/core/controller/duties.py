@@ -4,8 +4,9 @@ looked at again.
 What: every `leader.imbalance.check.interval.seconds` the brokers of whose preferred leaderships
 more than `leader.imbalance.per.broker.percentage` are led elsewhere get them back where that is
 clean; every `unclean.leader.election.interval.ms` partitions without a leader, of topics that allow
-it, elect uncleanly. Why the percentage: the document honours it although newer Kafka dropped it; at
-0 any imbalance counts, as in Kafka 4. Rules kept: at most MOST_RECORDS a run, the rest after a
+it, elect uncleanly; replicas that no broker has yet get one (`filling.py`). Why the percentage: the
+document honours it although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4.
+Rules kept: at most MOST_RECORDS a run, the rest after a
 short pause, so that one batch stays small; a run looks only at partitions that are led elsewhere,
 or by nobody.
 
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import change_isr, prefer_first
+from anabranch.core.controller.filling import Filling
 from anabranch.core.controller.membership import Consequences, is_active
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
@@ -37,14 +39,18 @@ class Duties:
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
         self.balance_ms = now_ms + _balance_interval_ms(config)
         self.unclean_ms = now_ms + config.unclean_leader_election_interval_ms
+        self.filling = Filling(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
-    def next_ms(self, config: BrokerConfig) -> int:
+    def next_ms(self, state: ClusterState, config: BrokerConfig) -> int:
         """When something is due next."""
-        if not config.auto_leader_rebalance_enable:
-            return self.unclean_ms
-        return min(self.balance_ms, self.unclean_ms)
+        due = [self.unclean_ms]
+        if config.auto_leader_rebalance_enable:
+            due.append(self.balance_ms)
+        if state.short:
+            due.append(self.filling.due_ms)
+        return min(due)
 
     def due(
         self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
@@ -54,6 +60,9 @@ class Duties:
             result = self._balance(state, config, now_ms)
             if result is not None:
                 return result
+        result = self.filling.due(state, config, now_ms)
+        if result is not None:
+            return result
         if now_ms >= self.unclean_ms:
             return self._elect_uncleanly(state, sessions, config, now_ms)
         return None

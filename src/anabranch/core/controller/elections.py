@@ -179,7 +179,7 @@ def _eligible(
 ) -> Target:
     if not rules.elr_enabled:
         return Target(isr or partition.isr, partition.elr, partition.last_known_elr)
-    if len(isr) >= min(rules.min_insync, len(partition.replicas)):
+    if len(isr) >= min(rules.min_insync, partition.replication_factor):
         return Target(isr, (), ())
     gone = set(isr) | unclean_shutdown
     before = {*partition.elr, *partition.isr} & set(partition.replicas)
@@ -214,7 +214,7 @@ def _after_election(
     if chosen.leader >= 0:
         if chosen.leader not in isr:
             isr = (chosen.leader,)
-            enough = min(rules.min_insync, len(partition.replicas)) <= len(isr)
+            enough = min(rules.min_insync, partition.replication_factor) <= len(isr)
             elr = () if enough else tuple(broker for broker in elr if broker != chosen.leader)
         return Target(isr, elr, ())
     if rules.elr_enabled and not last_known and partition.leader in partition.replicas:

@@ -168,7 +168,9 @@ def _would_lose(image: MetadataImage, feature: str) -> bool:
         for partition in topic.partitions.values()
     )
     if feature == RECORDS_FEATURE:
-        return any(partition.observers for partition in partitions)
+        return image.placement_cursor > 0 or any(
+            each.observers or each.missing or each.suspended for each in partitions
+        )
     return feature == ELR_VERSION and any(map(_leans_on_elr, partitions))
 
 

@@ -26,7 +26,7 @@ CONTROLLERS_SINCE = 15
 """Level of metadata.version from which controllers are registered (KIP-919)."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    RECORDS_FEATURE: (0, 1),
+    RECORDS_FEATURE: (0, 2),
     ELR_VERSION: (0, 1),
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
@@ -36,7 +36,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 """Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
 
 BOOTSTRAP_LEVELS: Mapping[str, int] = {
-    RECORDS_FEATURE: 1,
+    RECORDS_FEATURE: 2,
     ELR_VERSION: 1,
     "group.version": 1,
     METADATA_VERSION: 27,
@@ -69,11 +69,17 @@ def elr_enabled(image: MetadataImage) -> bool:
     return image.features.get(ELR_VERSION, 0) > 0
 
 
+def may_write(image: MetadataImage, record: type[MetadataRecord]) -> bool:
+    """Whether the cluster's level lets this record of ours be written."""
+    since = OWN_RECORD_IDS[record.type_id].since
+    return since is not None and image.features.get(RECORDS_FEATURE, 0) >= since
+
+
 def check_own_record(image: MetadataImage, record: type[MetadataRecord]) -> None:
     """Raise UNSUPPORTED_VERSION unless the cluster's level lets this record of ours be written."""
-    since = OWN_RECORD_IDS[record.type_id].since
-    level = image.features.get(RECORDS_FEATURE, 0)
-    if since is None or level < since:
+    if not may_write(image, record):
+        since = OWN_RECORD_IDS[record.type_id].since
+        level = image.features.get(RECORDS_FEATURE, 0)
         raise ClientFault(
             ErrorCode.UNSUPPORTED_VERSION,
             f"{record.__name__} needs level {since} of {RECORDS_FEATURE}, which is at {level}.",

@@ -37,7 +37,8 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     """One partition. `replicas` is ordered: its first entry is the preferred leader.
 
     `leader` is -1 when nobody leads. `directories` runs beside `replicas`. `observers` copy and
-    are counted nowhere; none of them is in `replicas`.
+    are counted nowhere; none of them is in `replicas`. `missing` replicas have no broker yet, and
+    `suspended` ones are waited for again if a move is taken back: neither is ever among the ids.
     """
 
     replicas: tuple[int, ...]
@@ -52,6 +53,13 @@ class PartitionImage(msgspec.Struct, frozen=True, gc=False):
     removing: tuple[int, ...] = ()
     recovery_state: int = RECOVERED
     observers: tuple[int, ...] = ()
+    missing: int = 0
+    suspended: int = 0
+
+    @property
+    def replication_factor(self) -> int:
+        """Replicas that the partition should have; while replicas move, those that it had."""
+        return len(self.replicas) - len(self.adding) + self.missing + self.suspended
 
 
 class TopicImage(msgspec.Struct, frozen=True):
@@ -118,6 +126,8 @@ class MetadataImage(msgspec.Struct, frozen=True):
     features: Map[str, int] = Map()
     next_producer_id: int = 0
     controllers: Map[int, ControllerImage] = Map()
+    placement_cursor: int = 0
+    """Partitions that computed assignment has placed so far."""
 
     @classmethod
     def empty(cls) -> MetadataImage:

@@ -3,7 +3,9 @@
 What: the checks of AlterPartitionReassignments in Kafka's order, each with its code and text, and
 the record. A move that needs nobody new ends with the record that begins it. Rule kept: a move
 needs only that its brokers are registered; the partition's leader stays until the move ends, and a
-move is never taken back at the price of records, unless unclean elections are allowed.
+move is never taken back at the price of records, unless unclean elections are allowed. Replicas
+that no broker has yet are given up for the list that was asked for, and missed again when the move
+is taken back.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
 the lists (`reassignment.py`), when a move ends (`elections.py`).
@@ -21,15 +23,20 @@ from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.reassignment import Move, begun, reverted
+from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.wire.metadata_records import PartitionChangeRecord
+from anabranch.core.wire.metadata_records import (
+    MetadataRecord,
+    MissingReplicasRecord,
+    PartitionChangeRecord,
+)
 
 
 class Moved(NamedTuple):
-    """What a request does to one partition; no record when it has those replicas already."""
+    """What a request does to one partition; no records when it has those replicas already."""
 
-    record: PartitionChangeRecord | None
+    records: tuple[MetadataRecord, ...] = ()
     reasons: tuple[Reason, ...] = ()
 
 
@@ -48,7 +55,7 @@ def move(
     if target is None:
         return _taken_back(consequences, key, partition, place)
     wanted = check_manual(consequences.state.image, target, None)
-    factor = len(Move.of(partition).target)
+    factor = len(Move.of(partition).target) + partition.missing + partition.suspended
     if not may_change_factor and len(wanted) != factor:
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -56,9 +63,21 @@ def move(
         )
     lists = begun(partition.replicas, wanted)
     record = change_isr(*key, partition, partition.isr, consequences.rules(key), move=lists)
-    if record is None:
-        return Moved(None)
-    return Moved(record, (_said(place, partition, lists, record),))
+    if record is None and not partition.missing:
+        return Moved()
+    record = record or PartitionChangeRecord(partition_id=index, topic_id=key[0])
+    reasons = (_said(place, partition, lists, record),)
+    if not partition.missing:
+        return Moved((record,), reasons)
+    ends = not changed_partition(partition, record).adding and not lists.removing
+    suspended = 0 if ends else partition.suspended + partition.missing
+    return Moved((record, _missing(key, 0, suspended)), reasons)
+
+
+def _missing(key: PartitionKey, missing: int, suspended: int) -> MissingReplicasRecord:
+    return MissingReplicasRecord(
+        partition_id=key[1], topic_id=key[0], missing=missing, suspended=suspended
+    )
 
 
 def _found(consequences: Consequences, topic_name: str, index: int) -> PartitionKey:
@@ -87,7 +106,12 @@ def _taken_back(
     record = change_isr(*key, partition, isr, rules, move=lists)
     stays = ", ".join(map(str, lists.replicas))
     sentence = f"the move of {place} was cancelled: its replicas are {stays} again"
-    return Moved(record, (Reason(Code.REASSIGNMENT_CANCELLED, sentence, {"partition": place}),))
+    reasons = (Reason(Code.REASSIGNMENT_CANCELLED, sentence, {"partition": place}),)
+    assert record is not None  # whoever was coming, or was to go, is written down
+    if not partition.suspended:
+        return Moved((record,), reasons)
+    again = _missing(key, partition.missing + partition.suspended, 0)
+    return Moved((record, again), reasons)
 
 
 def _said(place: str, before: PartitionImage, lists: Move, record: PartitionChangeRecord) -> Reason:

@@ -37,6 +37,7 @@ class Code(StrEnum):
     UNCLEAN_ELECTION_WAITS = "UNCLEAN_ELECTION_WAITS"
     LEADERS_REBALANCED = "LEADERS_REBALANCED"
     OBSERVERS_SET = "OBSERVERS_SET"
+    MISSING_REPLICA_FILLED = "MISSING_REPLICA_FILLED"
     REASSIGNMENT_BEGUN = "REASSIGNMENT_BEGUN"
     REASSIGNMENT_DONE = "REASSIGNMENT_DONE"
     REASSIGNMENT_CANCELLED = "REASSIGNMENT_CANCELLED"
@@ -65,6 +66,7 @@ CODES: Mapping[Code, str] = {
     Code.UNCLEAN_ELECTION_WAITS: "Nobody leads until a hint is confirmed by silence.",
     Code.LEADERS_REBALANCED: "Leaderships went back to preferred replicas.",
     Code.OBSERVERS_SET: "Who only observes a partition changed.",
+    Code.MISSING_REPLICA_FILLED: "A replica that no broker had was given to one.",
     Code.REASSIGNMENT_BEGUN: "Replicas of a partition began to move.",
     Code.REASSIGNMENT_DONE: "A partition has the replicas that were asked for.",
     Code.REASSIGNMENT_CANCELLED: "A move was taken back before it was done.",

@@ -207,6 +207,9 @@ def changed_partition(old: PartitionImage, record: records.PartitionChangeRecord
         changes["observers"] = tuple(
             broker_id for broker_id in old.observers if broker_id not in record.replicas
         )
+    if old.suspended and not changes.get("adding", old.adding):
+        if not changes.get("removing", old.removing):
+            changes["suspended"] = 0  # the move is over
     return replace(old, **changes)
 
 
@@ -218,6 +221,22 @@ def _replica_roles(builder: ImageBuilder, record: records.ReplicaRolesRecord) ->
         raise Bug(f"roles that do not fit partition {record.partition_id}")
     partitions[record.partition_id] = replace(old, observers=tuple(record.observers))
     builder.touched[topic_id][record.partition_id] = None
+
+
+def _missing_replicas(builder: ImageBuilder, record: records.MissingReplicasRecord) -> None:
+    topic_id = TopicId(record.topic_id)
+    partitions = builder.partitions(topic_id)
+    old = partitions.get(record.partition_id)
+    if old is None or record.missing < 0 or record.suspended < 0:
+        raise Bug(f"missing replicas that do not fit partition {record.partition_id}")
+    partitions[record.partition_id] = replace(
+        old, missing=record.missing, suspended=record.suspended
+    )
+    builder.touched[topic_id][record.partition_id] = None
+
+
+def _placement_cursor(builder: ImageBuilder, record: records.PlacementCursorRecord) -> None:
+    builder.scalars["placement_cursor"] = record.cursor
 
 
 def _config(builder: ImageBuilder, record: records.ConfigRecord) -> None:
@@ -372,6 +391,8 @@ APPLY: Mapping[type, Callable[[ImageBuilder, Any], None]] = {
     records.ClearElrRecord: _clear_elr,
     records.NoOpRecord: _nothing,
     records.ReplicaRolesRecord: _replica_roles,
+    records.MissingReplicasRecord: _missing_replicas,
+    records.PlacementCursorRecord: _placement_cursor,
     # Of Kafka's controller, around the records it bootstraps with (KIP-868). What it began and did
     # not abort is applied record by record; an abort has no rule here, so such a log is refused.
     records.BeginTransactionRecord: _nothing,

@@ -42,6 +42,8 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield records.ConfigRecord(
                 resource_type=resource_type, resource_name=resource_name, name=name, value=value
             )
+    if image.placement_cursor:
+        yield records.PlacementCursorRecord(cursor=image.placement_cursor)
     if image.next_producer_id:
         yield records.ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id
@@ -74,6 +76,13 @@ def topic_records(topic: TopicImage) -> Iterator[MetadataRecord]:
         if partition.observers:
             yield records.ReplicaRolesRecord(
                 partition_id=index, topic_id=topic.topic_id, observers=list(partition.observers)
+            )
+        if partition.missing or partition.suspended:
+            yield records.MissingReplicasRecord(
+                partition_id=index,
+                topic_id=topic.topic_id,
+                missing=partition.missing,
+                suspended=partition.suspended,
             )
 
 

@@ -16,16 +16,17 @@ from anabranch.core.controller.assignments import (
     PartitionMaker,
     check_manual,
     invalid_assignment,
-    placed,
 )
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataImage, TopicImage
+from anabranch.core.controller.placing import Placed, Placing
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason
 from anabranch.core.controller.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.topic import TopicConfig, effective_topic_config
 from anabranch.core.settings.validation import validate_topic_configs
 from anabranch.core.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID, TopicId, topic_id_text
 from anabranch.core.wire.messages.create_partitions import CreatePartitionsTopic
@@ -49,8 +50,13 @@ class Planner:
 
     state: ClusterState
     config: BrokerConfig
-    placer: Placer
+    placer: Placer | None
+    """The one to use whatever is configured; None: as configured."""
     rng: Random
+
+    def placing(self) -> Placing:
+        """What places the topics of one request."""
+        return Placing(self.state, self.config, self.rng, self.placer)
 
     @property
     def image(self) -> MetadataImage:
@@ -66,11 +72,13 @@ class NewTopic:
     configs: Mapping[str, str]
     partitions: tuple[PartitionRecord, ...]
     records: tuple[MetadataRecord, ...]
+    missing: int = 0
+    remarks: tuple[str, ...] = ()
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of its first partition."""
-        return len(self.partitions[0].replicas)
+        """Replicas of its first partition, also those that no broker has yet."""
+        return len(self.partitions[0].replicas) + self.missing
 
 
 # Creating topics
@@ -85,10 +93,11 @@ def create_topics(
     """
     _check_total(planner, topics)
     outcomes: dict[str, NewTopic | ApiError] = {}
+    placing = planner.placing()
     for topic in topics:
         try:
             _check_name(planner, topic.name)
-            outcomes[topic.name] = _create(planner, topic)
+            outcomes[topic.name] = _create(planner, placing, topic)
         except ApiError as fault:
             outcomes[topic.name] = fault
     return outcomes
@@ -118,20 +127,22 @@ def _check_name(planner: Planner, name: str) -> None:
         raise ClientFault(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
-def _create(planner: Planner, topic: CreatableTopic) -> NewTopic:
+def _create(planner: Planner, placing: Placing, topic: CreatableTopic) -> NewTopic:
     configs = _configs(planner, topic)
     topic_id = new_topic_id(planner.image, planner.rng)
     if topic.assignments:
-        partitions = _manual_partitions(planner, topic, topic_id)
+        placed = Placed(_manual_partitions(planner, topic, topic_id), [])
     else:
-        partitions = _automatic_partitions(planner, topic, topic_id)
+        effective = TopicConfig.of(configs, planner.config)
+        placed = _automatic_partitions(planner, placing, topic, topic_id, effective)
     config_records = tuple(
         ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
         for name, value in sorted(configs.items())
     )
     record = TopicRecord(name=topic.name, topic_id=topic_id)
-    records = (record, *config_records, *partitions)
-    return NewTopic(topic_id, configs, tuple(partitions), records)
+    records = (record, *config_records, *placed.partitions, *placed.more)
+    partitions = tuple(placed.partitions)
+    return NewTopic(topic_id, configs, partitions, records, placed.missing, placed.remarks)
 
 
 def new_topic_id(image: MetadataImage, rng: Random) -> TopicId:
@@ -196,8 +207,12 @@ def _manual_partitions(
 
 
 def _automatic_partitions(
-    planner: Planner, topic: CreatableTopic, topic_id: TopicId
-) -> list[PartitionRecord]:
+    planner: Planner,
+    placing: Placing,
+    topic: CreatableTopic,
+    topic_id: TopicId,
+    effective: TopicConfig,
+) -> Placed:
     if topic.replication_factor < USE_DEFAULT or topic.replication_factor == 0:
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -212,7 +227,7 @@ def _automatic_partitions(
     count = planner.config.num_partitions if count == USE_DEFAULT else count
     factor = planner.config.default_replication_factor if factor == USE_DEFAULT else factor
     try:
-        return _placed_partitions(planner, topic_id, 0, count, factor)
+        return placing.place(topic_id, effective, count, factor)
     except ClientFault as fault:
         if fault.code != ErrorCode.INVALID_REPLICATION_FACTOR:
             raise
@@ -220,37 +235,15 @@ def _automatic_partitions(
         raise ClientFault(fault.code, sentence) from None
 
 
-def _placed_partitions(
-    planner: Planner, topic_id: TopicId, start: int, count: int, factor: int
-) -> list[PartitionRecord]:
-    lists = placed(
-        planner.image,
-        planner.placer,
-        planner.rng,
-        start_partition=start,
-        partition_count=count,
-        replication_factor=factor,
-    )
-    maker = PartitionMaker(planner.image)
-    made: list[PartitionRecord] = []
-    for index, replicas in enumerate(lists, start):
-        isr = maker.isr(replicas)
-        if not isr:
-            raise ClientFault(
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                "All brokers are currently fenced or in controlled shutdown.",
-            )
-        made.append(maker.record(topic_id, index, replicas, isr))
-    return made
-
-
 def creation_reason(name: str, topic: NewTopic) -> Reason:
     """Why the topic lies where it lies."""
+    waits = f"; {topic.missing} replica(s) of each wait for a broker" if topic.missing else ""
+    remarks = "".join(f"; {remark.rstrip('.')}" for remark in topic.remarks)
     return Reason(
         Code.TOPIC_CREATED,
         f"topic {name} created with {len(topic.partitions)} partition(s), replication factor "
-        f"{topic.replication_factor}",
-        {"topic": name, "partitions": len(topic.partitions)},
+        f"{topic.replication_factor}{waits}{remarks}",
+        {"topic": name, "partitions": len(topic.partitions), "missing": topic.missing},
     )
 
 
@@ -266,10 +259,8 @@ def delete_topic(image: MetadataImage, topic: TopicImage) -> RemoveTopicRecord:
 # Adding partitions
 
 
-def create_partitions(
-    planner: Planner, wanted: CreatePartitionsTopic
-) -> tuple[PartitionRecord, ...]:
-    """Records of the partitions that take a topic to `wanted.count`. Raises ClientFault."""
+def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitionsTopic) -> Placed:
+    """The partitions that take a topic to `wanted.count`. Raises ClientFault."""
     topic = planner.image.topic(wanted.name)
     if topic is None:
         raise ClientFault(
@@ -278,9 +269,12 @@ def create_partitions(
         )
     have = len(topic.partitions)
     additional = _additional(topic, wanted)
-    factor = len(topic.partitions[0].replicas)
+    first = topic.partitions[0]
+    factor = len(first.replicas) + first.missing
     if wanted.assignments is None:
-        return tuple(_placed_partitions(planner, topic.topic_id, have, additional, factor))
+        effective = effective_topic_config(planner.image, topic.name, planner.config)
+        existing = tuple(topic.partitions[index].replicas for index in range(have))
+        return placing.place(topic.topic_id, effective, additional, factor, existing)
     maker = PartitionMaker(planner.image)
     made: list[PartitionRecord] = []
     for index, assignment in enumerate(wanted.assignments, have):
@@ -292,7 +286,7 @@ def create_partitions(
                 f"{index} are fenced or in controlled shutdown."
             )
         made.append(maker.record(topic.topic_id, index, replicas, isr))
-    return tuple(made)
+    return Placed(made, [])
 
 
 def _additional(topic: TopicImage, wanted: CreatePartitionsTopic) -> int:

@@ -4,6 +4,8 @@ What: `place` asks a placer for the replica lists of some partitions, after Kafk
 Why outside the placer: every placer then refuses with the same code and the same text (KIP-660).
 Usable brokers are all registered ones but those in controlled shutdown; fenced ones are offered,
 marked as such, and never lead a new partition.
+
+Not here: which placer is used (`placers.py`), replicas that no broker can take yet (controller).
 """
 
 from __future__ import annotations
@@ -61,47 +63,25 @@ class Placement(NamedTuple):
 
 
 class Placer(Protocol):
-    """Chooses replicas. The first of each list is the preferred leader and is not fenced."""
+    """Chooses replicas. The first of each list is the preferred leader."""
 
-    def __call__(
-        self,
-        brokers: Sequence[UsableBroker],
-        *,
-        start_partition: int,
-        partition_count: int,
-        replication_factor: int,
-        rng: Random,
-    ) -> list[tuple[int, ...]]: ...
+    def __call__(self, brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement: ...
 
 
-def place(
-    placer: Placer,
-    brokers: Sequence[UsableBroker],
-    *,
-    start_partition: int,
-    partition_count: int,
-    replication_factor: int,
-    rng: Random,
-) -> list[tuple[int, ...]]:
+def place(placer: Placer, brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement:
     """Replica lists, one a partition. Raises ClientFault INVALID_REPLICATION_FACTOR."""
-    if replication_factor <= 0:
+    factor = ask.replication_factor
+    if factor <= 0:
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"Invalid replication factor {replication_factor}: the replication factor must be "
-            "positive.",
+            f"Invalid replication factor {factor}: the replication factor must be positive.",
         )
     if all(broker.fenced for broker in brokers):
         raise ClientFault(ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced.")
-    if replication_factor > len(brokers):
+    if factor > len(brokers):
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"The target replication factor of {replication_factor} cannot be reached because "
-            f"only {len(brokers)} broker(s) are registered.",
+            f"The target replication factor of {factor} cannot be reached because only "
+            f"{len(brokers)} broker(s) are registered.",
         )
-    return placer(
-        brokers,
-        start_partition=start_partition,
-        partition_count=partition_count,
-        replication_factor=replication_factor,
-        rng=rng,
-    )
+    return placer(brokers, ask, rng)

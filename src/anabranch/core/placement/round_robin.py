@@ -11,23 +11,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-from anabranch.core.placement.placer import UsableBroker
+from anabranch.core.placement.placer import Ask, Placement, UsableBroker
 
 
-def round_robin(
-    brokers: Sequence[UsableBroker],
-    *,
-    start_partition: int,
-    partition_count: int,
-    replication_factor: int,
-    rng: Random,
-) -> list[tuple[int, ...]]:
-    """Replica lists for `partition_count` partitions; see `core/placement/placer.py`."""
+def round_robin(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement:
+    """Replica lists; see the module's docstring."""
     alive = sorted(broker.broker_id for broker in brokers if not broker.fenced)
     fenced = sorted(broker.broker_id for broker in brokers if broker.fenced)
-    start = rng.randrange(len(alive)) + start_partition
+    start = rng.randrange(len(alive)) + len(ask.existing)
     rows: list[tuple[int, ...]] = []
-    for turn in range(min(partition_count, len(alive))):
+    for turn in range(min(ask.partition_count, len(alive))):
         first = (start + turn) % len(alive)
-        rows.append((*alive[first:], *alive[:first], *fenced)[:replication_factor])
-    return [rows[partition % len(rows)] for partition in range(partition_count)]
+        row = (*alive[first:], *alive[:first], *fenced)
+        rows.append(row[: ask.replication_factor])
+    return Placement([rows[each % len(rows)] for each in range(ask.partition_count)], ask.cursor)

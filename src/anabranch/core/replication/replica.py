@@ -74,11 +74,13 @@ class Replica:
         "led_from_epoch",
         "log",
         "min_insync_replicas",
+        "missing",
         "observers",
         "partition_epoch",
         "proposal",
         "recovery_state",
         "replicas",
+        "replication_factor",
         "topic_id",
         "topic_partition",
     )
@@ -103,6 +105,9 @@ class Replica:
         self.leader_epoch = UNKNOWN_EPOCH
         self.partition_epoch = UNKNOWN_EPOCH
         self.replicas: tuple[int, ...] = ()
+        self.replication_factor = 0
+        self.missing = 0
+        """Replicas that no broker has yet."""
         self.observers: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
         self.recovery_state = RECOVERED
@@ -135,6 +140,8 @@ class Replica:
         self.leader_epoch = state.leader_epoch
         self.partition_epoch = state.partition_epoch
         self.replicas = tuple(state.replicas)
+        self.replication_factor = state.replication_factor
+        self.missing = state.missing
         self.observers = tuple(state.observers)
         self.recovery_state = state.recovery_state
         led, self.is_leader = self.is_leader, state.leader == self.broker_id
@@ -189,8 +196,8 @@ class Replica:
 
     @property
     def required_in_sync(self) -> int:
-        """min.insync.replicas, but never more than the partition has replicas."""
-        return min(self.min_insync_replicas, max(1, len(self.replicas)))
+        """min.insync.replicas, but never more than the partition should have replicas."""
+        return min(self.min_insync_replicas, max(1, self.replication_factor))
 
     @property
     def enough_in_sync(self) -> bool:

@@ -45,12 +45,14 @@ class BrokerConfig:
     controller_quorum_voters: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
+    enable_under_replicated_topic_creation: bool
     fetch_max_bytes: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
     group_min_session_timeout_ms: int
     http_listener: str
+    ignore_rack_assignment: bool
     initial_broker_registration_timeout_ms: int
     inter_broker_listener_name: str | None
     leader_imbalance_check_interval_seconds: int
@@ -66,6 +68,7 @@ class BrokerConfig:
     log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]
     log_dir: str
+    log_dir_failure_timeout_ms: int
     log_dirs: str | None
     log_flush_interval_messages: int
     log_flush_interval_ms: int | None

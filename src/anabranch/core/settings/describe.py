@@ -39,6 +39,8 @@ def describe_topic(
     effective = TopicConfig.of(overrides, broker) if overrides else broker.topic_defaults
     results = []
     for setting in _wanted(TOPIC_SETTINGS.values(), keys):
+        if setting.ours and setting.name not in overrides and not keys:
+            continue  # Kafka's tools list every setting: those that Kafka has
         value = to_text(getattr(effective, setting.attribute))
         synonyms = []
         if setting.name in TOPIC_TO_BROKER:

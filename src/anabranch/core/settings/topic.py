@@ -59,6 +59,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     remote_log_copy_disable: bool
     remote_log_delete_on_disable: bool
     remote_storage_enable: bool
+    replica_placer_class_name: str
     retention_bytes: int
     retention_ms: int
     segment_bytes: int

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from anabranch.core.placement.placers import PLACERS
 from anabranch.core.settings.setting import ConfigFault, Value, invalid, shown
 
 
@@ -141,6 +142,7 @@ def _voters(name: str, value: Value) -> str | None:
 
 
 NON_EMPTY = Satisfies("non-empty", _non_empty)
+PLACER = OneOf(tuple(PLACERS))
 GZIP_LEVEL = Satisfies("[1,...,9] or -1", _gzip_level)
 REPLICA_LIST = Satisfies(THROTTLE_FORMAT, _throttled_replicas)
 SERVERS = Satisfies("host:port,…", _servers)

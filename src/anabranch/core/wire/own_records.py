@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.core.wire.schema import Int32, Message, TopicUuid
+from anabranch.core.wire.schema import Int32, Int64, Message, TopicUuid
 
 FIRST_OWN_ID = 10_000
 RECORDS_FEATURE = "anabranch.records.version"
@@ -38,6 +38,25 @@ class ReplicaRolesRecord(Message, type_id=10_000, versions="0", flexible="0+"):
     observers: list[Int32] = []
 
 
+class MissingReplicasRecord(Message, type_id=10_001, versions="0", flexible="0+"):
+    """How many replicas a partition should have besides those that it names.
+
+    `missing` are waited for. `suspended` were given up for a move under way, and are waited for
+    again when it is taken back; when it is done they are forgotten. No epoch changes.
+    """
+
+    partition_id: Int32 = -1
+    topic_id: TopicUuid = ZERO_TOPIC_ID
+    missing: Int32 = 0
+    suspended: Int32 = 0
+
+
+class PlacementCursorRecord(Message, type_id=10_002, versions="0", flexible="0+"):
+    """Where computed assignment goes on: partitions that it has placed so far."""
+
+    cursor: Int64 = 0
+
+
 class OwnRecord(NamedTuple):
     """One id: what it is for, and the lowest feature level that allows it (None: none does)."""
 
@@ -48,14 +67,17 @@ class OwnRecord(NamedTuple):
 OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
     {
         10_000: OwnRecord("roles of a partition's replicas: who only observes", 1),
-        10_001: OwnRecord("replicas that a partition should have and no broker can hold", NOT_YET),
-        10_002: OwnRecord("where placement goes on: cursors over brokers and racks", NOT_YET),
+        10_001: OwnRecord("replicas that a partition should have and no broker can hold", 2),
+        10_002: OwnRecord("where computed assignment goes on", 2),
         10_003: OwnRecord("a reviewed plan of moves, and how far it is done", NOT_YET),
     }
 )
 """Every id that is taken."""
 
 OWN_RECORDS: Mapping[int, type[Message]] = MappingProxyType(
-    {ReplicaRolesRecord.type_id: ReplicaRolesRecord}
+    {
+        each.type_id: each
+        for each in (ReplicaRolesRecord, MissingReplicasRecord, PlacementCursorRecord)
+    }
 )
 """The records that exist, by type id."""

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from anabranch.core.settings.notation import (
     BOOLEAN,
+    CLUSTER_WIDE,
     HIGH,
     IN_FORCE,
     INT,
+    LOW,
     MEDIUM,
     OURS,
     STRING,
     row,
 )
-from anabranch.core.settings.validators import between
+from anabranch.core.settings.validators import PLACER, between
 
 # fmt: off
 OWN = (
+    row("enable.under.replicated.topic.creation",
+        "Say true to create topics while brokers are missing: their replicas come when they join.",
+        BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, OURS, IN_FORCE),
     row("http.listener",
         "Address of metrics and health, as host:port; empty is off, port 0 any free.",
         STRING, "", MEDIUM, OURS, IN_FORCE),
@@ -25,8 +30,14 @@ OWN = (
     row("listener.plaintext.beyond.loopback.allow",
         "Say true to listen without encryption on addresses that other machines can reach.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
+    row("ignore.rack.assignment",
+        "Say true to let computed assignment place replicas as if no broker had a rack.",
+        BOOLEAN, "false", LOW, CLUSTER_WIDE, OURS, IN_FORCE),
     row("metadata.store.url",
         "Where committed metadata lives; a file in the first folder when empty.",
         STRING, "", HIGH, OURS, IN_FORCE),
+    row("replica.placer.class.name",
+        "Default of the topic setting: which placer chooses brokers for new partitions.",
+        STRING, "striped", MEDIUM, CLUSTER_WIDE, PLACER, OURS, IN_FORCE),
 )
 # fmt: on

@@ -15,11 +15,13 @@ from anabranch.core.settings.notation import (
     LONG,
     LONG_MAX,
     MEDIUM,
+    OURS,
     STRING,
     row,
 )
 from anabranch.core.settings.validators import (
     GZIP_LEVEL,
+    PLACER,
     REPLICA_LIST,
     at_least,
     between,
@@ -94,6 +96,9 @@ TOPIC = (
         BOOLEAN, "false", MEDIUM),
     row("remote.storage.enable", "Copy closed segments to remote storage.",
         BOOLEAN, "false", MEDIUM),
+    row("replica.placer.class.name",
+        "Which placer chooses brokers for the topic's partitions: striped, computed or spread.",
+        STRING, "striped", MEDIUM, PLACER, OURS, IN_FORCE),
     row("retention.bytes",
         "Size from which a partition's oldest segments are deleted; -1 is no limit.",
         LONG, "-1", MEDIUM, IN_FORCE),

@@ -1,0 +1,113 @@
+"""Replicas that no broker had yet get one: what a broker that joins is given (KIP-409).
+
+What: every so often partitions that wait for replicas get a broker that is active and not among
+theirs, one each, as a move that adds it: the broker copies, joins the in-sync replicas by its
+leader's word, and then the replica is missing no more. Rules kept: at most MOST_AT_ONCE such moves
+are under way; a partition that is being moved waits; a broker in a rack that the partition does not
+have yet goes before others, and where there is none the reason says so. Cost: nothing while no
+broker has come since the last look.
+
+Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing (`placing.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.elections import change_isr
+from anabranch.core.controller.image import PartitionImage
+from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.reassignment import begun
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.wire.metadata_records import MetadataRecord, MissingReplicasRecord
+
+INTERVAL_MS = 500
+"""Between two looks."""
+MOST_AT_ONCE = 100
+"""Partitions that may be copying for this reason, or for any move, when another one begins."""
+
+
+class Filling:
+    """When missing replicas are looked after next, on the steady clock."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.due_ms = now_ms + INTERVAL_MS
+        self._in_vain: object = None
+        """The brokers with which nothing could be filled."""
+
+    def due(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> Result[None] | None:
+        """The moves that begin now, if any does."""
+        if now_ms < self.due_ms:
+            return None
+        self.due_ms = now_ms + INTERVAL_MS
+        image = state.image
+        room = MOST_AT_ONCE - len(state.moving)
+        if not state.short or room <= 0 or image.brokers is self._in_vain:
+            return None
+        consequences = Consequences(state, config)
+        records: list[MetadataRecord] = []
+        reasons: list[Reason] = []
+        for key, broker_id in _choices(state):
+            made, reason = _fill(consequences, key, broker_id)
+            records += made
+            reasons.append(reason)
+            if len(reasons) == room:
+                break
+        if not reasons:
+            self._in_vain = image.brokers
+            return None
+        return Result(tuple(records), None, tuple(reasons))
+
+
+def _choices(state: ClusterState) -> Iterator[tuple[PartitionKey, int]]:
+    """Partitions by topic name and index, each with the broker that it gets."""
+    image = state.image
+    active = [broker for _, broker in sorted(image.brokers.items()) if broker.active]
+    given = dict(state.replica_count)
+    for key in sorted(state.short, key=lambda key: (state.topic_name(key), key[1])):
+        partition = state.partition(key)
+        if partition.adding or partition.removing:
+            continue
+        racks = _racks(state, partition)
+        free = [each for each in active if each.broker_id not in partition.replicas]
+        if free:
+            best = min(
+                free,
+                key=lambda each: (each.rack in racks, given.get(each.broker_id, 0), each.broker_id),
+            )
+            given[best.broker_id] = given.get(best.broker_id, 0) + 1
+            yield key, best.broker_id
+
+
+def _racks(state: ClusterState, partition: PartitionImage) -> set[str | None]:
+    brokers = state.image.brokers
+    return {brokers[each].rack for each in partition.replicas if each in brokers} - {None}
+
+
+def _fill(
+    consequences: Consequences, key: PartitionKey, broker_id: int
+) -> tuple[list[MetadataRecord], Reason]:
+    state = consequences.state
+    partition = state.partition(key)
+    lists = begun(partition.replicas, (*partition.replicas, broker_id))
+    change = change_isr(*key, partition, partition.isr, consequences.rules(key), move=lists)
+    assert change is not None  # somebody is added
+    missing = MissingReplicasRecord(
+        partition_id=key[1],
+        topic_id=key[0],
+        missing=partition.missing - 1,
+        suspended=partition.suspended + 1,
+    )
+    place = f"{state.topic_name(key)}-{key[1]}"
+    rack = state.image.brokers[broker_id].rack
+    shares = rack is not None and rack in _racks(state, partition)
+    drift = f", although rack {rack} has one already: a rack violation" if shares else ""
+    reason = Reason(
+        Code.MISSING_REPLICA_FILLED,
+        f"broker {broker_id} gets a replica of {place} that no broker had{drift}",
+        {"partition": place, "broker_id": broker_id, "rack_violation": shares},
+    )
+    return [change, missing], reason

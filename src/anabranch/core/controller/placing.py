@@ -1,0 +1,121 @@
+"""Partitions that the cluster places: the placer that was chosen, and what comes with its lists.
+
+What: `Placing` serves one request. It asks the placer that the topic names, else the cluster's, and
+makes the records: the partitions, the replicas that no broker can take yet (KIP-409), and where
+computed assignment goes on. Rule kept: topics of one request see what those before them took, and a
+topic that fails takes nothing.
+
+Not here: the placers (`core/placement`), lists given by hand (`assignments.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from random import Random
+from typing import NamedTuple
+
+from anabranch.core.controller.assignments import PartitionMaker, room_for
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.features import check_own_record
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.placement.placer import Ask, Loads, Placement, Placer, UsableBroker, place
+from anabranch.core.placement.placers import CHAINED, PLACERS
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.topic import TopicConfig
+from anabranch.core.types import TopicId
+from anabranch.core.wire.metadata_records import (
+    MetadataRecord,
+    MissingReplicasRecord,
+    PartitionRecord,
+    PlacementCursorRecord,
+)
+
+
+class Placed(NamedTuple):
+    """New partitions of a topic, the records that go with theirs, and what should be known."""
+
+    partitions: list[PartitionRecord]
+    more: list[MetadataRecord]
+    remarks: tuple[str, ...] = ()
+    missing: int = 0
+
+
+class Placing:
+    """Places the topics of one request. `placer` is used instead of a named one, if given."""
+
+    def __init__(
+        self, state: ClusterState, config: BrokerConfig, rng: Random, placer: Placer | None
+    ) -> None:
+        self._state = state
+        self._config = config
+        self._rng = rng
+        self._placer = placer
+        self._maker = PartitionMaker(state.image)
+        self._cursor = state.image.placement_cursor
+        self._replicas = Counter(state.replica_count)
+        self._leaders = Counter(state.preferred_count)
+
+    def place(
+        self,
+        topic_id: TopicId,
+        topic: TopicConfig,
+        count: int,
+        factor: int,
+        existing: Sequence[tuple[int, ...]] = (),
+    ) -> Placed:
+        """That many more partitions of a topic. Raises ClientFault."""
+        image = self._state.image
+        room = room_for(image, self._config, factor, topic.min_insync_replicas)
+        name = topic.replica_placer_class_name
+        placement = self._ask(name, room.brokers, count, factor - room.missing, existing)
+        partitions = self._partitions(topic_id, placement, len(existing))
+        more: list[MetadataRecord] = [
+            MissingReplicasRecord(
+                partition_id=each.partition_id, topic_id=topic_id, missing=room.missing
+            )
+            for each in partitions
+            if room.missing
+        ]
+        if placement.cursor != self._cursor:
+            check_own_record(image, PlacementCursorRecord)
+            more.append(PlacementCursorRecord(cursor=placement.cursor))
+            self._cursor = placement.cursor
+        self._replicas.update(chain.from_iterable(placement.rows))
+        self._leaders.update(row[0] for row in placement.rows)
+        return Placed(partitions, more, placement.remarks, room.missing)
+
+    def _ask(
+        self,
+        name: str,
+        brokers: Sequence[UsableBroker],
+        count: int,
+        factor: int,
+        existing: Sequence[tuple[int, ...]],
+    ) -> Placement:
+        if name == CHAINED:
+            check_own_record(self._state.image, PlacementCursorRecord)
+        ask = Ask(
+            count,
+            factor,
+            existing=existing,
+            cursor=self._cursor,
+            loads=Loads(self._replicas, self._leaders),
+            ignore_racks=self._config.ignore_rack_assignment,
+        )
+        return place(self._placer or PLACERS[name], brokers, ask, self._rng)
+
+    def _partitions(
+        self, topic_id: TopicId, placement: Placement, first: int
+    ) -> list[PartitionRecord]:
+        made: list[PartitionRecord] = []
+        for index, replicas in enumerate(placement.rows, first):
+            isr = self._maker.isr(replicas)
+            if not isr:
+                raise ClientFault(
+                    ErrorCode.INVALID_REPLICATION_FACTOR,
+                    "All brokers are currently fenced or in controlled shutdown.",
+                )
+            made.append(self._maker.record(topic_id, index, replicas, isr))
+        return made
