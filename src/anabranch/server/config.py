@@ -306,6 +306,14 @@ def _log_dirs(broker: BrokerConfig) -> tuple[str, ...]:
 def _store_url(broker: BrokerConfig, roles: Sequence[str], log_dirs: Sequence[str]) -> str:
     if CONTROLLER not in roles:
         return ""
+    controllers = broker.controller_quorum_bootstrap_servers or broker.controller_quorum_voters
+    if not broker.metadata_store_url and len(controllers or ()) > 1:
+        raise ConfigFault(
+            f"{len(controllers)} controllers are named, and none without it knows of the others: "
+            "each would be a cluster of its own; set the same for all, sqlite:///path/metadata.db "
+            "on one machine or postgresql://user@host:5432/database on several",
+            name="metadata.store.url",
+        )
     return broker.metadata_store_url or f"sqlite://{log_dirs[0]}/{STORE_FILE}"
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.access.authorize import AllowAll
+from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
 from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Propose, Request, Run
@@ -43,6 +43,7 @@ from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
     from anabranch.core.controller.controller import Controller
+    from anabranch.server.config import NodeConfig
     from anabranch.server.connection import Connection
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
@@ -75,7 +76,7 @@ class BrokerRole:
             fetch_sessions=FetchSessions(
                 config.broker.max_incremental_fetch_session_cache_slots, Random()
             ),
-            authorizer=AllowAll(),
+            authorizer=authorizer_of(config),
             allocate_producer_id=self.producer_ids.take,
             volume=volume_of,
             loggers=LogLevels(),
@@ -319,6 +320,13 @@ class ControllerSide:
     async def forward(self, _frame: memoryview, _request: Request) -> bytes:
         """A controller has nobody to ask."""
         raise Bug("a controller's handler forwarded a request")
+
+
+def authorizer_of(config: NodeConfig) -> Authorizer:
+    """Who may do what on the client listeners."""
+    if len(config.broker_listeners) > 1:
+        return BrokersApart(config.inter_broker_listener_name)
+    return AllowAll()
 
 
 def volume_of(folder: str) -> tuple[int, int]:

@@ -87,6 +87,25 @@ class AllowAll:
         return True
 
 
+class BrokersApart:
+    """No access control, but what only brokers ask is taken on the brokers' own listener alone.
+
+    Kafka takes it on any listener unless an authorizer forbids it. Who gave brokers a listener of
+    their own meant them to use it: a client must not count as a follower.
+    """
+
+    allows_all = False
+
+    def __init__(self, inter_broker_listener: str) -> None:
+        self._listener = inter_broker_listener
+
+    def authorize(
+        self, request: Request, operation: Operation, _resource: ResourceType, _name: str
+    ) -> bool:
+        """Yes, but for CLUSTER_ACTION on a clients' listener."""
+        return operation is not Operation.CLUSTER_ACTION or request.listener == self._listener
+
+
 def topic_allowed(
     authorizer: Authorizer, request: Request, operation: Operation, topic: str
 ) -> bool:

@@ -86,6 +86,12 @@ def _answer(controller: Controller, wanted: FetchPartition) -> PartitionData:
     if not controller.active:
         answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         return answer
+    if 0 <= wanted.current_leader_epoch != controller.epoch:
+        older = wanted.current_leader_epoch < controller.epoch
+        answer.error_code = (
+            ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+        return answer
     if wanted.fetch_offset < log.start_offset and log.snapshot is not None:
         answer.snapshot_id = SnapshotId(
             end_offset=log.snapshot.end_offset, epoch=log.snapshot.epoch

@@ -154,7 +154,7 @@ class SqliteStore:
         try:
             return call()
         except sqlite3.Error as error:
-            raise StorageFault(f"metadata store {self.path}: {error}") from error
+            raise StorageFault(f"metadata store {self.path}: {_sentence(error)}") from error
 
     def _connect(self) -> None:
         folder = os.path.dirname(self.path)
@@ -333,3 +333,21 @@ class SqliteStore:
                 f"metadata store {self.path} ends at offset {have}, the copy only at {offered}: "
                 "nothing was changed; restore from the node whose copy is longest"
             )
+
+
+REMEDIES = {
+    "SQLITE_FULL": "make room on its volume",
+    "SQLITE_READONLY": "its volume or the file is read-only; make it writable for this user",
+    "SQLITE_CANTOPEN": "see that its folder is there and writable for this user",
+    "SQLITE_NOTADB": "name another file in metadata.store.url",
+    "SQLITE_IOERR": "look at its disk",
+    "SQLITE_CORRUPT": "restore it with `anabranch metadata restore` from the node that knows most",
+}
+"""What helps, by the begin of SQLite's name of an error."""
+
+
+def _sentence(error: sqlite3.Error) -> str:
+    """What SQLite says, and what to do."""
+    name = getattr(error, "sqlite_errorname", "")
+    helps = [remedy for start, remedy in REMEDIES.items() if name.startswith(start)]
+    return "; ".join((str(error), *helps))

@@ -1,0 +1,227 @@
+"""Nodes that were set up wrongly, logs of elsewhere, stores and clocks that fail (R17): one
+clear line, and every acknowledged record is kept."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import subprocess
+import time
+from contextlib import suppress
+
+import pytest
+from bad_kit import SECONDS, RunningNode, eventually
+from cluster_kit import IDS, TOPIC, ThreeNodes, ended, refusal
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from anabranch.core.types import topic_id_text
+from anabranch.core.wire.records import Record, build_batch
+
+LOG = "00000000000000000000.log"
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    made = ThreeNodes(tmp_path)
+    try:
+        made.start().write()
+        yield made
+    finally:
+        made.close()
+
+
+def follower_of(cluster):
+    leader = cluster.partition().leader_id
+    return next(each for each in reversed(IDS) if each not in (leader, cluster.active()))
+
+
+def stopped(cluster, node_id):
+    """Stop a node in order; it can be started again."""
+    cluster.nodes[node_id].close()
+    return cluster.folder / str(node_id) / f"{TOPIC}-0"
+
+
+def started(cluster, node_id):
+    node = cluster.nodes[node_id] = cluster.made(node_id)
+    node.start().ready()
+    return node
+
+
+def test_a_second_node_with_an_id_that_is_taken(cluster, tmp_path):
+    """With a folder of its own, beside the one that serves."""
+    wait = {"initial.broker.registration.timeout.ms": "2000"}
+    twin = cluster.made(2, tmp_path / "twin", **wait)
+    try:
+        line = refusal(twin)
+    finally:
+        twin.close()
+    assert "node.id=2" in line and ("its own id" in line or "one process a node.id" in line)
+    assert cluster.is_well()
+
+
+def test_a_second_node_from_a_copied_folder(cluster, tmp_path):
+    """One of the two goes, and says so; what the copy lacks is copied from the others."""
+    follower = follower_of(cluster)
+    shutil.copytree(cluster.folder / str(follower), tmp_path / "twin")
+    cluster.write()
+    twin = cluster.made(follower, tmp_path / "twin")
+    twin.start()
+    both = (cluster.nodes[follower], twin)
+    try:
+        eventually(lambda: any(each.process.poll() == 1 for each in both), "one that ended", 60)
+        gone = next(each for each in both if each.process.poll() == 1)
+        line = ended(gone)
+        assert f"node.id={follower}" in line or f"as broker {follower}" in line
+        assert "one process a node.id" in line
+        cluster.write()
+    finally:
+        twin.close()
+    started(cluster, follower)
+    assert cluster.is_well()
+
+
+def test_controllers_with_stores_of_their_own(tmp_path):
+    """Three nodes that name one another and no store would be three clusters."""
+    servers = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3"
+    node = RunningNode(tmp_path / "a", **{"controller.quorum.bootstrap.servers": servers})
+    line = refusal(node)
+    assert "metadata.store.url: 3 controllers are named" in line
+    assert "each would be a cluster of its own" in line
+    assert not (tmp_path / "a").exists()
+
+
+def test_a_follower_with_the_log_of_another_topic(cluster):
+    follower = follower_of(cluster)
+    place = stopped(cluster, follower)
+    metadata = place / "partition.metadata"
+    cluster.partition(cluster.nodes[cluster.active()])
+    text, own = metadata.read_text(), topic_id_text(cluster.topic_id)
+    assert own in text
+    metadata.write_text(text.replace(own, topic_id_text(b"another--topic--")))
+    foreign = (place / LOG).read_bytes()
+    node = started(cluster, follower)
+    assert cluster.is_well()
+    assert any(f"{TOPIC}-0" in line and " WARNING " in line for line in node.lines), node.lines
+    kept = [each for each in place.parent.rglob(LOG) if each.parent != place]
+    assert foreign in [each.read_bytes() for each in kept if TOPIC in each.parent.name]
+
+
+def test_a_follower_with_a_log_that_diverged(cluster):
+    """Records that a leader wrote alone before it died: they are cut off, and the cut is told."""
+    known = cluster.partition()
+    cluster.nodes[known.leader_id].kill()
+    place = cluster.folder / str(known.leader_id) / f"{TOPIC}-0"
+    end, now_ms = len(cluster.acked), int(time.time() * 1000)
+    records = [Record(end + each, now_ms, b"k", b"alone") for each in range(3)]
+    alone = build_batch(records, base_offset=end, leader_epoch=known.leader_epoch)
+    with (place / LOG).open("ab") as log:
+        log.write(alone)
+    cluster.write()
+    node = started(cluster, known.leader_id)
+    cluster.in_sync()
+    eventually(lambda: any("dropped records" in line for line in node.lines), "a line of the cut")
+    assert cluster.is_well()
+    assert b"alone" not in (place / LOG).read_bytes()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Does to a small volume, on which the store lies, what a test says."""
+    place = tmp_path / "store"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "x", place]).returncode:
+        pytest.skip("no volume can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture
+def cluster_on_it(small_disk, tmp_path):
+    made = ThreeNodes(tmp_path, **{"delete.topic.enable": "true"})
+    try:
+        made.start().write()
+        yield made
+    finally:
+        made.close()
+
+
+def create(cluster, name):
+    """Whether a topic can be created: whether the store takes an append."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+    future = admin.create_topics([NewTopic(name, 1, 1)], request_timeout=5, operation_timeout=5)
+    try:
+        future[name].result(SECONDS)
+    except KafkaException as fault:
+        return fault.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+    return True
+
+
+def says(cluster, *words):
+    """Whether some node has a line with all words."""
+    lines = [line for node in cluster.nodes.values() for line in node.lines]
+    return any(all(word in line for word in words) for line in lines)
+
+
+def goes_on_after(cluster, name):
+    """Nobody died of it; records were taken and are kept; with the cause gone, changes are too."""
+    assert all(node.process.poll() is None for node in cluster.nodes.values())
+    assert not says(cluster, "Traceback")
+    eventually(lambda: create(cluster, name), "a change of the metadata", 60)
+    assert cluster.is_well()
+
+
+def test_a_metadata_store_on_a_full_disk(cluster_on_it, small_disk):
+    """Records go on; changes of the metadata wait until there is room again."""
+    cluster = cluster_on_it
+    filler = small_disk / "filler"
+    names = itertools.count()
+
+    def is_full():
+        """Also the room that a transaction under way gave back is taken."""
+        with filler.open("ab", buffering=0) as file, suppress(OSError):
+            while True:
+                file.write(bytes(512))
+        return not create(cluster, f"refused-{next(names)}")
+
+    eventually(is_full, "a change that is refused", 60)
+    eventually(lambda: says(cluster, "full", str(cluster.store)), "a line that says why")
+    cluster.write()
+    filler.unlink()
+    goes_on_after(cluster, "room")
+
+
+def test_a_metadata_store_on_a_read_only_disk(cluster_on_it, small_disk):
+    """No node starts, each says why, and with the volume as it was all is there."""
+    cluster = cluster_on_it
+    cluster.close()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for each in IDS:
+        line = refusal(cluster.made(each))
+        assert str(cluster.store) in line and "read-only" in line
+    subprocess.run(["mount", "-o", "remount,rw", small_disk], check=True)
+    for each in IDS:
+        cluster.nodes[each] = cluster.made(each)
+        cluster.nodes[each].start()
+    for node in cluster.nodes.values():
+        node.ready()
+    cluster.in_sync()
+    assert cluster.is_well()
+
+
+def test_a_node_whose_metadata_store_cannot_be_opened(tmp_path, small_disk):
+    """A read-only volume, a folder in its place, a file that is none of SQLite's."""
+    (small_disk / "folder").mkdir()
+    (small_disk / "text").write_text("no database " * 100)
+    (small_disk / "empty").touch()
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    for name in ("folder", "text", "empty", "missing"):
+        url = f"sqlite://{small_disk / name}"
+        node = RunningNode(tmp_path / name, **{"metadata.store.url": url})
+        try:
+            line = refusal(node)
+        finally:
+            node.close()
+        assert str(small_disk / name) in line and "; " in line, "what and what to do"
