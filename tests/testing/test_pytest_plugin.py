@@ -75,6 +75,46 @@ def test_it(anabranch_cluster):
     assert "'num.partitions 3' is not a line" in run(tmp_path, text).stdout
 
 
+def test_a_mark_says_what_one_test_needs(tmp_path):
+    text = """
+import pytest
+
+@pytest.fixture(scope="session")
+def anabranch_config():
+    return {"num.partitions": 2, "auto.create.topics.enable": False}
+
+@pytest.mark.anabranch(brokers=2, racks=["a", "b"], config={"num.partitions": 5})
+class TestTwo:
+    def test_two(self, anabranch_cluster):
+        assert [each.rack for each in anabranch_cluster.brokers] == ["a", "b"]
+        assert anabranch_cluster.config["num.partitions"] == "5"
+        assert anabranch_cluster.config["auto.create.topics.enable"] == "false"
+
+    @pytest.mark.anabranch(brokers=1, racks=None)
+    def test_nearest(self, anabranch_cluster):
+        assert len(anabranch_cluster.brokers) == 1
+
+def test_without(anabranch_cluster):
+    assert anabranch_cluster.config["num.partitions"] == "2"
+"""
+    ran = run(tmp_path, text, "--strict-markers")
+    assert ran.returncode == 0, ran.stdout
+
+
+def test_brokers_and_processes_come_from_the_ini_file(tmp_path):
+    text = """
+def test_it(anabranch_cluster, anabranch_session_cluster):
+    for cluster in (anabranch_cluster, anabranch_session_cluster):
+        assert sorted(cluster.pids) == [1, 2]
+"""
+    ini = "[pytest]\nanabranch_brokers = 2\nanabranch_processes = true\n"
+    (tmp_path / "pytest.ini").write_text(ini)
+    ran = run(tmp_path, text)
+    assert ran.returncode == 0, ran.stdout
+    (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_brokers = two\n")
+    assert "'two' is not a number of brokers" in run(tmp_path, text).stdout
+
+
 def test_a_cluster_that_cannot_start_is_one_sentence(tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\nanabranch_config =\n  num.partitions = many\n")
     ran = run(tmp_path, "def test_it(anabranch_cluster): ...\n")
