@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from anabranch.core.placement.manual import AssignmentFault, read_assignment
+from anabranch.core.placement.json_places import InputFault
+from anabranch.core.placement.manual import read_assignment
 
 
 def written(*partitions: tuple[int, list[int]]) -> str:
@@ -50,16 +51,16 @@ WRONG = [
 
 @pytest.mark.parametrize(("text", "said"), WRONG, ids=[said[:40] for _, said in WRONG])
 def test_what_is_wrong_is_said_with_its_place(text: str, said: str) -> None:
-    with pytest.raises(AssignmentFault) as fault:
+    with pytest.raises(InputFault) as fault:
         read_assignment(text)
     assert said in str(fault.value)
 
 
 def test_the_criteria_are_tried_in_their_order() -> None:
     """An entry that breaks several breaks the first of them."""
-    with pytest.raises(AssignmentFault, match="without gaps"):
+    with pytest.raises(InputFault, match="without gaps"):
         read_assignment(written((0, [1, 2]), (5, [-1, -1, -1])))
-    with pytest.raises(AssignmentFault, match="as many replicas"):
+    with pytest.raises(InputFault, match="as many replicas"):
         read_assignment(written((0, [1, 2]), (1, [-1, -1, -1])))
-    with pytest.raises(AssignmentFault, match="named twice"):
+    with pytest.raises(InputFault, match="named twice"):
         read_assignment(written((0, [1, 2]), (1, [-1, -1])))

@@ -1,0 +1,107 @@
+"""Files of moves, as Kafka's kafka-reassign-partitions reads and writes them.
+
+What: `{"version": 1, "partitions": [{"topic": …, "partition": …, "replicas": […]}]}`, read with an
+error that names line and field, and written. Also the file that names topics to be moved. Rule
+kept: a partition is named once, its brokers are named once, and none of them is negative. What
+`log_dirs` says must be "any": brokers choose their folders.
+
+Source: Kafka's ReassignPartitionsCommand, KIP-455. Not here: whether brokers and topics exist.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TypeAlias
+
+from anabranch.core.placement.json_places import (
+    InputFault,
+    Item,
+    broker_ids,
+    check_end,
+    decode,
+    fields,
+    items,
+    needed,
+    shown,
+    whole,
+)
+from anabranch.core.types import TopicPartition
+
+Moves: TypeAlias = dict[TopicPartition, tuple[int, ...]]
+VERSION = 1
+FILE = '{"version": 1, "partitions": […]}'
+ENTRY = '{"topic": …, "partition": …, "replicas": […]}'
+TOPICS = '{"version": 1, "topics": [{"topic": …}]}'
+ANY_FOLDER = "any"
+
+
+def read_moves(text: str) -> Moves:
+    """Partition -> the brokers that it shall have. Raises InputFault."""
+    moves: Moves = {}
+    for item in _entries(text, "partitions", FILE):
+        place = TopicPartition(
+            _topic(item, ENTRY, ("partition", "replicas")), whole(item, "partition")
+        )
+        if place in moves:
+            raise InputFault(f"line {item.line}, partition: {place} is named a second time")
+        replicas = broker_ids(item, "replicas")
+        _check(item, place, replicas)
+        moves[place] = replicas
+    return moves
+
+
+def read_topics(text: str) -> list[str]:
+    """The topics that a topics-to-move file names, in its order, each once. Raises InputFault."""
+    return list(dict.fromkeys(_topic(item, TOPICS) for item in _entries(text, "topics", TOPICS)))
+
+
+def write_moves(moves: Mapping[TopicPartition, tuple[int, ...]]) -> str:
+    """The file, one partition a line, in the order of topics and partitions."""
+    lines = [
+        json.dumps({"topic": place.topic, "partition": place.partition, "replicas": [*replicas]})
+        for place, replicas in sorted(moves.items())
+    ]
+    return '{"version": 1, "partitions": [\n  ' + ",\n  ".join(lines) + "\n]}\n"
+
+
+def _entries(text: str, name: str, expected: str) -> Iterator[Item]:
+    where = fields(text, 0, expected)
+    check_end(text, 0, "object")
+    if "version" in where:
+        version, _ = decode(text, where["version"])
+        if version != VERSION:
+            raise InputFault(f"version: {shown(version)} is not known here; {VERSION} is")
+    if name not in where:
+        raise InputFault(f"{name}: it is missing; {expected} is expected")
+    found = list(items(text, where[name], "an array"))
+    if not found:
+        raise InputFault(f"{name}: it is empty, so there is nothing to do")
+    return iter(found)
+
+
+def _topic(item: Item, expected: str, also: tuple[str, ...] = ()) -> str:
+    topic = needed(item, ("topic", *also), expected)["topic"]
+    if not isinstance(topic, str) or not topic:
+        raise InputFault(f"line {item.line}, topic: a name is expected, not {shown(topic)}")
+    return topic
+
+
+def _check(item: Item, place: TopicPartition, replicas: tuple[int, ...]) -> None:
+    at = f"line {item.line}, replicas"
+    if not replicas:
+        raise InputFault(f"{at}: {place} needs at least one broker")
+    for position, broker_id in enumerate(replicas):
+        if broker_id < 0:
+            raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
+        if broker_id in replicas[:position]:
+            raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
+    folders = item.value.get("log_dirs")
+    if folders is None:
+        return
+    if not isinstance(folders, list) or len(folders) != len(replicas):
+        raise InputFault(f"line {item.line}, log_dirs: one folder a replica is expected")
+    if any(folder != ANY_FOLDER for folder in folders):
+        raise InputFault(
+            f'line {item.line}, log_dirs: only "any" is served: brokers choose their folders'
+        )
