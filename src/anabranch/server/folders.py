@@ -53,6 +53,11 @@ class HeldFolders:
         metas = [self.metas[path] for path in self.paths]
         return [parse_topic_id(meta.directory_id) for meta in metas if meta is not None]
 
+    @property
+    def directories(self) -> dict[str, bytes]:
+        """The ids of the folders by path."""
+        return dict(zip(self.paths, self.directory_ids, strict=True))
+
     def cluster_id_or_new(self) -> str:
         """The cluster that the folders belong to; a new id when they are fresh."""
         known = [meta.cluster_id for meta in self.metas.values() if meta is not None]

@@ -64,6 +64,9 @@ class PartitionShell:
     ) -> None:
         self.on_changed: Callable[[], None] | None = None
         self.on_fatal: Callable[[str], None] | None = None
+        self.on_hosted: Callable[[Replica, bool], None] | None = None
+        """Called with each replica that was opened, and whether its log was there before."""
+        self.on_folder_failed: Callable[[], None] | None = None
         self.folders: dict[str, LogFolder] = {}
         self._broker = broker
         self._files = files
@@ -211,6 +214,8 @@ class PartitionShell:
         replica.take_state(assignment.state)
         self._broker.partitions.host(replica)
         self._moved(place)
+        if self.on_hosted is not None:
+            self.on_hosted(replica, is_here)
         if replica.flushed_counts and log.end_offset > log.flushed_offset:
             self._broker.unsynced.add(place)  # what recovery found counts again once it is safe
 
@@ -331,6 +336,8 @@ class PartitionShell:
             self._moved(replica.topic_partition)
         if self.on_fatal is not None and partitions.offline_folders >= set(partitions.folders):
             self.on_fatal(f"no folder of log.dirs works any more; the last one: {fault}")
+        if self.on_folder_failed is not None:
+            self.on_folder_failed()
         self.tell_changed()
 
     def take_faults(self) -> None:

@@ -32,6 +32,7 @@ from anabranch.core.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
 
@@ -42,6 +43,8 @@ STARTING_MS = 10
 RETRY_MS = 100
 REGISTRATION_TIMEOUT_MS = 60_000
 """Kafka's default of initial.broker.registration.timeout.ms."""
+FOLDER_FAILURE_MS = 30_000
+"""Kafka's default of log.dir.failure.timeout.ms."""
 UNKNOWN_EPOCH = -1
 SHUTDOWN_TIMEOUT_S = 10.0
 """A controller that is gone must not keep a broker from stopping."""
@@ -66,6 +69,8 @@ class Registration:
         previous_broker_epoch: int = UNKNOWN_EPOCH,
         heartbeat_ms: int = HEARTBEAT_MS,
         registration_timeout_ms: int = REGISTRATION_TIMEOUT_MS,
+        failed_directories: Callable[[], Sequence[bytes]] = tuple,
+        folder_failure_ms: int = FOLDER_FAILURE_MS,
         on_stop: Callable[[str], None] | None = None,
     ) -> None:
         self.node_id = node_id
@@ -80,6 +85,9 @@ class Registration:
         self._previous_epoch = previous_broker_epoch
         self._heartbeat_ms = heartbeat_ms
         self._registration_timeout_ms = registration_timeout_ms
+        self._failed_directories = failed_directories
+        self._folder_failure_ms = folder_failure_ms
+        self._untold_since_ms: int | None = None
         self._obstacle = ""
         self._on_stop = on_stop or (lambda sentence: LOG.error(sentence))
         self._leaving = False
@@ -200,13 +208,16 @@ class Registration:
                 for name, (low, high) in sorted(SUPPORTED_FEATURES.items())
             ],
             rack=self._rack,
-            log_dirs=self._directory_ids,
+            log_dirs=[
+                each for each in self._directory_ids if each not in self._failed_directories()
+            ],
             previous_broker_epoch=self._previous_epoch,
         )
 
     async def _beat(self) -> None:
         while True:
             try:
+                self._check_told()
                 answer = await self._heartbeat()
                 if answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
                     await self._look_again()
@@ -258,9 +269,30 @@ class Registration:
             current_metadata_offset=self._image().offset,
             want_fence=False,
             want_shut_down=self._leaving,
+            offline_log_dirs=list(self._failed_directories()),
         )
         answer: BrokerHeartbeatResponse = await self._channel.send(request)
+        if not answer.error_code and len(request.offline_log_dirs) == len(
+            self._failed_directories()
+        ):
+            self._untold_since_ms = None
         return answer
+
+    def folder_failed(self) -> None:
+        """A folder of this broker failed: the controller is told, or the broker stops, since
+        nobody else leads what it cannot serve."""
+        if self._untold_since_ms is None:
+            self._untold_since_ms = steady_ms()
+        self.beat_now()
+
+    def _check_told(self) -> None:
+        since_ms = self._untold_since_ms
+        if since_ms is not None and steady_ms() - since_ms > self._folder_failure_ms:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"a log folder failed, and no controller heard of it within "
+                f"{self._folder_failure_ms} ms (log.dir.failure.timeout.ms)",
+            )
 
 
 def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:

@@ -29,6 +29,7 @@ from anabranch.core.controller.replay import everything
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
 from anabranch.core.replication.partitions import Partitions
+from anabranch.server.assigning import Assigning
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dispatch import Dispatcher
@@ -95,6 +96,11 @@ class BrokerRole:
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
+        self.assigning = Assigning(self.broker, channel, held.directories)
+        self.partitions.on_hosted = lambda replica, found: self.assigning.hosted(
+            replica, found=found
+        )
+        self.partitions.on_folder_failed = self._folder_failed
         self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
         self.upkeep = Upkeep(
             self.broker, self.partitions, clock_ms=wall_ms, is_cleaning=self.cleaner.is_cleaning
@@ -118,6 +124,8 @@ class BrokerRole:
             previous_broker_epoch=self._previous_epoch,
             heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
             registration_timeout_ms=node.config.broker.initial_broker_registration_timeout_ms,
+            failed_directories=self._failed_directories,
+            folder_failure_ms=node.config.broker.log_dir_failure_timeout_ms,
             on_stop=node.stop_because,
         )
         self.broker.broker_epoch = await self.registration.register()
@@ -138,6 +146,7 @@ class BrokerRole:
     async def close(self) -> None:
         """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
         self.producer_ids.stop()
+        await self.assigning.stop()
         self.groups.stop()
         await self.replicating.stop()
         for task in tuple(self._tasks):
@@ -179,6 +188,7 @@ class BrokerRole:
         self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
     ) -> None:
         self._take_config(image, delta)
+        self.assigning.follow(image, published)
         self.partitions.publish(image, published)
         self.broker.changed.add(METADATA)
         if delta.deleted_topics:
@@ -199,6 +209,14 @@ class BrokerRole:
             self.broker.config = self.broker.config.with_dynamic(
                 image.config(*mine), image.config(*everybody)
             )
+
+    def _failed_directories(self) -> list[bytes]:
+        directories = self.assigning.directories
+        return [directories[path] for path in sorted(self.broker.partitions.offline_folders)]
+
+    def _folder_failed(self) -> None:
+        if self.registration is not None:
+            self.registration.folder_failed()
 
     # What the dispatcher calls.
 

@@ -55,7 +55,7 @@ NODE = (
         STRING, None, HIGH, IN_FORCE),
     row("log.dir.failure.timeout.ms",
         "A broker stops when it cannot report a failed folder for this long.",
-        LONG, "30000", LOW, at_least(1)),
+        LONG, "30000", LOW, at_least(1), IN_FORCE),
     row("metadata.log.dir", "Folder of the metadata log; the first of log.dirs when not set.",
         STRING, None, HIGH, IN_FORCE),
     row("node.id", "Number of this node, unique in the cluster.",

@@ -1,0 +1,145 @@
+"""One of several folders of a running broker fails: its leaderships move, the rest stays. KIP-858."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.clients.members import until
+from tests.server.node_kit import START_SECONDS, ProcessNode, free_port
+from tests.server.test_rolling_restart import is_whole
+from tests.server.test_three_nodes import IDS, Acks, count_of, settings_of_three
+
+from anabranch.client.admin import describe_log_dirs
+from anabranch.client.cluster import Cluster
+from anabranch.client.overview import controller_of
+
+PARTITIONS = 12
+SOON = "200"
+"""Checkpoints so often that a folder that is gone is noticed soon."""
+
+
+@pytest.fixture
+def processes(tmp_path):
+    started = {}
+    for each, settings in settings_of_three(tmp_path).items():
+        port = free_port()
+        settings["listeners"] = settings["listeners"].format(port)
+        settings["replica_high_watermark_checkpoint_interval_ms"] = SOON
+        folders = f"{tmp_path / str(each) / 'a'},{tmp_path / str(each) / 'b'}"
+        started[each] = ProcessNode(folders, port, **settings).start()
+    for node in started.values():
+        node.ready()
+    yield started
+    for node in started.values():
+        node.close()
+
+
+def bootstrap_of(processes):
+    return ",".join(node.bootstrap for node in processes.values())
+
+
+def asked(bootstrap, work):
+    async def ask():
+        async with Cluster(bootstrap) as cluster:
+            return await work(cluster)
+
+    return asyncio.run(ask())
+
+
+def places_in(bootstrap, broker_id, folder):
+    """Partitions of `u` that a broker keeps in a folder."""
+
+    async def look(cluster):
+        folders = await describe_log_dirs(cluster, broker_id)
+        (found,) = [each for each in folders if each.log_dir == str(folder)]
+        return {
+            part.partition_index
+            for topic in found.topics
+            if topic.name == "u"
+            for part in topic.partitions
+        }
+
+    return asked(bootstrap, look)
+
+
+def create(bootstrap):
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    config = {"min.insync.replicas": "2"}
+    topics = [NewTopic("t", 1, 3, config=config), NewTopic("u", PARTITIONS, 3, config=config)]
+    for made in admin.create_topics(topics).values():
+        made.result(20)
+    until(lambda: is_whole(bootstrap))
+    return admin
+
+
+def partitions(admin):
+    return admin.list_topics("u", timeout=10).topics["u"].partitions
+
+
+def write_everywhere(bootstrap):
+    """A record into every partition of `u`; none may fail."""
+    failures = []
+    producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for index in range(PARTITIONS):
+        producer.produce(
+            "u", b"x", partition=index,
+            on_delivery=lambda error, _: error and failures.append(error),
+        )  # fmt: skip
+    assert producer.flush(30) == 0
+    assert not failures
+
+
+def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_path):
+    bootstrap = bootstrap_of(processes)
+    admin = create(bootstrap)
+    broker_id = asked(bootstrap, controller_of).controller_id
+    folder = tmp_path / str(broker_id) / "b"
+    there = places_in(bootstrap, broker_id, folder)
+    led = {index for index, each in partitions(admin).items() if each.leader == broker_id}
+    assert there & led and led - there, "leaderships in both folders"
+    acks = Acks(bootstrap)
+    until(lambda: len(acks.times) > 100)
+
+    folder.rename(folder.with_name("away"))
+    write_everywhere(bootstrap)  # the broker finds out when it writes what it holds there
+    until(lambda: all(partitions(admin)[each].leader != broker_id for each in there & led))
+    until(lambda: all(broker_id not in partitions(admin)[each].isrs for each in there))
+    now = partitions(admin)
+    assert all(now[each].leader >= 0 for each in now)
+    assert all(now[each].leader == broker_id for each in led - there)
+    assert all(broker_id in now[each].isrs for each in set(now) - there)
+    before = len(acks.times)
+    until(lambda: len(acks.times) > before + 100)
+    write_everywhere(bootstrap)
+    acks.stop()
+    assert not acks.failures
+    assert count_of(bootstrap) == len(acks.times)
+
+    node = processes[broker_id]
+    node.process.send_signal(signal.SIGTERM)
+    _, errors = node.process.communicate(timeout=START_SECONDS)
+    assert "a log folder is offline" in errors
+    folder.with_name("away").rename(folder)
+    node.start().ready()
+    until(lambda: is_whole(bootstrap))
+    assert places_in(bootstrap, broker_id, folder) == there
+
+
+def test_when_no_folder_is_left_the_broker_stops(processes, tmp_path):
+    bootstrap = bootstrap_of(processes)
+    create(bootstrap)
+    active = asked(bootstrap, controller_of).controller_id
+    broker_id = next(each for each in IDS if each != active)
+    for name in "ab":
+        folder = tmp_path / str(broker_id) / name
+        folder.rename(folder.with_name(f"away-{name}"))
+    write_everywhere(bootstrap)
+    code, errors = processes[broker_id].ended()
+    assert code == 1
+    said = errors.splitlines()[-1]
+    assert said.startswith("Error: ") and str(tmp_path / str(broker_id)) in said
+    assert "Traceback" not in errors
