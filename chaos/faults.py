@@ -12,10 +12,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+
+import psycopg
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
@@ -24,15 +27,12 @@ from anabranch.testing import ClusterError
 from chaos.crowd import Crowd
 from chaos.nodes import IDS, Nodes
 from chaos.plan import FAMILIES, Fault
-from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
+from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
 from chaos.watch import Watch
 
 Act = Callable[["Scene", Fault], contextlib.AbstractContextManager[str]]
 ADMIN_SECONDS = 5.0
-
-
-class Nothing(Exception):
-    """The fault found nobody to happen to."""
+STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
 
 
 @dataclass
@@ -304,7 +304,7 @@ def carry_out(scene: Scene, fault: Fault, say: Callable[[str], None]) -> str | N
             lasted_s = time.monotonic() - began_s
             say(f"{said}, {max(lasted_s, fault.lasts_s):.1f} s")
             scene.over.wait(fault.lasts_s)
-    except (Nothing, ClusterError, StorageFault, OSError) as problem:
+    except (Nothing, ClusterError, *STORE_FAULTS, OSError) as problem:
         say(f"no {fault.kind}: {problem}")
         return None
     return fault.kind

@@ -12,6 +12,7 @@ import os
 import signal
 import sqlite3
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,6 +22,24 @@ import psycopg
 
 ROOT = Path(__file__).resolve().parents[1]
 Wait = Callable[[float], None]
+
+
+class Nothing(Exception):
+    """The fault found nobody to happen to."""
+
+
+class Turn:
+    """One fault of a store at a time: who comes meanwhile finds nothing."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        if not self._lock.acquire(blocking=False):
+            raise Nothing("something is wrong with the store already")
+
+    def __exit__(self, *_fault: object) -> None:
+        self._lock.release()
 
 
 class SqliteFile:
@@ -33,18 +52,20 @@ class SqliteFile:
         self._path = folder / "metadata-store.db"
         self.url = f"sqlite://{self._path}"
         self.setting = self.name
+        self._turn = Turn()
 
     @contextlib.contextmanager
     def hold(self, strength: float) -> Iterator[str]:
         """Hold the file's lock: nobody writes, and in half of the cases nobody reads either."""
         mode = "EXCLUSIVE" if strength < 0.5 else "IMMEDIATE"
-        connection = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
-        try:
-            connection.execute(f"BEGIN {mode}")
-            yield f"hold the metadata store ({mode.lower()})"
-            connection.execute("ROLLBACK")
-        finally:
-            connection.close()
+        with self._turn:
+            connection = sqlite3.connect(self._path, timeout=10.0, isolation_level=None)
+            try:
+                connection.execute(f"BEGIN {mode}")
+                yield f"hold the metadata store ({mode.lower()})"
+                connection.execute("ROLLBACK")
+            finally:
+                connection.close()
 
     def close(self) -> None:
         """Nothing runs."""
@@ -59,16 +80,23 @@ class PostgresDatabase:
     def __init__(self) -> None:
         self._server = _new_server()
         self.url = self.setting = self._server.new_database()
+        self._turn = Turn()
 
     @contextlib.contextmanager
     def hold(self, strength: float) -> Iterator[str]:
         """Stand before every writer with a lock; or have the whole server stand still."""
-        if strength < 0.5:
-            with psycopg.connect(self.url) as connection:
-                connection.execute("LOCK TABLE anabranch.facts IN ACCESS EXCLUSIVE MODE")
-                yield "hold the metadata store (table)"
-                connection.rollback()
-            return
+        with self._turn, self._locked() if strength < 0.5 else self._paused() as said:
+            yield said
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[str]:
+        with psycopg.connect(self.url) as connection:
+            connection.execute("LOCK TABLE anabranch.facts IN ACCESS EXCLUSIVE MODE")
+            yield "hold the metadata store (table)"
+            connection.rollback()
+
+    @contextlib.contextmanager
+    def _paused(self) -> Iterator[str]:
         group = _family(self._server.process.pid)
         for each in group:
             _send(each, signal.SIGSTOP)
@@ -81,11 +109,12 @@ class PostgresDatabase:
     @contextlib.contextmanager
     def end(self, *, at_once: bool) -> Iterator[str]:
         """End the server, by a crash or in order, and start it again."""
-        self._server.stop(at_once=at_once)
-        try:
-            yield "crash the metadata store" if at_once else "restart the metadata store"
-        finally:
-            self._server.start()
+        with self._turn:
+            self._server.stop(at_once=at_once)
+            try:
+                yield "crash the metadata store" if at_once else "restart the metadata store"
+            finally:
+                self._server.start()
 
     def close(self) -> None:
         """End the server and remove its folder."""
