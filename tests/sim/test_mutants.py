@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from anabranch.sim.hunt import recorded
-from anabranch.sim.mutant_table import MUTANTS
+from anabranch.sim.mutant_table import DIRECTED, MUTANTS
 from anabranch.sim.mutants import Mutant, MutantError, changed
 from anabranch.sim.schedule import run_schedule
 
-SIMULATION = Path(__file__).parents[2] / "docs/concepts/simulation.md"
+ROOT = Path(__file__).parents[2]
+SIMULATION = ROOT / "docs/concepts/simulation.md"
 
 NEXT = Mutant(
     name="next-offset",
@@ -32,6 +33,15 @@ mutant = next(each for each in MUTANTS if each.name == {name!r})
 plant(mutant)
 from anabranch.sim.schedule import run_schedule
 print(run_schedule(mutant.seed).violation, end="")
+"""
+FAIL = """
+import sys
+from anabranch.sim.mutant_table import DIRECTED
+from anabranch.sim.mutants import plant
+mutant = next(each for each in DIRECTED if each.name == {name!r})
+plant(mutant)
+import pytest
+sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", mutant.caught_by]))
 """
 SHOW = """
 from anabranch.sim.mutants import Mutant, plant
@@ -60,7 +70,7 @@ def test_a_mutant_that_does_not_fit_its_module_is_an_error(source):
         changed(source, NEXT)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", [*MUTANTS, *DIRECTED], ids=lambda mutant: mutant.name)
 def test_each_mutant_fits_the_present_source(mutant):
     source = Path(find_spec(mutant.module).origin).read_text()
     compile(changed(source, mutant), mutant.module, "exec")
@@ -90,6 +100,19 @@ def test_the_recorded_schedule_catches_the_mutant(mutant):
     assert shown.stdout == mutant.caught_by
 
 
+@pytest.mark.parametrize("mutant", DIRECTED, ids=lambda mutant: mutant.name)
+def test_a_directed_test_catches_what_no_schedule_does(mutant):
+    shown = subprocess.run(
+        [sys.executable, "-c", FAIL.format(name=mutant.name)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=ROOT,
+    )
+    assert shown.returncode == pytest.ExitCode.TESTS_FAILED, shown.stdout
+    assert "AssertionError" in shown.stdout or "DID NOT RAISE" in shown.stdout, shown.stdout
+
+
 @pytest.mark.parametrize("seed", sorted({mutant.seed for mutant in MUTANTS}))
 def test_the_same_schedule_is_clean_without_the_mutant(seed):
     outcome = run_schedule(seed)
@@ -100,3 +123,5 @@ def test_the_documentation_names_every_mutant_with_its_check():
     page = SIMULATION.read_text()
     for mutant in MUTANTS:
         assert f"| `{mutant.name}` | {mutant.rule} | {mutant.caught_by} |" in page
+    for mutant in DIRECTED:
+        assert f"| `{mutant.name}` | {mutant.rule} |" in page

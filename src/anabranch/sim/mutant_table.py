@@ -23,6 +23,8 @@ MEMBERSHIP = "anabranch.core.controller.membership"
 REPLAY = "anabranch.core.controller.replay"
 SHARD = "anabranch.core.groups.shard"
 
+NO_SCHEDULE = -1
+
 MUTANTS = (
     Mutant(
         name="truncate-to-high-watermark",
@@ -244,3 +246,61 @@ MUTANTS = (
         caught_by="liveness",
     ),
 )
+
+IN_SYNC_CHANGES = "anabranch.core.controller.in_sync"
+ISR_TESTS = "tests/core/controller/test_in_sync.py"
+
+DIRECTED = (
+    Mutant(
+        name="stale-change-of-the-isr",
+        rule="a change of the ISR that stands on an older state is refused",
+        module=IN_SYNC_CHANGES,
+        old="if wanted.partition_epoch < partition.partition_epoch:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ISR_TESTS}::test_a_change_that_stands_on_an_older_state_is_refused",
+    ),
+    Mutant(
+        name="change-by-a-former-leader",
+        rule="only the leader of the present epoch changes the ISR",
+        module=IN_SYNC_CHANGES,
+        old="if wanted.leader_epoch < partition.leader_epoch:\n"
+        "        raise ClientFault(ErrorCode.FENCED_LEADER_EPOCH)\n"
+        "    if broker_id != partition.leader:",
+        new="if broker_id not in partition.replicas:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ISR_TESTS}::test_each_refusal_has_its_code_and_writes_nothing",
+    ),
+    Mutant(
+        name="join-of-an-earlier-life",
+        rule="a follower joins as the broker epoch that it fetched with (KIP-903)",
+        module=IN_SYNC_CHANGES,
+        old="if broker is None or not broker.active or epoch not in (ANY_EPOCH, broker.epoch):",
+        new="if broker is None or not broker.active:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ISR_TESTS}::test_a_replica_that_was_restarted_is_told_by_its_epoch",
+    ),
+    Mutant(
+        name="progress-of-an-earlier-epoch",
+        rule="what a follower had under another leader counts for nothing",
+        module=REPLICA,
+        old="        if new_epoch:\n            self.followers = {}\n",
+        new="        if new_epoch:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_in_sync.py"
+        "::test_what_a_follower_had_under_another_leader_counts_for_nothing",
+    ),
+    Mutant(
+        name="leads-by-old-metadata",
+        rule="a process leads nothing by metadata that does not know it",
+        module="anabranch.core.replication.partitions",
+        old="is_known = own is not None and own.epoch == broker_epoch",
+        new="is_known = True",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_partitions.py"
+        "::test_a_process_leads_nothing_by_metadata_that_does_not_know_it",
+    ),
+)
+"""Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
+of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch
+is refused elsewhere too. A test of the one decision notices each."""

@@ -121,6 +121,15 @@ def test_each_refusal_has_its_code_and_writes_nothing(world, isr, changes, code)
     assert world.image is before
 
 
+def test_a_change_that_stands_on_an_older_state_is_refused(world):
+    """Broker 3 left and is back, unfenced: what its leader wished before says nothing of now."""
+    assert alter(world, 1, 2).error_code == 0
+    before = world.image
+    stale = alter(world, 1, 2, 3, partition_epoch=0)
+    assert stale.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert world.image is before
+
+
 def test_later_checks_do_not_hide_earlier_ones(world):
     everything_wrong = {"partition_epoch": 9, "leader_epoch": -1, "broker_id": 2}
     assert alter(world, 9, 9, **everything_wrong).error_code == ErrorCode.NOT_CONTROLLER

@@ -256,6 +256,22 @@ def test_an_answer_to_a_proposal_that_the_metadata_overtook_is_left_alone():
     assert peers[1].replica.in_sync_replicas == (1, 3)
 
 
+def test_what_a_follower_had_under_another_leader_counts_for_nothing():
+    peers = Peers(2)
+    for _ in range(2):
+        peers[1].produce(2)
+        peers.settle()
+    assert peers[1].replica.followers[2].end_offset == 4
+    peers[2].replica.log.truncate_to(2)  # its disk lost half of it, and it is elected uncleanly
+    peers[2].replica.truncated()
+    peers.elect(2, isr=(2,))
+    peers.settle()
+    peers.lose_all()
+    peers.elect(1, isr=(1, 2))
+    peers[1].produce(2, acks=1)
+    assert (peers[1].end, peers[2].end, peers[1].high_watermark) == (4, 2, 2)
+
+
 def test_the_high_watermark_waits_for_the_minimum_isr():
     """KIP-966: with acks=1 the record is there, and nobody sees it."""
     peers = lone_leader(topic_config={"min.insync.replicas": "2"})
