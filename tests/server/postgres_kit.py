@@ -16,7 +16,7 @@ import psycopg
 from node_kit import free_port
 
 PASSWORD = "river"
-SECONDS = 20
+SECONDS = 60
 
 
 def binaries() -> Path:
@@ -45,6 +45,20 @@ class PostgresServer:
              "scram-sha-256", f"--pwfile={password}", "--encoding=UTF8", "--locale=C", "-N"],
             user=self._user, cwd=self.folder, check=True, capture_output=True,
         )  # fmt: skip
+
+    def standby(self) -> PostgresServer:
+        """A server that streams from this running one, not started; `remove` it by itself."""
+        other = PostgresServer.__new__(PostgresServer)
+        other.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        other.port, other._user, other._numbers = free_port(), self._user, self._numbers
+        if self._user is not None:
+            shutil.chown(other.folder, self._user)
+        subprocess.run(
+            [binaries() / "pg_basebackup", "-D", other.folder / "files", "-R", "-X", "stream",
+             "--checkpoint=fast", "-d", self.url("postgres")],
+            user=self._user, cwd=other.folder, check=True, capture_output=True,
+        )  # fmt: skip
+        return other
 
     def start(self) -> PostgresServer:
         """Start the server and wait until it answers."""
@@ -76,6 +90,17 @@ class PostgresServer:
     def execute(self, database: str, statement: str) -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             connection.execute(statement.encode())
+
+    def wait_for(self, query: str, database: str = "postgres") -> int:
+        """The first value other than 0 that a query has."""
+        until = time.monotonic() + SECONDS
+        while True:
+            with psycopg.connect(self.url(database), autocommit=True) as connection:
+                row = connection.execute(query.encode()).fetchone()
+            if row and row[0]:
+                return int(row[0])
+            assert time.monotonic() < until, query
+            time.sleep(0.02)
 
     def stop(self, *, at_once: bool = False) -> None:
         """End it; `at_once` leaves it to recover from its log at the next start."""

@@ -49,13 +49,3 @@ async def test_what_was_committed_is_there_after_the_server_ended_at_once(postgr
     answer = await store.append(lease.epoch, 2, [StoredBatch(2, 3, lease.epoch, b"one more")])
     assert answer == Committed(3)
     await store.close()
-
-
-async def test_a_schema_of_another_version_is_refused(postgres: Any) -> None:
-    url = postgres.new_database()
-    await (await open_store(url)).close()
-    database = url.rpartition("/")[2]
-    statement = "UPDATE anabranch.facts SET value = '999' WHERE name = 'schema.version'"
-    postgres.execute(database, statement)
-    with pytest.raises(StorageFault, match="999"):
-        await open_store(url)
