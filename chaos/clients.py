@@ -189,7 +189,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--group", default="", help="a member's and a drain's")
     parser.add_argument("--protocol", choices=("range", "cooperative"), default="range")
     parser.add_argument("--rack", default="", help="a reader's, to fetch from the closest replica")
-    parser.add_argument("--seconds", type=float, default=120, help="an audit's or drain's patience")
+    parser.add_argument("--seconds", type=float, default=600, help="an audit's or drain's patience")
     return parser.parse_args()
 
 
