@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from tests.clients.members import until
+from tests.testing.cluster_kit import offsets, produce, producer
 
 from anabranch.testing import ClusterError, LocalCluster
 
@@ -68,31 +64,6 @@ def topic(cluster, name="t", **config):
 
 def others(broker_id):
     return [each for each in IDS if each != broker_id]
-
-
-def producer(cluster, **config):
-    servers = {"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0, "linger.ms": 0}
-    return Producer({**servers, "acks": "all", "enable.idempotence": True, **config})
-
-
-def produce(cluster, count=1, name="t", **config):
-    """Some records, each acknowledged; the seconds it took."""
-    writes, failures, begun = producer(cluster, **config), [], time.monotonic()
-    for number in range(count):
-        writes.produce(name, b"%d" % number, on_delivery=lambda error, _: failures.append(error))
-        assert writes.flush(30) == 0
-    assert failures == [None] * count
-    return time.monotonic() - begun
-
-
-def offsets(cluster, name="t"):
-    """First and next offset of a partition."""
-    servers = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "g", "log_level": 0}
-    consumer = Consumer(servers)
-    try:
-        return consumer.get_watermark_offsets(TopicPartition(name, 0), 20)
-    finally:
-        consumer.close()
 
 
 def test_a_killed_leader_loses_nothing_and_comes_back(cluster):
@@ -234,6 +205,18 @@ def test_a_kill_ends_a_start_that_another_thread_waits_for(cluster):
     assert said == [
         f"Broker {broker_id} did not start: Broker {broker_id} does not serve: it was killed."
     ]
+
+
+def test_a_cut_holds_for_a_broker_that_was_paused_when_it_was_made(cluster):
+    leader = topic(cluster)
+    (follower,) = set(others(leader)) - {cluster.controller()}
+    cluster.pause(follower)
+    cluster.cut(follower)
+    cluster.resume(follower)
+    produce(cluster, 3)
+    until(lambda: in_sync_elsewhere(cluster, follower))
+    cluster.heal(follower)
+    cluster.wait_in_sync()
 
 
 def test_a_delay_takes_its_time_in_each_direction(cluster):
@@ -379,125 +362,3 @@ def test_statistics_come_from_every_broker_that_runs(cluster):
     counts = cluster.statistics()
     assert sorted(counts) == [1, 3]
     assert all(each["partitions"]["hosted"] >= 1 for each in counts.values())
-
-
-def left(before):
-    """Threads and children of this process that were not there before."""
-    threads, children = before
-    new = [each for each in psutil.Process().children(recursive=True) if each not in children]
-    return set(threading.enumerate()) - threads, new
-
-
-@pytest.mark.parametrize("processes", [False, True])
-def test_nothing_is_left_of_brokers_in_any_state(processes):
-    LocalCluster().start().stop()
-    before = set(threading.enumerate()), psutil.Process().children(recursive=True)
-    files = len(os.listdir("/proc/self/fd"))
-    with LocalCluster(brokers=3, processes=processes) as cluster:
-        folder = Path(cluster.brokers[0].folder).parent
-        cluster.create_topic("t", partitions=6)
-        cluster.cut(1)
-        cluster.slow_disk(1, ms=1)
-        cluster.full_disk(2)
-        cluster.pause(2)
-        cluster.kill(3)
-    assert left(before) == (set(), [])
-    assert not folder.exists()
-    assert len(os.listdir("/proc/self/fd")) <= files
-    assert "ready" in cluster.log
-
-
-@pytest.mark.parametrize("processes", [False, True])
-def test_one_broker_is_killed_and_keeps_its_address_and_its_records(processes, tmp_path):
-    with LocalCluster(processes=processes, folder=tmp_path) as cluster:
-        cluster.create_topic("t")
-        produce(cluster, 4)
-        address = cluster.bootstrap_servers
-        cluster.kill(1)
-        with pytest.raises(ClusterError, match="Broker 1 was killed"):
-            cluster.topics()
-        cluster.start_broker(1)
-        assert cluster.bootstrap_servers == address
-        assert offsets(cluster) == (0, 4)
-        with pytest.raises(ClusterError, match="the cluster has only one"):
-            cluster.cut(1)
-    with LocalCluster(processes=not processes, folder=tmp_path) as cluster:
-        assert offsets(cluster) == (0, 4)
-
-
-@pytest.mark.parametrize("processes", [False, True])
-def test_a_full_disk_takes_no_record_until_it_heals(processes):
-    with LocalCluster(processes=processes) as cluster:
-        cluster.create_topic("t")
-        failures = []
-        writes = producer(cluster, **{"delivery.timeout.ms": 1000})
-        writes.produce("t", b"first")  # with which it gets its producer id, a metadata record
-        assert writes.flush(20) == 0
-        with cluster.full_disk(1):
-            writes.produce(
-                "t", b"no room", on_delivery=lambda error, _: failures.append(bool(error))
-            )
-            assert writes.flush(20) == 0
-        assert failures == [True]
-        assert cluster.state(1) == "running"
-        produce(cluster, 2)
-        assert offsets(cluster) == (0, 3)
-
-
-def test_processes_have_one_log_each_over_all_their_lives(tmp_path):
-    with LocalCluster(processes=True, folder=tmp_path) as cluster:
-        cluster.kill(1)
-        cluster.start_broker(1)
-        assert (tmp_path / "broker-1.log").read_text().count("INFO node: ready") == 2
-        assert cluster.log.count("broker 1: ") >= 2
-    assert "stopped" in cluster.log
-
-
-def test_a_process_that_cannot_start_says_why():
-    with pytest.raises(ClusterError, match=r"did not start: .*num\.partitions"):
-        LocalCluster(processes=True, config={"num.partitions": "many"}).start()
-    with pytest.raises(ClusterError, match=r"within 0\.01 seconds"):
-        LocalCluster(processes=True, start_timeout_seconds=0.01).start()
-
-
-def test_a_process_that_somebody_else_kills_has_ended():
-    with LocalCluster(processes=True) as cluster:
-        os.kill(cluster.pids[1], signal.SIGKILL)
-        until(lambda: cluster.state(1) == "ended")
-        with pytest.raises(ClusterError, match="has ended: it was killed by signal 9"):
-            cluster.topics()
-        cluster.start_broker(1)
-        assert cluster.topics() == []
-
-
-def test_settings_of_one_broker_and_the_first_controller(tmp_path):
-    several = LocalCluster(
-        brokers=2, broker_config={2: {"broker.rack": "own"}}, controller=2, folder=tmp_path
-    )
-    with several as cluster:
-        assert [each.rack for each in cluster.brokers] == [None, "own"]
-        assert cluster.controller() == 2
-    for wrong in ({"broker_config": {3: {}}}, {"controller": 3}):
-        with pytest.raises(ClusterError, match="There is no broker 3: the ids are 1 to 2"):
-            LocalCluster(brokers=2, **wrong)
-
-
-def test_brokers_end_with_the_test_that_forgot_them(tmp_path):
-    """Also a paused one, and though the test's process was killed."""
-    program = """
-        import os, signal, sys
-        from anabranch.testing import LocalCluster
-        cluster = LocalCluster(brokers=2, processes=True, folder=sys.argv[1]).start()
-        cluster.pause(2)
-        print(*cluster.pids.values(), flush=True)
-        if sys.argv[2] == "kill":
-            os.kill(os.getpid(), signal.SIGKILL)
-    """
-    for way in ("kill", "return"):
-        ran = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(program), str(tmp_path / way), way],
-            stdout=subprocess.PIPE, text=True, timeout=60,
-        )  # fmt: skip
-        pids = [int(each) for each in ran.stdout.split()]
-        assert len(pids) == 2
-        until(lambda pids=pids: not any(map(psutil.pid_exists, pids)))

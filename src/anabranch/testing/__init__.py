@@ -5,10 +5,11 @@
     with LocalCluster() as cluster:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
 
-What: a real cluster in the process of the test, on free ports and in a temporary folder: what a
-client sees is what it sees in production. `anabranch.testing.pytest_plugin` makes fixtures of it.
-The rule it keeps: importing this package imports no server, so that a test run pays for a cluster
-only when it starts one. Not here: brokers that are killed, slow disks, clocks; one broker only.
+What: a real cluster, on threads of the test's process or as processes, on free ports and in a
+temporary folder: what a client sees is what it sees in production. Its brokers can be killed,
+paused, cut off, slowed down and set ahead in time. `anabranch.testing.pytest_plugin` makes fixtures
+of it. The rule it keeps: importing this package imports no server, so that a test run pays for a
+cluster only when it starts one.
 """
 
 from __future__ import annotations
