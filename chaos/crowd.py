@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
 END_SECONDS = 150.0
-READ_SECONDS = 240.0
+READ_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True)
