@@ -28,6 +28,10 @@ STAY_SECONDS = (20.0, 90.0)
 """How long a member stays before it leaves and joins again."""
 AWAY_SECONDS = (0.5, 4.0)
 LOOK_SECONDS = 2.0
+STUCK_SECONDS = 20.0
+"""A drain that is given nothing for so long joins again. kafka-python 3.0 forgets a join that is
+under way when a poll ends within it and the topics' metadata have just come: it stays without
+partitions and sends no more heartbeats."""
 NOTES_SECONDS = 5.0
 FOREVER_SECONDS = 1e9
 
@@ -169,8 +173,13 @@ class Member(Reading):
             self.positions.pop(place, None)
             self._done.pop(place, None)
 
-    def step(self, client: Consuming) -> None:
-        """Read, and commit now and then."""
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has read what it has not committed."""
+        return bool(self._done)
+
+    def step(self, client: Consuming) -> bool:
+        """Read, and commit now and then; whether there was something to read."""
         read = self.poll(client)
         for place, offset, _ in read.records:
             if place in self.positions:
@@ -182,6 +191,7 @@ class Member(Reading):
             except Exception as error:
                 self.notes.add(f"commit {type(error).__name__}: {error}"[:200])
             self._done = {}
+        return bool(read.records)
 
     def _committed(self, place: Place, offset: int, why: str) -> None:
         self.writer.line(
@@ -256,21 +266,23 @@ def drain(member: Member) -> int:
     """Read to the ends what a group has not read; 0 when it has come to all ends."""
     deadline = time.monotonic() + member.arguments.seconds
     client = member.join(member.arguments.seconds)
-    if client is None:
-        return 1
     left: dict[Place, int] = {}
-    look = 0.0
-    while time.monotonic() < deadline and not member.stopping():
-        member.step(client)
-        if time.monotonic() < look:
-            continue
-        look = time.monotonic() + LOOK_SECONDS
-        left = _left(member, client)
-        if not left and not member._done:
+    look, stands_since = 0.0, time.monotonic()
+    while client is not None and time.monotonic() < deadline and not member.stopping():
+        if member.step(client):
+            stands_since = time.monotonic()
+        elif time.monotonic() > stands_since + STUCK_SECONDS:
             member.leave(client)
-            return 0
+            client, stands_since = member.join(deadline - time.monotonic()), time.monotonic()
+        elif time.monotonic() > look:
+            look = time.monotonic() + LOOK_SECONDS
+            left = _left(member, client)
+            if not left and not member.is_behind:
+                member.leave(client)
+                return 0
     member.writer.line("note", what=f"not drained: {left}", count=1)
-    member.leave(client)
+    if client is not None:
+        member.leave(client)
     return 1
 
 
