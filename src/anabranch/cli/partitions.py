@@ -1,4 +1,4 @@
-"""`anabranch partitions`: elect the leaders of partitions."""
+"""`anabranch partitions`: elect the leaders of partitions, move their replicas."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli import reassign
 from anabranch.cli.running import (
     ask,
     bootstrap_option,
@@ -28,7 +29,10 @@ REMEDIES = {
 
 @click.group(epilog="Example: anabranch partitions elect-leaders --topic flights --partition 0")
 def command() -> None:
-    """Elect the leaders of partitions."""
+    """Elect the leaders of partitions, and move their replicas."""
+
+
+command.add_command(reassign.command)
 
 
 @command.command(

@@ -1,0 +1,246 @@
+"""`anabranch partitions reassign`: move replicas by the files that Kafka's tool reads.
+
+What: one action a call: propose, begin, look how far, take back, list. Rule kept: what was printed
+is what is done; `--execute` first writes down how to go back. Source: Kafka's
+kafka-reassign-partitions. Not here: what would be a good move (`anabranch plan`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.reassignments import Asked, Progress, UnderWay
+    from anabranch.core.placement.reassignment_file import Moves
+    from anabranch.core.types import TopicPartition
+
+F = TypeVar("F", bound=Callable[..., Any])
+ACTIONS = ("generate", "execute", "verify", "cancel", "list")
+
+
+def _action(name: str, sentence: str) -> Callable[[F], F]:
+    return click.option(f"--{name}", name, is_flag=True, help=sentence)
+
+
+@click.command(
+    "reassign",
+    epilog="Example: anabranch partitions reassign --execute --file moves.json",
+)
+@bootstrap_option
+@timeout_option
+@_action("generate", "Propose replicas for the topics of --topics-file on --brokers; do nothing.")
+@_action("execute", "Begin the moves of --file, after writing down what is there now.")
+@_action("verify", "Say how far the moves of --file are; take the throttle off when all are done.")
+@_action("cancel", "Take back those moves of --file that are not done.")
+@_action("list", "List every move that is not done.")
+@click.option(
+    "--file", "--reassignment-json-file", "path", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Moves: {"version": 1, "partitions": [{"topic": …, "partition": …, "replicas": […]}]}.',
+)  # fmt: skip
+@click.option(
+    "--topics-file", "--topics-to-move-json-file", "topics_path", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Topics to move: {"version": 1, "topics": [{"topic": …}]}.',
+)  # fmt: skip
+@click.option(
+    "--brokers", "--broker-list", "brokers", metavar="IDS",
+    help="Where to, with commas: 1,2,4.",
+)  # fmt: skip
+@click.option(
+    "--disable-rack-aware", "ignore_racks", is_flag=True, help="Propose as if there were no racks."
+)
+@click.option(
+    "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
+    help="Copy at most so many bytes a second at each broker.",
+)  # fmt: skip
+@click.option(
+    "--preserve-throttles", "keeps_throttle", is_flag=True, help="With --verify: leave it on."
+)
+@click.option(
+    "--disallow-replication-factor-change", "holds_factor", is_flag=True,
+    help="Refuse moves that change how many replicas a partition has.",
+)  # fmt: skip
+@json_option
+def command(
+    bootstrap: str, timeout_seconds: float, path: Path | None, topics_path: Path | None,
+    brokers: str | None, ignore_racks: bool, rate: int | None, keeps_throttle: bool,
+    holds_factor: bool, as_json: bool, **actions: bool,
+) -> None:  # fmt: skip
+    """Move replicas between brokers."""
+
+    def run(work: Any) -> Any:
+        return ask(bootstrap, work, timeout_seconds=timeout_seconds)
+
+    chosen = [name for name in ACTIONS if actions[name]]
+    if len(chosen) != 1:
+        raise click.UsageError(f"Say one of {', '.join('--' + each for each in ACTIONS)}.")
+    action = chosen[0]
+    if action == "list":
+        _list(run, as_json)
+    elif action == "generate":
+        _generate(run, topics_path, brokers, ignore_racks)
+    elif path is None:
+        raise click.UsageError(f"--{action} needs --file FILE.")
+    elif action == "execute":
+        _execute(run, _read(path), rate, holds_factor, as_json)
+    elif action == "verify":
+        _verify(run, _read(path), keeps_throttle, as_json)
+    else:
+        _cancel(run, _read(path), as_json)
+
+
+def _read(path: Path) -> Moves:
+    from anabranch.core.placement.json_places import InputFault
+    from anabranch.core.placement.reassignment_file import read_moves
+
+    try:
+        return read_moves(path.read_text())
+    except (InputFault, OSError, UnicodeDecodeError) as fault:
+        raise click.ClickException(f"{path}: {fault}") from None
+
+
+def _list(run: Any, as_json: bool) -> None:
+    from anabranch.client.reassignments import under_way
+
+    found: dict[TopicPartition, UnderWay] = run(under_way)
+    if as_json:
+        print_json([{"partition": str(place), **each._asdict()} for place, each in found.items()])
+    elif not found:
+        click.echo("No replica is moving.")
+    else:
+        rows = [(place, *map(_ids, each)) for place, each in sorted(found.items())]
+        print_table(("partition", "replicas", "adding", "removing"), rows)
+
+
+def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_racks: bool) -> None:
+    from anabranch.client.proposals import propose
+    from anabranch.core.placement.json_places import InputFault
+    from anabranch.core.placement.reassignment_file import read_topics, write_moves
+
+    if topics_path is None or brokers is None:
+        raise click.UsageError("--generate needs --topics-file FILE and --brokers IDS.")
+    ids = [each.strip() for each in brokers.split(",")]
+    if not all(each.isdigit() for each in ids) or len(set(ids)) < len(ids):
+        raise click.UsageError(f"--brokers: different ids with commas are expected, not {brokers}.")
+    try:
+        topics = read_topics(topics_path.read_text())
+    except (InputFault, OSError, UnicodeDecodeError) as fault:
+        raise click.ClickException(f"{topics_path}: {fault}") from None
+
+    async def work(cluster: Cluster) -> tuple[Moves, Moves]:
+        return await propose(cluster, topics, list(map(int, ids)), ignore_racks=ignore_racks)
+
+    now, proposed = run(work)
+    click.echo("Replicas now:")
+    click.echo(write_moves(now))
+    click.echo("Proposed:")
+    click.echo(write_moves(proposed), nl=False)
+
+
+def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_json: bool) -> None:
+    from anabranch.client.reassignments import assignment, reassign, throttle
+    from anabranch.core.placement.reassignment_file import write_moves
+
+    async def work(cluster: Cluster) -> tuple[Moves, list[Asked]]:
+        has = await assignment(cluster, sorted({place.topic for place in moves}))
+        before = {place: row for place, row in has.items() if place in moves}
+        if rate is not None and len(before) == len(moves):
+            await throttle(cluster, moves, before, rate)
+        return before, await reassign(cluster, moves, may_change_factor=not holds_factor)
+
+    before, outcomes = run(work)
+    failed = [each for each in outcomes if each.code]
+    if as_json:
+        print_json({"before": _told(before), "outcomes": [_outcome(each) for each in outcomes]})
+    elif before:
+        click.echo("Replicas before; keep this to go back:")
+        click.echo(write_moves(before))
+        click.echo(f"{len(outcomes) - len(failed)} move(s) begun; --verify says how far they are.")
+    _fail(failed)
+
+
+def _verify(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None:
+    from anabranch.client.reassignments import Progress, progress, unthrottle
+
+    async def work(cluster: Cluster) -> dict[TopicPartition, Progress]:
+        found = await progress(cluster, moves)
+        if not keeps_throttle and Progress.MOVING not in found.values():
+            known = [place.topic for place, each in found.items() if each is not Progress.UNKNOWN]
+            await unthrottle(cluster, known)
+        return found
+
+    found = run(work)
+    if as_json:
+        print_json([{"partition": str(place), "progress": each} for place, each in found.items()])
+    else:
+        rows = [(place, _ids(moves[place]), each) for place, each in found.items()]
+        print_table(("partition", "wanted", "progress"), rows)
+    lost = [
+        place for place, each in found.items() if each in (Progress.ELSEWHERE, Progress.UNKNOWN)
+    ]
+    if lost:
+        raise click.ClickException(
+            f"{len(lost)} partition(s) neither have these replicas nor move there: "
+            f"{', '.join(map(str, lost[:5]))}."
+        )
+
+
+def _cancel(run: Any, moves: Moves, as_json: bool) -> None:
+    from anabranch.client.reassignments import reassign, under_way, unthrottle
+
+    async def work(cluster: Cluster) -> list[Asked]:
+        moving = await under_way(cluster)
+        wanted = {place: None for place in moves if place in moving}
+        outcomes = await reassign(cluster, wanted) if wanted else []
+        await unthrottle(cluster, {place.topic for place in wanted})
+        return outcomes
+
+    outcomes = run(work)
+    if as_json:
+        print_json([_outcome(each) for each in outcomes])
+    else:
+        done = sum(not each.code for each in outcomes)
+        click.echo(f"{done} move(s) taken back, {len(moves) - len(outcomes)} were not under way.")
+    _fail([each for each in outcomes if each.code])
+
+
+def _fail(failed: list[Asked]) -> None:
+    if failed:
+        first = failed[0]
+        more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
+        raise click.ClickException(
+            f"{first.place} was refused{more}: {first.sentence.rstrip('.')} ({first.code.name})."
+        )
+
+
+def _outcome(each: Asked) -> dict[str, object]:
+    failure = each.code.name if each.code else None
+    return {"partition": str(each.place), "error": failure, "message": each.sentence or None}
+
+
+def _told(moves: Mapping[TopicPartition, tuple[int, ...]]) -> list[dict[str, object]]:
+    return [
+        {"topic": place.topic, "partition": place.partition, "replicas": [*row]}
+        for place, row in sorted(moves.items())
+    ]
+
+
+def _ids(row: tuple[int, ...]) -> str:
+    return ",".join(map(str, row)) or "-"

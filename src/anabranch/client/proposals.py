@@ -1,0 +1,66 @@
+"""A new assignment for whole topics on given brokers, as `--generate` proposes it.
+
+What: what is there, and what `spread` placement would do with the same partitions on these brokers,
+topic after topic so that they even each other out. Rule kept: the same cluster and the same words
+give the same proposal. Not here: the least moves that cure a fault (`anabranch plan`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import chain
+from random import Random
+
+from anabranch.client.admin import describe_cluster
+from anabranch.client.cluster import Cluster
+from anabranch.client.reassignments import assignment
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
+from anabranch.core.placement.reassignment_file import Moves
+from anabranch.core.placement.spread import spread
+from anabranch.core.types import TopicPartition
+
+
+async def propose(
+    cluster: Cluster, topics: Sequence[str], broker_ids: Sequence[int], *, ignore_racks: bool
+) -> tuple[Moves, Moves]:
+    """The replicas of the topics now, and as proposed. Raises ApiError."""
+    now = await assignment(cluster, topics)
+    known = {place.topic for place in now}
+    for topic in topics:
+        if topic not in known:
+            raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} does not exist.")
+    brokers = await _usable(cluster, broker_ids, ignore_racks=ignore_racks)
+    proposed: Moves = {}
+    for topic in topics:
+        proposed.update(_proposed(topic, now, brokers, proposed))
+    return now, proposed
+
+
+async def _usable(
+    cluster: Cluster, broker_ids: Sequence[int], *, ignore_racks: bool
+) -> list[UsableBroker]:
+    found = {each.broker_id: each for each in (await describe_cluster(cluster)).brokers}
+    for broker_id in broker_ids:
+        if broker_id not in found:
+            raise ApiError(
+                ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered."
+            )
+    return [
+        UsableBroker(each, None if ignore_racks else found[each].rack, found[each].is_fenced)
+        for each in broker_ids
+    ]
+
+
+def _proposed(topic: str, now: Moves, brokers: Sequence[UsableBroker], before: Moves) -> Moves:
+    """One topic's lists; `before` are those of the topics proposed already."""
+    rows = {where.partition: row for where, row in now.items() if where.topic == topic}
+    loads = Loads(
+        Counter(chain.from_iterable(before.values())), Counter(row[0] for row in before.values())
+    )
+    ask = Ask(len(rows), max(map(len, rows.values())), loads=loads)
+    lists = place(spread, brokers, ask, Random(topic)).rows
+    return {
+        TopicPartition(topic, index): row for index, row in zip(sorted(rows), lists, strict=True)
+    }

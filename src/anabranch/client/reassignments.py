@@ -1,0 +1,180 @@
+"""Moves of replicas as a client asks for them: begin, take back, list, compare with a file.
+
+What: AlterPartitionReassignments and ListPartitionReassignments, and the throttle that goes with a
+move: the same settings that Kafka's tool sets, so that either tool can end what the other began.
+Rule kept: each partition has its own outcome. Source: KIP-455, KIP-73. Not here: which replicas
+should move (`core/placement`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
+from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.core.errors import ERRORS, ErrorCode
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from anabranch.core.wire.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+TIMEOUT_MS = 30_000
+RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+Row = tuple[int, ...]
+
+
+class Asked(NamedTuple):
+    """What came of asking for one partition's move."""
+
+    place: TopicPartition
+    code: ErrorCode
+    sentence: str
+
+
+class UnderWay(NamedTuple):
+    """A move that is not done yet."""
+
+    replicas: Row
+    adding: Row
+    removing: Row
+
+    @property
+    def target(self) -> Row:
+        """The replicas when it is done."""
+        return tuple(each for each in self.replicas if each not in self.removing)
+
+
+class Progress(StrEnum):
+    """How far a partition is from what a file asks for."""
+
+    DONE = "done"
+    MOVING = "moving"
+    ELSEWHERE = "elsewhere"
+    """Nothing moves it, and its replicas are others."""
+    UNKNOWN = "unknown"
+    """There is no such partition."""
+
+
+async def reassign(
+    cluster: Cluster,
+    moves: Mapping[TopicPartition, Row | None],
+    *,
+    may_change_factor: bool = True,
+) -> list[Asked]:
+    """Give partitions these replicas, or (None) take their moves back; in order of partitions.
+
+    Raises ApiError when the request as a whole was refused.
+    """
+    topics: dict[str, ReassignableTopic] = {}
+    for place, replicas in sorted(moves.items()):
+        topic = topics.setdefault(place.topic, ReassignableTopic(name=place.topic))
+        topic.partitions.append(
+            ReassignablePartition(
+                partition_index=place.partition,
+                replicas=None if replicas is None else list(replicas),
+            )
+        )
+    request = AlterPartitionReassignmentsRequest(
+        timeout_ms=TIMEOUT_MS,
+        allow_replication_factor_change=may_change_factor,
+        topics=list(topics.values()),
+    )
+    response: AlterPartitionReassignmentsResponse = await cluster.send(request)
+    check(response.error_code, response.error_message)
+    outcomes = []
+    for answered in response.responses:
+        for each in answered.partitions:
+            code = error_code(each.error_code)
+            sentence = each.error_message or ("" if not code else ERRORS[code].sentence)
+            place = TopicPartition(answered.name, each.partition_index)
+            outcomes.append(Asked(place, code, sentence))
+    return sorted(outcomes)
+
+
+async def under_way(cluster: Cluster) -> dict[TopicPartition, UnderWay]:
+    """Every move that is not done, by partition."""
+    response: ListPartitionReassignmentsResponse = await cluster.send(
+        ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
+    )
+    check(response.error_code, response.error_message)
+    return {
+        TopicPartition(topic.name, each.partition_index): UnderWay(
+            tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
+        )
+        for topic in response.topics
+        for each in topic.partitions
+    }
+
+
+async def assignment(cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, Row]:
+    """The replicas of every partition of these topics; those of unknown topics are left out."""
+    found = (await cluster.metadata(list(topics))).topics
+    return {
+        TopicPartition(topic.name or "", each.partition_index): tuple(each.replica_nodes)
+        for topic in found
+        if not topic.error_code
+        for each in topic.partitions
+    }
+
+
+async def progress(
+    cluster: Cluster, moves: Mapping[TopicPartition, Row]
+) -> dict[TopicPartition, Progress]:
+    """How far each partition is from the replicas that `moves` gives it."""
+    moving = await under_way(cluster)
+    has = await assignment(cluster, sorted({place.topic for place in moves}))
+    found: dict[TopicPartition, Progress] = {}
+    for place, wanted in sorted(moves.items()):
+        if place not in has:
+            found[place] = Progress.UNKNOWN
+        elif place in moving:
+            aims = moving[place].target == wanted
+            found[place] = Progress.MOVING if aims else Progress.ELSEWHERE
+        else:
+            found[place] = Progress.DONE if has[place] == wanted else Progress.ELSEWHERE
+    return found
+
+
+async def throttle(
+    cluster: Cluster,
+    moves: Mapping[TopicPartition, Row],
+    before: Mapping[TopicPartition, Row],
+    bytes_a_second: int,
+) -> None:
+    """Let replicas of these moves copy at most so fast, at each broker that gives or takes."""
+    brokers = {each for row in (*moves.values(), *before.values()) for each in row if each >= 0}
+    for broker_id in sorted(brokers):
+        rates = [(ConfigOperation.SET, name, str(bytes_a_second)) for name in RATES]
+        await alter_configs(cluster, ResourceKind.BROKER, str(broker_id), rates)
+    for topic in sorted({place.topic for place in moves}):
+        leaders, followers = [], []
+        for place, target in sorted(moves.items()):
+            if place.topic == topic:
+                has = before.get(place, ())
+                leaders += [f"{place.partition}:{each}" for each in has if each >= 0]
+                comes = (each for each in target if each not in has)
+                followers += [f"{place.partition}:{each}" for each in comes]
+        lists = zip(REPLICAS, (leaders, followers), strict=True)
+        settings = [(ConfigOperation.SET, name, ",".join(each)) for name, each in lists if each]
+        await alter_configs(cluster, ResourceKind.TOPIC, topic, settings)
+
+
+async def unthrottle(cluster: Cluster, topics: Iterable[str]) -> None:
+    """Take the throttle off every broker and these topics."""
+    for broker in (await describe_cluster(cluster)).brokers:
+        rates = [(ConfigOperation.DELETE, name, None) for name in RATES]
+        if not broker.is_fenced:
+            await alter_configs(cluster, ResourceKind.BROKER, str(broker.broker_id), rates)
+    for topic in sorted(set(topics)):
+        lists = [(ConfigOperation.DELETE, name, None) for name in REPLICAS]
+        await alter_configs(cluster, ResourceKind.TOPIC, topic, lists)

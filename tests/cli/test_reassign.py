@@ -1,0 +1,141 @@
+"""R16: replicas are moved by the files of Kafka's tool, on four real nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from anabranch.cli.main import main
+from anabranch.testing import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(brokers=4, racks=["a", "b", "c", "c"]) as running:
+        yield running
+
+
+@pytest.fixture
+def verb(cluster):
+    def run(*words: str):
+        servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+        return CliRunner().invoke(main, ["partitions", "reassign", *words], env=servers)
+
+    return run
+
+
+@pytest.fixture
+def moves(tmp_path):
+    """Write a file of moves; returns its path."""
+
+    def write(*partitions: tuple[str, int, list[int]]) -> str:
+        path = tmp_path / "moves.json"
+        entries = [
+            {"topic": topic, "partition": index, "replicas": replicas}
+            for topic, index, replicas in partitions
+        ]
+        path.write_text(json.dumps({"version": 1, "partitions": entries}))
+        return str(path)
+
+    return write
+
+
+def create(cluster, name, assignment):
+    words = ["topics", "create", "--topic", name, "--replica-assignment", assignment]
+    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+    result = CliRunner().invoke(main, words, env=servers)
+    assert result.exit_code == 0, result.output
+
+
+def verified(verb, path):
+    """Wait for the moves; what --verify says at last."""
+    for _ in range(200):
+        result = verb("--verify", "--file", path, "--json")
+        if "moving" not in result.stdout:
+            break
+    return result
+
+
+def test_proposed_executed_verified(cluster, verb, tmp_path):
+    create(cluster, "walk", "1:2,2:1,1:2")
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version": 1, "topics": [{"topic": "walk"}]}')
+    proposal = verb("--generate", "--topics-file", str(topics), "--brokers", "3,4,1")
+    assert proposal.exit_code == 0, proposal.output
+    now, proposed = proposal.stdout.split("Proposed:\n")
+    assert '"replicas": [1, 2]' in now
+    assert verb("--generate", "--topics-file", str(topics), "--brokers", "3,4,1").stdout == (
+        proposal.stdout
+    )
+    path = tmp_path / "proposed.json"
+    path.write_text(proposed)
+    begun = verb("--execute", "--file", str(path), "--throttle", "100000000")
+    assert begun.exit_code == 0, begun.output
+    assert "3 move(s) begun" in begun.stdout
+    done = verified(verb, str(path))
+    assert done.exit_code == 0, done.output
+    assert {each["progress"] for each in json.loads(done.stdout)} == {"done"}
+    cluster.wait_in_sync("walk")
+    assert verb("--list").stdout == "No replica is moving.\n"
+
+
+def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, moves):
+    create(cluster, "stuck", "1:2")
+    cluster.stop_broker(4)
+    try:
+        path = moves(("stuck", 0, [1, 4]))
+        assert verb("--execute", "--file", path).exit_code == 0
+        (moving,) = json.loads(verb("--list", "--json").stdout)
+        assert (moving["replicas"], moving["adding"]) == ([1, 4, 2], [4])
+        assert "stuck-0    1,4,2     4       2" in verb("--list").stdout
+        assert json.loads(verb("--verify", "--file", path, "--json").stdout) == [
+            {"partition": "stuck-0", "progress": "moving"}
+        ]
+        assert verb("--cancel", "--file", path).stdout == (
+            "1 move(s) taken back, 0 were not under way.\n"
+        )
+        assert verb("--list").stdout == "No replica is moving.\n"
+        lost = verb("--verify", "--file", path)
+        assert lost.exit_code == 1
+        assert "1 partition(s) neither have these replicas nor move there: stuck-0." in lost.output
+    finally:
+        cluster.start_broker(4)
+
+
+WRONG = [
+    ((), "Say one of --generate, --execute"),
+    (("--list", "--execute"), "Say one of"),
+    (("--execute",), "--execute needs --file FILE."),
+    (("--generate",), "--generate needs --topics-file FILE and --brokers IDS."),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), WRONG)
+def test_unclear_words_are_refused(verb, words, said):
+    result = verb(*words)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+def test_each_refusal_is_one_sentence_and_moves_nothing(cluster, verb, moves, tmp_path):
+    create(cluster, "held", "1:2")
+    for partitions, said in (
+        ((("held", 7, [1]),), "held-7 was refused: Unable to find partition held:7"),
+        ((("no", 0, [1]),), "no-0 was refused: Unable to find a topic named no"),
+        ((("held", 0, [1, 9]),), "includes broker 9, but no such broker is registered"),
+    ):
+        result = verb("--execute", "--file", moves(*partitions))
+        assert result.exit_code == 1
+        assert said in result.output
+        assert "Traceback" not in result.output
+    path = moves(("held", 0, [1, 2, 3]))
+    result = verb("--execute", "--file", path, "--disallow-replication-factor-change")
+    assert "The replication factor is changed from 2 to 3" in result.output
+    broken = tmp_path / "broken.json"
+    broken.write_text('{"partitions": [\n{"topic": "held"}]}')
+    result = verb("--execute", "--file", str(broken))
+    assert result.exit_code == 1
+    assert f"{broken}: line 2, partition: it is missing" in result.output
+    assert verb("--list").stdout == "No replica is moving.\n"
