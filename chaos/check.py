@@ -86,6 +86,8 @@ class Verdict:
     partitions: int = 0
     compacted: int = 0
     """Acknowledged records that a later one of their key replaced."""
+    idle: list[str] = field(default_factory=list)
+    """Kinds of clients that did nothing."""
     notes: Counter[str] = field(default_factory=Counter)
     """What clients reported by themselves."""
     _told: Counter[str] = field(default_factory=Counter)
@@ -93,7 +95,7 @@ class Verdict:
     @property
     def is_clean(self) -> bool:
         """Nothing is wrong, and there was something that could have been."""
-        return not self.counts and self.acks > 0
+        return not self.counts and not self.idle and self.acks > 0
 
     def report(self, violation: Violation) -> None:
         """Count an anomaly, and keep the first of its kind."""
@@ -119,6 +121,7 @@ class Verdict:
             f" {self.rebalances:,} rebalances; longest gap {self.longest_gap_ms / 1000:.1f} s",
             ", ".join(f"{count:,} {name}" for name, count in counts.items()),
             *self.examples,
+            *(f"no {part} was acknowledged or shown anything" for part in self.idle),
         ]
 
 
@@ -333,7 +336,7 @@ def judge(paths: Iterable[Path], scratch: Path | None = None) -> Verdict:
         for path in sorted(paths):
             spool.add(path)
         verdict.notes, verdict.rebalances = spool.notes, spool.assignments
-        verdict.longest_gap_ms = spool.longest_gap_ms()
+        verdict.longest_gap_ms, verdict.idle = spool.longest_gap_ms(), spool.idle()
         verdict.partitions = len(spool.places)
         for at in sorted(spool.places):
             drained = spool.drained(parse_place(at).topic)

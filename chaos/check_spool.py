@@ -33,6 +33,8 @@ class Spool:
         self._folder = folder
         self._encode = msgspec.json.Encoder().encode
         self._acks: list[int] = []
+        self._began: set[str] = set()
+        self._worked: set[str] = set()
         self._drained: dict[str, set[str]] = defaultdict(set)
         """Topic -> groups of which a process said that it reads everything that is left."""
 
@@ -46,6 +48,7 @@ class Spool:
             if op == "hello":
                 hello, processes = line, processes + 1
                 turns.clear()
+                self._began.add(_part(hello))
             elif op == "note":
                 self.notes[line["what"]] += line["count"]
             elif op == "assigned":
@@ -61,6 +64,8 @@ class Spool:
                 at = line["at"]
                 if op == "ok":
                     self._acks.append(line["t"])
+                if op in ("ok", "poll"):
+                    self._worked.add(_part(hello))
                 self._put(at, self._turned(line, hello, processes, turns[at]))
                 turns[at] += op == "thrown"
 
@@ -90,7 +95,16 @@ class Spool:
         """Groups that read everything that is left of a topic."""
         return self._drained.get(topic, set())
 
+    def idle(self) -> list[str]:
+        """Parts of which no process was acknowledged or shown a record: what they were to prove is
+        not proved. A drain may find nothing left."""
+        return sorted(each for each in self._began - self._worked if not each.endswith("drain"))
+
     def longest_gap_ms(self) -> float:
         """The longest time without an acknowledgement between the first and the last."""
         self._acks.sort()
         return max((b - a for a, b in pairwise(self._acks)), default=0) / 1000
+
+
+def _part(hello: dict[str, Any]) -> str:
+    return f"{hello.get('kind', 'unknown')} {hello['role']}"

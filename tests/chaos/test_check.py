@@ -106,6 +106,13 @@ def test_a_history_without_acknowledgements_proves_nothing(story):
     assert not verdict.counts and not verdict.is_clean
 
 
+def test_a_kind_of_client_that_does_nothing_proves_nothing(story):
+    story.line("k", "hello", kind="kafka-python", role="producer", group="", topics="t")
+    verdict = story.judged()
+    assert not verdict.counts and not verdict.is_clean
+    assert verdict.lines()[-1] == "no kafka-python producer was acknowledged or shown anything"
+
+
 # Planted faults.
 
 
