@@ -139,3 +139,27 @@ def test_each_refusal_is_one_sentence_and_moves_nothing(cluster, verb, moves, tm
     assert result.exit_code == 1
     assert f"{broken}: line 2, partition: it is missing" in result.output
     assert verb("--list").stdout == "No replica is moving.\n"
+
+
+def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, tmp_path):
+    """F6, F7: the file that Fluvio's users know; validate-only says what would be."""
+    path = tmp_path / "map.json"
+    path.write_text('[\n{"id": 0, "replicas": [3, 1]},\n{"id": 1, "replicas": [1, 2]}\n]')
+    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+    words = ["topics", "create", "--topic", "mapped", "--replica-assignment", str(path)]
+    checked = CliRunner().invoke(main, [*words, "--validate-only"], env=servers)
+    assert checked.output.splitlines() == [
+        "Topic mapped would be created: 2 partition(s), replication factor 2.",
+        "  partition 0: brokers 3, 1",
+        "  partition 1: brokers 1, 2",
+    ]
+    assert "mapped" not in cluster.topics()
+    assert CliRunner().invoke(main, words, env=servers).exit_code == 0
+    assert cluster.leader("mapped", 0) == 3
+    path.write_text('[\n{"id": 0, "replicas": [3, 1]},\n{"id": 1, "replicas": [1, 1]}\n]')
+    wrong = CliRunner().invoke(main, words, env=servers)
+    assert wrong.exit_code == 1
+    assert f"{path}: line 3, replicas[1]: broker 1 is named twice in partition 1" in wrong.output
+    path.write_text('[{"id": 0, "replicas": [3, 77]}]')
+    unknown = CliRunner().invoke(main, [*words, "--topic", "new"], env=servers)
+    assert "includes broker 77, but no such broker is registered" in unknown.output

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 LISTS = ("replicas", "isr", "offline")
 ILL_LISTS = ("replicas", "isr", "eligible")
+ASSIGNMENT_LIST = re.compile(r"\d+(:\d+)*(,\d+(:\d+)*)*")
+PLACER_SETTING = "replica.placer.class.name"
 TOPIC_SOURCE = 1
 """DescribeConfigs: the setting was given for the topic itself."""
 
@@ -45,9 +49,11 @@ def command() -> None:
     help="Default: default.replication.factor of the broker.",
 )  # fmt: skip
 @click.option(
-    "--replica-assignment", metavar="LIST",
-    help="Brokers of each partition, as in 1:2,2:3 for two partitions.",
+    "--replica-assignment", metavar="LIST|FILE",
+    help='Brokers of each partition, as in 1:2,2:3 for two partitions; or a file of JSON, '
+    '[{"id": 0, "replicas": [1, 2]}, …].',
 )  # fmt: skip
+@click.option("--placer", metavar="NAME", help="Who chooses brokers: striped, computed or spread.")
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE",
     help="A setting of the topic; may be given more than once.",
@@ -57,8 +63,8 @@ def command() -> None:
 @json_option
 def create(
     bootstrap: str, timeout_seconds: float, topic: str, partitions: int | None,
-    replication_factor: int | None, replica_assignment: str | None, configs: tuple[str, ...],
-    if_not_exists: bool, validate_only: bool, as_json: bool,
+    replication_factor: int | None, replica_assignment: str | None, placer: str | None,
+    configs: tuple[str, ...], if_not_exists: bool, validate_only: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Create a topic."""
     from anabranch.client import admin
@@ -71,6 +77,8 @@ def create(
             "--replication-factor out."
         )
     settings = pairs(configs, "--config")
+    if placer is not None:
+        settings[PLACER_SETTING] = placer
 
     async def work(cluster: Cluster) -> Any:
         try:
@@ -88,34 +96,54 @@ def create(
             raise
 
     result = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    said = "would be created" if validate_only else "created"
+    _say_created(topic, result, assignment, only_checked=validate_only, as_json=as_json)
+
+
+def _say_created(
+    topic: str, result: Any, assignment: list[list[int]] | None, *, only_checked: bool,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """What was created, or would be; `result` is None where the topic was there before."""
     if as_json:
         print_json(
             {
                 "topic": topic,
-                "created": result is not None and not validate_only,
+                "created": result is not None and not only_checked,
                 "partitions": None if result is None else result.num_partitions,
                 "replication_factor": None if result is None else result.replication_factor,
+                "replica_map": None if result is None else assignment,
             }
         )
     elif result is None:
         click.echo(f"Topic {topic} exists already.")
     else:
+        said = "would be created" if only_checked else "created"
         click.echo(
             f"Topic {topic} {said}: {result.num_partitions} partition(s), replication factor "
             f"{result.replication_factor}."
         )
+        for index, replicas in enumerate(assignment or ()):
+            click.echo(f"  partition {index}: brokers {', '.join(map(str, replicas))}")
 
 
 def parse_assignment(text: str | None) -> list[list[int]] | None:
-    """`1:2,2:3` as [[1, 2], [2, 3]]."""
+    """`1:2,2:3`, or a file of JSON, as [[1, 2], [2, 3]]."""
     if text is None:
         return None
-    try:
+    if ASSIGNMENT_LIST.fullmatch(text):
         return [[int(each) for each in part.split(":")] for part in text.split(",")]
-    except ValueError:
+    from anabranch.core.placement.json_places import InputFault
+    from anabranch.core.placement.manual import read_assignment
+
+    try:
+        return [list(row) for row in read_assignment(Path(text).read_text())]
+    except InputFault as fault:
+        raise click.ClickException(f"{text}: {fault}") from None
+    except (OSError, UnicodeDecodeError) as fault:
+        why = fault.strerror if isinstance(fault, OSError) else "it is no text"
         raise click.UsageError(
-            f"--replica-assignment {text!r} is not a list such as 1:2,2:3."
+            f"--replica-assignment {text!r} is neither a list such as 1:2,2:3 nor a file that can "
+            f"be read ({why})."
         ) from None
 
 
