@@ -11,14 +11,18 @@ from anabranch.cli.main import main
 from anabranch.core.controller import features
 from anabranch.core.controller.levels import version_at
 from anabranch.core.wire.metadata_records import PartitionChangeRecord, PartitionRecord
+from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 LEVEL = 22
+RECORDS_LEVEL = 1
 
 if __name__ == "__main__":
     for kind in (PartitionRecord, PartitionChangeRecord):
         kind.versions = range(version_at(kind, LEVEL) + 1)
     features.SUPPORTED_FEATURES[features.METADATA_VERSION] = (7, LEVEL)
     features.BOOTSTRAP_LEVELS[features.METADATA_VERSION] = LEVEL
+    features.SUPPORTED_FEATURES[RECORDS_FEATURE] = (0, RECORDS_LEVEL)
+    features.BOOTSTRAP_LEVELS[RECORDS_FEATURE] = RECORDS_LEVEL
     del features.SUPPORTED_FEATURES[features.ELR_VERSION]
     del features.BOOTSTRAP_LEVELS[features.ELR_VERSION]
     main()

@@ -241,3 +241,41 @@ def test_the_epoch_of_a_clean_stop_is_what_every_folder_says(
             (folder / CLEAN_SHUTDOWN).write_bytes(format_clean_shutdown(epoch))
         folders.append(str(folder))
     assert previous_broker_epoch(RealFiles(), folders) == expected
+
+
+async def test_a_failed_folder_is_told_at_once_and_left_out_of_a_registration(
+    host: Host, follower: Follower
+) -> None:
+    folders = [b"d" * 16, b"e" * 16]
+    failed: list[bytes] = []
+    broker, _ = registration(
+        host, lambda: follower.image, directory_ids=folders, heartbeat_ms=60_000,
+        failed_directories=lambda: failed,
+    )  # fmt: skip
+    await broker.register()
+    await broker.unfenced()
+    assert host.image.brokers[1].log_dirs == tuple(folders)
+    failed.append(folders[1])
+    broker.folder_failed()
+    await eventually(lambda: host.image.brokers[1].log_dirs == (folders[0],))
+    assert broker._request().log_dirs == folders[:1]
+    await broker.shutdown()
+
+
+async def test_a_broker_stops_when_nobody_hears_of_its_failed_folder(
+    host: Host, follower: Follower
+) -> None:
+    failed: list[bytes] = []
+    broker, sentences = registration(
+        host, lambda: follower.image, failed_directories=lambda: failed, folder_failure_ms=0
+    )
+    await broker.register()
+    await broker.unfenced()
+    failed.append(b"d" * 16)
+    broker._untold_since_ms = 0
+    await eventually(lambda: bool(sentences))
+    assert sentences == [
+        "a log folder failed, and no controller heard of it within 0 ms "
+        "(log.dir.failure.timeout.ms)"
+    ]
+    await broker.shutdown()

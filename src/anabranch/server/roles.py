@@ -282,7 +282,8 @@ class ControllerDispatcher(Dispatcher):
         self._side = side
 
     def begin(self) -> None:
-        """Read the clock, once for everything that this step does."""
+        """Read both clocks, once for everything that this step does."""
+        self.world.wall_ms = wall_ms()
         self.now_ms = steady_ms()
 
     def left(self, connection: Connection) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -88,14 +89,27 @@ def test_quorum_tells_controllers_as_voters_and_other_brokers_as_observers() -> 
     for node_id in (1, 2):
         register(world, node_id)
     world.start(2, 4)
-    fetch = FetchTopic(topic=METADATA, partitions=[FetchPartition(partition=0, fetch_offset=5)])
-    world.ask(FetchRequest(replica_id=2, topics=[fetch]), 12)
+    world.controller.wall_ms = 7_000
+    world.controller.has_read(2, 5)
     answer = quorum(world)
     partition = answer.topics[0].partitions[0]
     assert [each.replica_id for each in partition.current_voters] == [1, 2]
     assert [each.replica_id for each in partition.observers] == [4]
-    assert partition.current_voters[1].log_end_offset >= 5
+    follower = partition.current_voters[1]
+    assert follower.log_end_offset == 5
+    assert (follower.last_fetch_timestamp, follower.last_caught_up_timestamp) == (7_000, 7_000)
     assert [each.node_id for each in answer.nodes] == [1, 2]
+
+
+def test_who_is_behind_was_caught_up_before() -> None:
+    world = World()
+    register(world, 2)
+    world.controller.wall_ms = 7_000
+    world.controller.has_read(2, 10)
+    world.controller.log = SimpleNamespace(end_offset=12)  # type: ignore[assignment]
+    world.controller.wall_ms = 8_000
+    world.controller.has_read(2, 11)
+    assert world.controller.read_to[2] == (11, 8_000, 7_000)
 
 
 def test_a_fetch_of_a_stranger_is_not_remembered() -> None:

@@ -7,7 +7,7 @@ Behaviour: the active controller is the leader; every registered controller is t
     no controllers are observers. Offsets are those of the last fetch or heartbeat. Any other topic
     or partition is UNKNOWN_TOPIC_OR_PARTITION. Who asks with the tagged field of
     `core/wire/own_fields.py` is told the newest reasons in one.
-Skipped: times of those who are not active
+Skipped: nothing
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN = -1
 
 
-def decide(controller: Controller, request: Request, now_ms: int) -> DescribeQuorumResponse:
+def decide(controller: Controller, request: Request, _now_ms: int) -> DescribeQuorumResponse:
     """Describe the only partition there is."""
     if not cluster_allowed(controller.authorizer, request, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -41,7 +41,7 @@ def decide(controller: Controller, request: Request, now_ms: int) -> DescribeQuo
         DescribedTopicData(
             topic_name=topic.topic_name,
             partitions=[
-                _partition(controller, topic.topic_name, each.partition_index, now_ms)
+                _partition(controller, topic.topic_name, each.partition_index)
                 for each in topic.partitions
             ],
         )
@@ -54,9 +54,7 @@ def decide(controller: Controller, request: Request, now_ms: int) -> DescribeQuo
     return response
 
 
-def _partition(
-    controller: Controller, topic: str, index: int, now_ms: int
-) -> DescribedPartitionData:
+def _partition(controller: Controller, topic: str, index: int) -> DescribedPartitionData:
     if (topic, index) != (METADATA_TOPIC, 0):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribedPartitionData(
@@ -66,8 +64,8 @@ def _partition(
     leader = ReplicaState(
         replica_id=controller.node_id,
         log_end_offset=end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
+        last_fetch_timestamp=controller.wall_ms,
+        last_caught_up_timestamp=controller.wall_ms,
     )
     return DescribedPartitionData(
         leader_id=controller.node_id,
@@ -88,10 +86,20 @@ def _observers(controller: Controller) -> list[int]:
 
 
 def _replicas(controller: Controller, nodes: list[int]) -> list[ReplicaState]:
-    read = {**controller.sessions.metadata_offsets, **controller.read_to}
-    return [
-        ReplicaState(replica_id=each, log_end_offset=read.get(each, UNKNOWN)) for each in nodes
-    ]
+    return [_replica(controller, each) for each in nodes]
+
+
+def _replica(controller: Controller, node_id: int) -> ReplicaState:
+    read = controller.read_to.get(node_id)
+    if read is None:
+        heard = controller.sessions.metadata_offsets.get(node_id, UNKNOWN)
+        return ReplicaState(replica_id=node_id, log_end_offset=heard)
+    return ReplicaState(
+        replica_id=node_id,
+        log_end_offset=read.end_offset,
+        last_fetch_timestamp=read.fetched_ms,
+        last_caught_up_timestamp=read.caught_up_ms,
+    )
 
 
 def _nodes(controller: Controller) -> list[QuorumNode]:
@@ -122,5 +130,4 @@ HANDLER = Handler(
     broker=forward,
     controller=decides(decide, refuse),
     kips=("KIP-595", "KIP-836", "KIP-853"),
-    skipped=("When one who is not active last fetched and last caught up is not told.",),
 )

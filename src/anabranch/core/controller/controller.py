@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
 from anabranch.core.api.handler import Outcome, Propose, Request
@@ -38,6 +38,17 @@ from anabranch.core.wire.metadata_records import MetadataRecord
 
 METADATA_KEY: Hashable = ("metadata",)
 """What a Fetch of the metadata log waits for: more committed batches."""
+
+
+UNKNOWN_MS = -1
+
+
+class Reading(NamedTuple):
+    """Up to where a node has the metadata; when it last asked for more, and last had all of it."""
+
+    end_offset: int
+    fetched_ms: int
+    caught_up_ms: int
 
 
 class Controller:
@@ -70,8 +81,10 @@ class Controller:
         self.epoch = 0
         self.state = ClusterState()
         self.sessions = Sessions(config.broker_session_timeout_ms)
-        self.read_to: dict[int, int] = {}
-        """Node -> the end of what it last fetched of the metadata, in this term."""
+        self.wall_ms = UNKNOWN_MS
+        """The time of day at the begin of this step, for what people read; never for decisions."""
+        self.read_to: dict[int, Reading] = {}
+        """Node -> what it last fetched of the metadata, in this term."""
         self.hints = Hints()
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
@@ -164,7 +177,11 @@ class Controller:
     def has_read(self, node_id: int, end_offset: int) -> None:
         """A node fetches the metadata from there on: it has what is before."""
         if node_id in self.image.controllers or node_id in self.image.brokers:
-            self.read_to[node_id] = end_offset
+            before = self.read_to.get(node_id)
+            caught_up_ms = before.caught_up_ms if before is not None else UNKNOWN_MS
+            if end_offset >= self.log.end_offset:
+                caught_up_ms = self.wall_ms
+            self.read_to[node_id] = Reading(end_offset, self.wall_ms, caught_up_ms)
             self.sessions.has_read(node_id, end_offset - 1)
 
     def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
