@@ -9,6 +9,7 @@ of a cluster call (`local_cluster.py`), and one node's states (`nodes.py`).
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import time
 import weakref
@@ -181,4 +182,5 @@ def temporary_folder() -> tempfile.TemporaryDirectory[str]:
 def _kill_all(nodes: list[ClusterNode]) -> None:
     for node in nodes:
         if node.pid:
-            node.strike().kill()
+            with contextlib.suppress(ClusterError):  # it has ended meanwhile
+                node.strike().kill()
