@@ -11,16 +11,13 @@ import contextlib
 import os
 import signal
 import sqlite3
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import psycopg
 
-ROOT = Path(__file__).resolve().parents[1]
 Wait = Callable[[float], None]
 
 
@@ -78,7 +75,9 @@ class PostgresDatabase:
     name = "postgres"
 
     def __init__(self) -> None:
-        self._server = _new_server()
+        from tests.server.postgres_kit import PostgresServer
+
+        self._server = PostgresServer().start()
         self.url = self.setting = self._server.new_database()
         self._turn = Turn()
 
@@ -119,13 +118,6 @@ class PostgresDatabase:
     def close(self) -> None:
         """End the server and remove its folder."""
         self._server.remove()
-
-
-def _new_server() -> Any:
-    sys.path.insert(0, str(ROOT / "tests" / "server"))
-    from postgres_kit import PostgresServer
-
-    return PostgresServer().start()
 
 
 def _family(pid: int) -> list[int]:

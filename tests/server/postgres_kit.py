@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 import psycopg
-from node_kit import free_port
+
+from anabranch.client.ports import free_ports
 
 PASSWORD = "river"
 SECONDS = 60
@@ -32,7 +33,7 @@ class PostgresServer:
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-        self.port = free_port()
+        (self.port,) = free_ports(1)
         self._user = "nobody" if os.geteuid() == 0 else None
         self._numbers = itertools.count()
         if self._user is not None:
@@ -50,7 +51,7 @@ class PostgresServer:
         """A server that streams from this running one, not started; `remove` it by itself."""
         other = PostgresServer.__new__(PostgresServer)
         other.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
-        other.port, other._user, other._numbers = free_port(), self._user, self._numbers
+        other.port, other._user, other._numbers = *free_ports(1), self._user, self._numbers
         if self._user is not None:
             shutil.chown(other.folder, self._user)
         subprocess.run(
