@@ -16,7 +16,17 @@ from pathlib import Path
 TRUNCATION = "dropped records that the leader does not have"
 LINE = re.compile(r"\S+ (?P<level>[A-Z]+) (?P<part>[\w.]+): (?P<rest>.*)")
 FIELDS = re.compile(r" [\w.]+=.*")
-OUR_OWN = ("Traceback (most recent call last)", "the controller failed", "never retrieved")
+OUR_OWN = (
+    "Traceback (most recent call last)",
+    "never retrieved",
+    " ERROR dispatch: a request failed",
+    "the controller failed",
+    "the node must stop",
+    "its log is rotten",
+    "its log is missing",
+    "a log folder is offline",
+    "cannot be loaded",
+)
 
 
 class NodeLogs:
