@@ -1,0 +1,314 @@
+"""Plans of moves: what would change, why each move, and why nothing can.
+
+What: one function a goal. `drain` empties brokers, `fill` lets new ones carry their share,
+`mend_racks` ends avoidable pairs in one rack, `change_factor` gives a topic more or fewer replicas.
+Each returns a `Plan`: moves with reasons, and obstacles, each with what it would take. Rules kept:
+a plan is made from a layout alone, and equal layouts give equal plans; no goal moves a replica that
+it need not move; a replica list keeps its order but for what is replaced, so that leaders stay
+where they can; what cannot be done is said partition by partition and stops nothing else.
+
+Worked example: brokers 1, 2, 3 in racks a, b, c, and 4 in c; draining 3 moves each of its replicas
+to 4 (rack c would be free again), and nothing else. Trade-off: moves are counted, not bytes.
+
+Not here: carrying a plan out (`core/controller`), lists for new partitions (the placers).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.types import TopicPartition
+
+
+class Why(StrEnum):
+    """Why a move is planned."""
+
+    BROKER_DRAINED = "BROKER_DRAINED"
+    BROKER_ADDED = "BROKER_ADDED"
+    RACK_VIOLATION = "RACK_VIOLATION"
+    FACTOR_CHANGED = "FACTOR_CHANGED"
+
+
+class PlannedMove(NamedTuple):
+    """One partition's move, and why."""
+
+    place: TopicPartition
+    before: Row
+    after: Row
+    why: Why
+    sentence: str
+
+
+class Obstacle(NamedTuple):
+    """Something that the goal asks for and cannot be; `needs` says what it would take."""
+
+    what: str
+    why: str
+    needs: str
+
+
+class Plan(NamedTuple):
+    """What would be done, in order, and what would not."""
+
+    goal: str
+    moves: tuple[PlannedMove, ...]
+    obstacles: tuple[Obstacle, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The plan in one sentence, also when it is empty."""
+        if self.moves:
+            copied = sum(len(set(each.after) - set(each.before)) for each in self.moves)
+            return f"{self.goal}: {len(self.moves)} partition(s) move, {copied} replica(s) copied"
+        if self.obstacles:
+            return f"{self.goal}: nothing can move"
+        return f"{self.goal}: nothing has to move"
+
+
+def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
+    """Move every replica off these brokers, each to the best of the others."""
+    leaving = sorted(set(broker_ids))
+    goal = f"drain broker(s) {_ids(leaving)}"
+    unknown = [each for each in leaving if each not in layout.sites]
+    if unknown:
+        return Plan(goal, (), (_unknown(unknown),))
+    sites = layout.open_sites(leaving)
+    notes: dict[TopicPartition, str] = {}
+    obstacles: list[Obstacle] = []
+    for place in layout.places_of(leaving):
+        row = layout.rows[place]
+        for broker_id in leaving:
+            if broker_id not in row:
+                continue
+            stays = tuple(each for each in row if each != broker_id)
+            site = layout.choose(stays, sites)
+            if site is None:
+                obstacles.append(_nowhere(layout, place, row, broker_id, leaving))
+                continue
+            notes[place] = _because(layout, stays, site, f"broker {broker_id} is drained")
+            row = _replaced(layout, row, broker_id, site.broker_id)
+            layout.move(place, row)
+    return Plan(goal, tuple(_moves(layout, notes, Why.BROKER_DRAINED)), tuple(obstacles))
+
+
+def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
+    """Let these brokers, which carry less than others, take over until all carry their share."""
+    joining = sorted(set(broker_ids))
+    goal = f"let broker(s) {_ids(joining)} carry their share"
+    unknown = [each for each in joining if each not in layout.sites]
+    if unknown:
+        return Plan(goal, (), (_unknown(unknown),))
+    closed = [each for each in joining if not layout.sites[each].is_open]
+    obstacles = [
+        Obstacle(f"broker {each}", _closed(layout.sites[each]), "an active broker, not cordoned")
+        for each in closed
+    ]
+    sites = layout.open_sites()
+    share = sum(layout.replicas[site.broker_id] for site in sites) // max(1, len(sites))
+    held = layout.by_broker()
+    notes: dict[TopicPartition, str] = {}
+    for broker_id in (each for each in joining if each not in closed):
+        _take_share(layout, layout.sites[broker_id], share, held, joining, notes)
+        if layout.replicas[broker_id] < share:
+            obstacles.append(_share_not_reached(layout, broker_id, share))
+    return Plan(goal, tuple(_moves(layout, notes, Why.BROKER_ADDED)), tuple(obstacles))
+
+
+def _take_share(
+    layout: Layout,
+    site: Site,
+    share: int,
+    held: dict[int, list[TopicPartition]],
+    joining: Sequence[int],
+    notes: dict[TopicPartition, str],
+) -> None:
+    """Take replicas from whoever carries most, as long as no rack gets worse by it."""
+    givers = [each for each in sorted(held) if each not in joining]
+    while layout.replicas[site.broker_id] < share:
+        givers = [each for each in givers if layout.replicas[each] > share and held[each]]
+        if not givers:
+            return
+        giver = max(givers, key=lambda each: (layout.replicas[each], -each))
+        place = held[giver].pop()
+        row = layout.rows[place]
+        stays = tuple(each for each in row if each != giver)
+        if giver not in row or site.broker_id in row or place in notes:
+            continue
+        if (
+            layout.in_racks(stays)[site.rack or ""]
+            > layout.in_racks(stays)[layout.rack(giver) or ""]
+        ):
+            continue
+        carried = f"broker {giver} carries {layout.replicas[giver]}"
+        notes[place] = _because(layout, stays, site, f"{carried}, the share is {share}")
+        layout.move(place, _replaced(layout, row, giver, site.broker_id))
+
+
+def mend_racks(layout: Layout) -> Plan:
+    """End every pair of replicas in one rack that a free rack could end."""
+    goal = "mend rack violations"
+    sites = layout.open_sites()
+    racks = sorted({site.rack for site in sites if site.rack is not None})
+    notes: dict[TopicPartition, str] = {}
+    obstacles: list[Obstacle] = []
+    for place in sorted(layout.rows):
+        while (crowded := _crowded(layout, layout.rows[place])) is not None:
+            row = layout.rows[place]
+            held = layout.in_racks(row)
+            free = [site for site in sites if site.rack is not None and not held[site.rack]]
+            site = layout.choose(row, free)
+            if site is None:
+                if len(racks) >= len(row):
+                    obstacles.append(_no_free_rack(place, layout.rack(crowded)))
+                break
+            said = f"rack {layout.rack(crowded)} had {held[layout.rack(crowded) or '']} of it"
+            stays = tuple(each for each in row if each != crowded)
+            notes[place] = _because(layout, stays, site, said)
+            layout.move(place, _replaced(layout, row, crowded, site.broker_id))
+    return Plan(goal, tuple(_moves(layout, notes, Why.RACK_VIOLATION)), tuple(obstacles))
+
+
+def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
+    """Give every partition of a topic `factor` replicas; its leader stays."""
+    goal = f"give {topic} replication factor {factor}"
+    places = sorted(place for place in layout.rows if place.topic == topic)
+    if not places or factor < 1:
+        why = "there is no such topic" if not places else "a partition needs at least one replica"
+        return Plan(goal, (), (Obstacle(topic, why, "a topic that exists and a factor above 0"),))
+    sites = layout.open_sites()
+    notes: dict[TopicPartition, str] = {}
+    obstacles: list[Obstacle] = []
+    for place in places:
+        while len(layout.rows[place]) < factor:
+            row = layout.rows[place]
+            site = layout.choose(row, sites)
+            if site is None:
+                obstacles.append(_too_few(place, len(sites), factor))
+                break
+            notes[place] = _because(layout, row, site, "it is to have more replicas")
+            layout.move(place, (*row, site.broker_id))
+        while len(layout.rows[place]) > factor:
+            row = layout.rows[place]
+            gone = _dispensable(layout, row)
+            notes[place] = f"broker {gone} gives its replica up: {_spare(layout, row, gone)}"
+            layout.move(place, tuple(each for each in row if each != gone))
+    return Plan(goal, tuple(_moves(layout, notes, Why.FACTOR_CHANGED)), tuple(obstacles))
+
+
+# Choices.
+
+
+def _replaced(layout: Layout, row: Row, gone: int, new: int) -> Row:
+    """The list with `new` for `gone`. A new broker does not lead at once where another could: of
+    those that stay, whoever leads least comes first."""
+    if gone != row[0] or len(row) == 1:
+        return tuple(new if each == gone else each for each in row)
+    stays = [each for each in row if each != gone]
+    active = [each for each in stays if each in layout.sites and layout.sites[each].active]
+    first = min(active or stays, key=lambda each: (layout.leaders[each], stays.index(each)))
+    return (first, *(each for each in stays if each != first), new)
+
+
+def _crowded(layout: Layout, row: Row) -> int | None:
+    """The replica that should leave a rack with several, None when no rack has: not the first of
+    the list, and on the broker that carries most."""
+    held = layout.in_racks(row)
+    paired = [each for each in row[1:] if held[layout.rack(each) or ""] > 1]
+    return max(paired, key=lambda each: (layout.replicas[each], each), default=None)
+
+
+def _dispensable(layout: Layout, row: Row) -> int:
+    """The replica to give up: on a broker that is down, in a rack with several, then on the broker
+    that carries most; never the first."""
+    held = layout.in_racks(row)
+
+    def worth(broker_id: int) -> tuple[bool, int, int, int]:
+        site = layout.sites.get(broker_id)
+        rack = layout.rack(broker_id)
+        is_down = site is None or not site.active
+        return is_down, held[rack or ""], layout.replicas[broker_id], broker_id
+
+    return max(row[1:], key=worth)
+
+
+# Sentences.
+
+
+def _moves(layout: Layout, notes: dict[TopicPartition, str], why: Why) -> Iterator[PlannedMove]:
+    for place in layout.moved():
+        yield PlannedMove(place, layout.before[place], layout.rows[place], why, notes[place])
+
+
+def _because(layout: Layout, stays: Sequence[int], site: Site, cause: str) -> str:
+    """Why that broker gets the replica."""
+    if site.rack is None:
+        choice = "it carries least"
+    elif layout.in_racks(stays)[site.rack] == 0:
+        choice = f"rack {site.rack} has none of it, and there it carries least"
+    else:
+        choice = f"no rack is free, and in rack {site.rack} it carries least"
+    return f"{cause}; broker {site.broker_id} gets the replica: {choice}"
+
+
+def _spare(layout: Layout, row: Row, broker_id: int) -> str:
+    site = layout.sites.get(broker_id)
+    if site is None or not site.active:
+        return "it is down"
+    if site.rack is not None and layout.in_racks(row)[site.rack] > 1:
+        return f"rack {site.rack} has another"
+    return "it carries most"
+
+
+def _nowhere(
+    layout: Layout, place: TopicPartition, row: Row, broker_id: int, leaving: Sequence[int]
+) -> Obstacle:
+    others = [site for each, site in sorted(layout.sites.items()) if each not in (*row, *leaving)]
+    shut = [f"broker {site.broker_id} {_closed(site)}" for site in others if not site.is_open]
+    why = f"no broker is left that has no replica of it: it has {len(row)}"
+    if shut:
+        why = f"{'; '.join(shut)}; the others have one"
+    return Obstacle(
+        f"the replica of {place} on broker {broker_id}",
+        why,
+        "one more active broker that is not cordoned, or a lower replication factor",
+    )
+
+
+def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
+    return Obstacle(
+        f"{factor} replicas of {place}",
+        f"only {open_count} broker(s) may be given replicas",
+        f"{factor} active brokers that are not cordoned",
+    )
+
+
+def _no_free_rack(place: TopicPartition, rack: str | None) -> Obstacle:
+    return Obstacle(
+        f"two replicas of {place} in rack {rack}",
+        "every broker of the racks without one is full of it, fenced or cordoned",
+        "an active broker, not cordoned, in a rack without a replica of it",
+    )
+
+
+def _share_not_reached(layout: Layout, broker_id: int, share: int) -> Obstacle:
+    return Obstacle(
+        f"broker {broker_id} with {layout.replicas[broker_id]} of {share} replicas",
+        "more could only come by moves that put two replicas of a partition into one rack, or of "
+        "partitions that it has already",
+        "brokers in more racks",
+    )
+
+
+def _unknown(broker_ids: Sequence[int]) -> Obstacle:
+    return Obstacle(f"broker(s) {_ids(broker_ids)}", "not registered", "ids of registered brokers")
+
+
+def _closed(site: Site) -> str:
+    return "is cordoned" if site.active else "is down"
+
+
+def _ids(broker_ids: Iterable[int]) -> str:
+    return ", ".join(map(str, broker_ids))

@@ -1,0 +1,178 @@
+"""Plans move what they must and no more, and say why and why not (B2, R16)."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.planning import Plan, change_factor, drain, fill, mend_racks
+from anabranch.core.types import TopicPartition
+
+
+def sites(*racks: str) -> list[Site]:
+    """`"a: 1 2c 3f"`: rack a with brokers 1, 2 (cordoned) and 3 (fenced)."""
+    found = []
+    for written in racks:
+        rack, colon, words = written.rpartition(":")
+        for word in words.split():
+            number = int(word.rstrip("cf"))
+            name = rack.strip() if colon else None
+            found.append(Site(number, name, not word.endswith("f"), word.endswith("c")))
+    return found
+
+
+def layout(cluster: list[Site], *rows: tuple[int, ...], topic: str = "t") -> Layout:
+    return Layout(cluster, {TopicPartition(topic, i): row for i, row in enumerate(rows)})
+
+
+def after(plan: Plan) -> dict[int, tuple[int, ...]]:
+    return {move.place.partition: move.after for move in plan.moves}
+
+
+ABC = sites("a: 1", "b: 2", "c: 3 4")
+
+
+def test_the_worked_example() -> None:
+    plan = drain(layout(ABC, (1, 2, 3), (3, 1, 2), (2, 3, 1), (1, 2)), [3])
+    assert after(plan) == {0: (1, 2, 4), 1: (2, 1, 4), 2: (2, 4, 1)}
+    assert plan.sentence == "drain broker(s) 3: 3 partition(s) move, 3 replica(s) copied"
+    assert plan.moves[0].sentence == (
+        "broker 3 is drained; broker 4 gets the replica: rack c has none of it, and there it "
+        "carries least"
+    )
+
+
+def test_a_drain_without_room_says_what_it_would_take_and_that_is_true() -> None:
+    closed = sites("a: 1", "b: 2", "c: 3 4c")
+    plan = drain(layout(closed, (1, 2, 3)), [3])
+    assert plan.moves == ()
+    assert plan.sentence == "drain broker(s) 3: nothing can move"
+    (obstacle,) = plan.obstacles
+    assert obstacle.what == "the replica of t-0 on broker 3"
+    assert obstacle.why == "broker 4 is cordoned; the others have one"
+    assert obstacle.needs == (
+        "one more active broker that is not cordoned, or a lower replication factor"
+    )
+    assert after(drain(layout(sites("a: 1", "b: 2", "c: 3 4"), (1, 2, 3)), [3])) == {0: (1, 2, 4)}
+
+
+def test_an_unknown_broker_is_named() -> None:
+    (obstacle,) = drain(layout(ABC, (1, 2)), [9]).obstacles
+    assert obstacle.what == "broker(s) 9"
+
+
+def test_a_new_broker_takes_its_share_from_whoever_has_most() -> None:
+    rows = [(1, 2), (2, 1), (1, 3), (3, 1), (1, 2), (2, 3)]
+    plan = fill(layout(sites("1 2 3 4"), *rows), [4])
+    assert len(plan.moves) == 3
+    counts = Counter(
+        each for row in {**dict(enumerate(rows)), **after(plan)}.values() for each in row
+    )
+    assert max(counts.values()) - min(counts.values()) <= 1
+    assert "the share is 3" in plan.moves[0].sentence
+
+
+def test_a_share_is_not_reached_at_the_price_of_a_rack() -> None:
+    cluster = sites("a: 1 3", "b: 2")
+    plan = fill(layout(cluster, (1, 2), (2, 1), (1, 2), (2, 1)), [3])
+    assert all(set(move.before) - set(move.after) == {1} for move in plan.moves)
+    assert all(2 in move.after for move in plan.moves)
+
+
+def test_a_pair_in_a_rack_ends_where_a_rack_is_free() -> None:
+    plan = mend_racks(layout(sites("a: 1 2", "b: 3", "c: 4"), (1, 2), (1, 3), (3, 1, 2)))
+    assert after(plan) == {0: (1, 4), 2: (3, 4, 2)}
+    assert mend_racks(layout(sites("a: 1 2", "b: 3"), (1, 2, 3))).sentence == (
+        "mend rack violations: nothing has to move"
+    )
+
+
+def test_a_rack_that_could_help_and_may_not_is_said() -> None:
+    plan = mend_racks(layout(sites("a: 1 2", "b: 3c", "c: 4f"), (1, 2)))
+    assert plan.moves == ()
+    assert plan.obstacles == ()  # one rack is open for two replicas: nothing could be asked for
+
+
+def test_more_and_fewer_replicas() -> None:
+    cluster = sites("a: 1 2", "b: 3", "c: 4")
+    more = change_factor(layout(cluster, (1, 2), (1, 3)), "t", 3)
+    assert [set(row) for row in after(more).values()] == [{1, 2, 4}, {1, 3, 4}]
+    fewer = change_factor(layout(cluster, (1, 2, 3), (3, 1, 4)), "t", 2)
+    assert after(fewer)[0] == (1, 3)
+    assert after(fewer)[1][0] == 3
+    assert "rack a has another" in fewer.moves[0].sentence
+    short = change_factor(layout(cluster, (1, 2)), "t", 5)
+    assert short.obstacles[0].why == "only 4 broker(s) may be given replicas"
+    assert change_factor(layout(cluster, (1, 2)), "no", 2).obstacles[0].what == "no"
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    count = draw(st.integers(2, 9))
+    racks = draw(st.sampled_from([(None,), ("a", "b"), ("a", "b", "c")]))
+    cluster = [
+        Site(
+            each,
+            draw(st.sampled_from(racks)),
+            draw(st.integers(0, 5)) > 0,
+            draw(st.integers(0, 5)) == 0,
+        )
+        for each in range(count)
+    ]
+    size = draw(st.integers(1, min(3, count)))
+    row = st.permutations(range(count)).map(lambda each: tuple(each[:size]))
+    return layout(cluster, *draw(st.lists(row, min_size=1, max_size=30)))
+
+
+def worst(layout: Layout, row: tuple[int, ...]) -> int:
+    return max(layout.in_racks(row).values(), default=0)
+
+
+@given(layouts(), st.data())
+def test_what_holds_for_every_drain(found: Layout, data: st.DataObject) -> None:
+    leaving = data.draw(st.sampled_from(sorted(found.sites)))
+    held = found.replicas[leaving]
+    plan = drain(found, [leaving])
+    assert len(plan.moves) + len(plan.obstacles) == held, "every replica moves, or it is said why"
+    for move in plan.moves:
+        assert leaving not in move.after
+        assert len(set(move.after)) == len(move.before)
+        assert len(set(move.before) - set(move.after)) == 1, "nothing else moves"
+        (new,) = set(move.after) - set(move.before)
+        assert found.sites[new].is_open
+    again = drain(Layout(found.sites.values(), found.rows), [leaving])
+    assert again.moves == (), "a plan that is done leaves nothing to do"
+
+
+@given(layouts())
+def test_mending_racks_only_helps_and_is_done_at_once(found: Layout) -> None:
+    plan = mend_racks(found)
+    for move in plan.moves:
+        assert len(set(move.after)) == len(move.before)
+        assert len(found.in_racks(move.after)) > len(found.in_racks(move.before))
+        assert move.after[0] == move.before[0], "the leader stays"
+    assert mend_racks(Layout(found.sites.values(), found.rows)).moves == ()
+
+
+@given(layouts(), st.data())
+def test_filling_up_is_even_and_makes_no_rack_worse(found: Layout, data: st.DataObject) -> None:
+    joining = data.draw(st.sampled_from(sorted(found.sites)))
+    plan = fill(found, [joining])
+    for move in plan.moves:
+        assert set(move.after) - set(move.before) == {joining}
+        assert worst(found, move.after) <= max(worst(found, move.before), 1)
+    assert fill(Layout(found.sites.values(), found.rows), [joining]).moves == ()
+
+
+@given(layouts(), st.integers(1, 6))
+def test_a_factor_is_reached_or_it_is_said_why(found: Layout, factor: int) -> None:
+    plan = change_factor(found, "t", factor)
+    refused = {obstacle.what for obstacle in plan.obstacles}
+    for place, row in found.rows.items():
+        assert row[0] == found.before[place][0], "the leader stays"
+        assert len(set(row)) == len(row)
+        if len(row) != factor:
+            assert f"{factor} replicas of {place}" in refused
