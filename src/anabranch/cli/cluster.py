@@ -108,6 +108,22 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
     }
 
 
+@command.command(epilog="Example: anabranch cluster unregister 4")
+@click.argument("broker_id", type=int, metavar="BROKER")
+@bootstrap_option
+@timeout_option
+def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+    """Forget a broker that will not come back; replica lists keep its id."""
+
+    async def work(cluster: Cluster) -> None:
+        from anabranch.client.admin import unregister_broker
+
+        await unregister_broker(cluster, broker_id)
+
+    ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    click.echo(f"broker {broker_id} is forgotten")
+
+
 @command.command(epilog="Example: anabranch cluster status --json")
 @bootstrap_option
 @timeout_option

@@ -56,6 +56,10 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from anabranch.core.wire.messages.unregister_broker import (
+    UnregisterBrokerRequest,
+    UnregisterBrokerResponse,
+)
 
 TIMEOUT_MS = 30_000
 NO_COUNT = -1
@@ -215,6 +219,18 @@ async def describe_cluster(cluster: Cluster) -> DescribeClusterResponse:
     response: DescribeClusterResponse = await connection.send(request)
     check(response.error_code, response.error_message)
     return response
+
+
+async def unregister_broker(cluster: Cluster, broker_id: int) -> None:
+    """Have the cluster forget a broker; raises ApiError BROKER_ID_NOT_REGISTERED."""
+
+    async def attempt() -> None:
+        response: UnregisterBrokerResponse = await cluster.send(
+            UnregisterBrokerRequest(broker_id=broker_id)
+        )
+        check(response.error_code, response.error_message)
+
+    await cluster.retrying(attempt)
 
 
 async def describe_log_dirs(cluster: Cluster, broker_id: int) -> list[DescribeLogDirsResult]:

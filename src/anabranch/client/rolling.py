@@ -66,8 +66,8 @@ def plan_roll(
         for each in sorted(wanted - known)
     ]
     obstacles += [
-        f"broker {each.address.broker_id} does not serve; start it, or forget it with "
-        "UnregisterBroker"
+        f"broker {each.address.broker_id} does not serve; start it, or forget it with `anabranch "
+        f"cluster unregister {each.address.broker_id}`"
         for each in brokers
         if each.is_fenced
     ]

@@ -1,0 +1,44 @@
+"""`anabranch cluster features`, `upgrade` and `unregister` against one node."""
+
+from __future__ import annotations
+
+import json
+
+from anabranch.core.controller.features import BOOTSTRAP_LEVELS
+
+
+def test_features_are_shown_with_what_all_support(verb):
+    shown = verb("cluster", "features")
+    assert shown.exit_code == 0
+    assert "metadata.version" in shown.output
+    told = {
+        each["feature"]: each for each in json.loads(verb("cluster", "features", "--json").output)
+    }
+    assert {name: each["level"] for name, each in told.items()} == dict(BOOTSTRAP_LEVELS)
+    assert all(each["newest_common"] >= each["level"] for each in told.values())
+
+
+def test_there_is_nothing_to_raise_in_a_new_cluster(verb):
+    done = verb("cluster", "upgrade")
+    assert (done.exit_code, done.output) == (0, "Nothing is to be raised.\n")
+    told = json.loads(verb("cluster", "upgrade", "--dry-run", "--json").output)
+    assert told == {"dry_run": True, "raised": [], "held_back": []}
+
+
+def test_what_cannot_be_raised_is_one_line(verb):
+    for words, said in (
+        (("--feature", "metadata.version=99"), "only supports versions 7-27"),
+        (("--feature", "no.such=1"), "There is no feature no.such"),
+        (("--feature", "metadata.version=1"), "an upgrade cannot lower it to 1"),
+        (("--feature", "metadata.version=new"), "the level is a number"),
+        (("--feature", "metadata.version"), "is not KEY=VALUE"),
+    ):
+        done = verb("cluster", "upgrade", *words)
+        assert done.exit_code != 0
+        assert said in done.output, done.output
+
+
+def test_a_broker_that_is_not_there_cannot_be_forgotten(verb):
+    done = verb("cluster", "unregister", "77")
+    assert done.exit_code == 1
+    assert "Broker ID 77 is not currently registered" in done.output
