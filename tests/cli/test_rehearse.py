@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -100,3 +101,44 @@ def test_a_cluster_that_cannot_become_ready_is_told_so(rehearse, tmp_path):
     said = rehearse(file)
     assert said.exit_code == 1
     assert "What orders retains cannot be written: " in said.stderr
+
+
+PLAN = """
+cluster: {brokers: 3}
+topics: {orders: {replicas: [[1, 2, 3]]}}
+events:
+  - {at: 1s, send: {to: orders-0, records: 2, acks: all}}
+"""
+
+
+@pytest.fixture
+def plan_file(tmp_path):
+    path = tmp_path / "one.yaml"
+    path.write_text(PLAN)
+    return path
+
+
+def test_real_processes_that_do_the_same_are_said_to(rehearse, plan_file, monkeypatch):
+    monkeypatch.setattr("anabranch.testing.staging.stage.performed", lambda _plan, told: told)
+    said = rehearse(plan_file, "--real")
+    assert said.exit_code == 0 and said.stdout.endswith("As rehearsed.\n")
+    assert said.stdout.startswith("orders-0\n") and "0-1 acknowledged (acks=all)" in said.stdout
+    assert json.loads(rehearse(plan_file, "--real", "--json").stdout)["same"] is True
+
+
+def test_real_processes_that_do_otherwise_are_shown_beside_it(rehearse, plan_file, monkeypatch):
+    def less(_plan, told):
+        return replace(told, rows=told.rows[:1])
+
+    monkeypatch.setattr("anabranch.testing.staging.stage.performed", less)
+    said = rehearse(plan_file, "--real")
+    assert said.exit_code == 1 and said.stdout.count("orders-0\n") == 2
+    told = json.loads(rehearse(plan_file, "--real", "--json").stdout)
+    assert told["same"] is False and len(told["real"]) < len(told["rehearsed"])
+
+
+def test_what_real_processes_cannot_do_is_told_in_one_line(rehearse, plan_file):
+    plan_file.write_text(PLAN + "  - {at: 2s, wipe: 1}\n")
+    said = rehearse(plan_file, "--real")
+    assert said.exit_code == 1
+    assert said.stderr.startswith("Error: Line 6: `wipe` is for made-up nodes only.")
