@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
+from anabranch.core.api.suspects import Suspects
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
 
@@ -82,6 +83,8 @@ class Broker:
     """Topics whose creation is on its way to the controller."""
     metadata_cache: MetadataCache = field(default_factory=MetadataCache)
     """Topics as clients see them, made once an image."""
+    suspects: Suspects = field(default_factory=Suspects)
+    """Brokers that do not answer this one, until the controller has said what they are."""
     random: Random = field(default_factory=Random)
     """For ids that clients are given; a simulation passes a seeded one."""
     volume: Callable[[str], tuple[int, int]] = unknown_volume

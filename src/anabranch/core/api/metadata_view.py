@@ -10,7 +10,7 @@ DescribeTopicPartitions does not, since tools take a replica that is not in sync
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from anabranch.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
@@ -118,20 +118,26 @@ def offline_replicas(image: MetadataImage, replicas: tuple[int, ...], listener: 
     return [broker for broker in replicas if not _alive(image, broker, listener)]
 
 
-def listed_brokers(image: MetadataImage, listener: str, own_id: int) -> list[BrokerImage]:
-    """Brokers that are not fenced and have the listener, by id.
+def listed_brokers(
+    image: MetadataImage,
+    listener: str,
+    own_id: int,
+    stays_listed: Callable[[BrokerImage], bool],
+) -> list[BrokerImage]:
+    """Brokers that have the listener and are not fenced, or stay listed for a while, by id.
 
     When there is none (one node that is about to stop) the broker that answers is named: librdkafka
     forgets each broker that is missing from an answer, and with the last one its way back.
     """
-    alive = [
+    listed = [
         broker
         for broker_id, broker in sorted(image.brokers.items())
         if _alive(image, broker_id, listener)
+        or (broker.endpoint(listener) is not None and stays_listed(broker))
     ]
     own = image.brokers.get(own_id)
-    if alive or own is None or own.endpoint(listener) is None:
-        return alive
+    if listed or own is None or own.endpoint(listener) is None:
+        return listed
     return [own]
 
 

@@ -6,7 +6,9 @@ Behaviour: no topics asked (null; empty in version 0) means all topics. Topics a
     created. A topic that does not exist is created when `auto.create.topics.enable` and the request
     allow it: the answer says UNKNOWN_TOPIC_OR_PARTITION and the client asks again. The controller
     that is named is a broker: every broker forwards (KIP-590). A client that may not DESCRIBE a
-    topic is not told whether it exists.
+    topic is not told whether it exists. Where this broker's connection to a leader has just broken
+    the answer waits for the controller's verdict, half a second at most; and a broker that was
+    fenced after that stays listed for a session's length (see `suspects`).
 Skipped: nothing
 """
 
@@ -23,9 +25,9 @@ from anabranch.core.access.authorize import (
     cluster_allowed,
     topic_allowed,
 )
-from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.groups import wish_offsets_topic
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler, Request, Wait
 from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.controller.image import TopicImage
@@ -45,10 +47,42 @@ _CREATE_TIMEOUT_MS = 30_000
 """How long the controller may take over an auto-created topic: Kafka's request timeout."""
 
 
-def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
-    """Describe the cluster as this client may see it."""
+def run(broker: Broker, request: Request, now_ms: int) -> MetadataResponse | Wait:
+    """Describe the cluster as this client may see it, once it is known who leads."""
+    verdict_ms = _verdict_ms(broker, request.body) if broker.suspects else 0
+    if not verdict_ms:
+        return _answer(broker, request)
+
+    def poll(_now_ms: int, expired: bool) -> MetadataResponse | None:
+        return (
+            _answer(broker, request) if expired or not _verdict_ms(broker, request.body) else None
+        )
+
+    return Wait((METADATA,), now_ms + verdict_ms - broker.steady_ms, poll)
+
+
+def _verdict_ms(broker: Broker, body: MetadataRequest) -> int:
+    """Until when the answer waits, by the steady clock: 0 where nobody who leads is suspected."""
+    image = broker.image
+    if body.topics is None:
+        topics = [*image.topics_by_id.values()]
+    else:
+        asked = (
+            image.topic(each.name or "") or image.topic_by_id(each.topic_id) for each in body.topics
+        )
+        topics = [topic for topic in asked if topic is not None]
+    leaders = {each.leader for topic in topics for each in topic.partitions.values()}
+    now_ms, suspects = broker.steady_ms, broker.suspects
+    return max((suspects.verdict_ms(image, each, now_ms) for each in leaders), default=0)
+
+
+def _answer(broker: Broker, request: Request) -> MetadataResponse:
     body: MetadataRequest = request.body
     image, listener = broker.image, request.listener
+    session_ms = broker.config.broker_session_timeout_ms
+    stays_listed = partial(
+        broker.suspects.stays_listed, now_ms=broker.steady_ms, session_ms=session_ms
+    )
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(
@@ -57,7 +91,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> MetadataResponse:
                 port=each.endpoints[listener].port,
                 rack=each.rack,
             )
-            for each in listed_brokers(image, listener, broker.broker_id)
+            for each in listed_brokers(image, listener, broker.broker_id, stays_listed)
         ],
         cluster_id=broker.cluster_id,
         controller_id=some_alive_broker(image, broker.broker_id),

@@ -160,6 +160,8 @@ class Replication:
         if fetcher is None:
             return
         self._now_ms = now_ms
+        if self._broker.suspects:
+            self._broker.suspects.answered(effect.leader_id)
         code = fetcher.answered(response)
         if code != ErrorCode.NONE:
             if not is_session_end(code):
@@ -175,6 +177,8 @@ class Replication:
             self._now_ms = now_ms
             fetcher.begin_anew()
             fetcher.retry_ms = now_ms + self._broker.config.replica_fetch_backoff_ms
+            leader = self._broker.image.brokers.get(effect.leader_id)
+            self._broker.suspects.no_answer(leader, now_ms)
 
     def _sender(self, effect: SendFetch) -> Fetcher | None:
         fetcher = self._fetchers.get((effect.leader_id, effect.fetcher))
@@ -314,7 +318,6 @@ class Replication:
         if effect is not self._altering:
             return
         if response.error_code:
-            self.isr_failures += len(effect.proposals)
             self.alter_failed(effect, now_ms)
             return
         self._now_ms = now_ms
@@ -351,6 +354,7 @@ class Replication:
             return
         self._now_ms = now_ms
         self._altering = None
+        self.isr_failures += len(effect.proposals)
         for replica, proposal in effect.proposals:
             if replica.proposal is proposal:
                 self._unsent[replica.topic_partition] = replica
