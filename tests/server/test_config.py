@@ -64,9 +64,24 @@ def test_a_kafka_file_is_read_as_it_is(load):
     assert config.log_dirs == ("/var/a", "/var/b")
     assert config.metadata_store_url == "sqlite:///var/a/metadata-store.db"
     assert config.advertised_listeners[0].text == "PLAINTEXT://broker.example:19092"
+    assert config.advertised_controllers[0].text == "CONTROLLER://localhost:9093"
     assert config.rack == "r1"
     assert config.broker.num_partitions == 3
     assert config.warnings == ()
+
+
+def test_a_controller_may_be_reached_elsewhere_than_it_listens(load):
+    config = load(
+        """
+        process.roles=controller
+        listeners=CONTROLLER://0.0.0.0:9093
+        advertised.listeners=CONTROLLER://c1.example:19093
+        listener.plaintext.beyond.loopback.allow=true
+        """
+    )
+    assert config.listeners[0].text == "CONTROLLER://0.0.0.0:9093"
+    assert config.advertised_controllers[0].text == "CONTROLLER://c1.example:19093"
+    assert config.advertised_listeners == ()
 
 
 def test_the_command_line_goes_before_the_file(load):

@@ -62,6 +62,7 @@ class NodeConfig(msgspec.Struct, frozen=True, kw_only=True):
     process_roles: tuple[str, ...]
     listeners: tuple[Listener, ...]
     advertised_listeners: tuple[Listener, ...]
+    advertised_controllers: tuple[Listener, ...]
     controller_listener_names: tuple[str, ...]
     inter_broker_listener_name: str
     controllers: tuple[tuple[str, int], ...]
@@ -120,7 +121,7 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
     _refuse_contradictions(broker)
     roles = _roles(broker)
     controller_names = _names(broker.controller_listener_names)
-    listeners, advertised = _listeners(broker, roles, controller_names)
+    listeners, advertised, controllers = _listeners(broker, roles, controller_names)
     log_dirs = _log_dirs(broker)
     metadata_log_dir = os.path.abspath(broker.metadata_log_dir or log_dirs[0])
     http_host, http_port = _http(broker)
@@ -129,6 +130,7 @@ def _node_config(entries: Mapping[str, Entry], warnings: Sequence[str]) -> NodeC
         process_roles=roles,
         listeners=listeners,
         advertised_listeners=advertised,
+        advertised_controllers=controllers,
         controller_listener_names=controller_names,
         inter_broker_listener_name=_inter_broker_name(broker, roles, advertised),
         controllers=_controllers(broker, roles),
@@ -190,8 +192,8 @@ def _protocols(broker: BrokerConfig, controller_names: Sequence[str]) -> dict[st
 
 def _listeners(
     broker: BrokerConfig, roles: Sequence[str], controller_names: Sequence[str]
-) -> tuple[tuple[Listener, ...], tuple[Listener, ...]]:
-    """What is bound, and what brokers and clients are told to use."""
+) -> tuple[tuple[Listener, ...], tuple[Listener, ...], tuple[Listener, ...]]:
+    """What is bound; what clients are told to use, and what other nodes for the controller."""
     protocols = _protocols(broker, controller_names)
     bound = parse_listeners("listeners", broker.listeners, protocols)
     refuse_duplicate_ports("listeners", bound)
@@ -223,23 +225,24 @@ def _listeners(
         raise ConfigFault(
             "a broker alone has no listener that is in controller.listener.names", name="listeners"
         )
-    return bound, _advertised(broker, protocols, client_side, controller_names)
+    given = _advertised(broker, protocols, bound)
+    advertised = tuple(each for each in given if each.name not in controller_names)
+    told = {each.name: each for each in given}
+    controller_side = tuple(told.get(each.name, each) for each in bound if each not in client_side)
+    return bound, advertised or client_side, controller_side
 
 
 def _advertised(
-    broker: BrokerConfig,
-    protocols: Mapping[str, str],
-    client_side: tuple[Listener, ...],
-    controller_names: Sequence[str],
+    broker: BrokerConfig, protocols: Mapping[str, str], bound: Sequence[Listener]
 ) -> tuple[Listener, ...]:
+    """What `advertised.listeners` says; nothing when it is not set."""
     setting = "advertised.listeners"
     if not broker.advertised_listeners:
-        return client_side
+        return ()
     given = parse_listeners(setting, broker.advertised_listeners, protocols)
-    advertised = tuple(each for each in given if each.name not in controller_names)
-    bound = {each.name for each in client_side}
-    for listener in advertised:
-        if listener.name not in bound:
+    names = {each.name for each in bound}
+    for listener in given:
+        if listener.name not in names:
             raise ConfigFault(
                 f"listener {listener.name} is not in `listeners`; bind it there too", name=setting
             )
@@ -249,7 +252,7 @@ def _advertised(
                 "Use a routable IP address.",
                 name=setting,
             )
-    return advertised
+    return tuple(given)
 
 
 def _inter_broker_name(

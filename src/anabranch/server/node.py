@@ -14,11 +14,13 @@ in one line what and what to do, and leaves everything as it was.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.levels import check_supported
+from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
@@ -137,7 +139,6 @@ class Node:
         assert self._channel is not None
         config = self.config
         side = ControllerSide()
-        listener = config.controller_listeners[0]
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
@@ -148,12 +149,12 @@ class Node:
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:
             await self._listen(each, dispatcher)
-        port = self._ports[listener.name]
-        shell.endpoint = f"{listener.host}:{port}"
-        shell.controller.endpoint = (listener.host or "127.0.0.1", port)
-        self._enrolment = Enrolment(
-            self._channel, config.node_id, self._controller_endpoints(), self.stop_because
-        )
+        told = self._told_controllers()
+        host, port = next(iter(told.values()))
+        if config.advertised_controllers[0].host not in WILDCARDS:  # else it may be another's
+            shell.endpoint = f"{host}:{port}"
+        shell.controller.endpoint = (host, port)
+        self._enrolment = Enrolment(self._channel, config.node_id, told, self.stop_because)
         await shell.start()
 
     async def _bind_broker(self) -> None:
@@ -193,6 +194,16 @@ class Node:
     def _controller_addresses(self) -> list[tuple[str, int]]:
         own = self._controller_endpoints().values()
         return list(dict.fromkeys((*own, *self.config.controllers)))
+
+    def _told_controllers(self) -> dict[str, tuple[str, int]]:
+        """Where other nodes reach this controller, by listener: also from other machines."""
+        return {
+            each.name: (
+                socket.gethostname() if each.host in WILDCARDS else each.host,
+                self._ports[each.name] if each in self.config.listeners else each.port,
+            )
+            for each in self.config.advertised_controllers
+        }
 
     def _controller_endpoints(self) -> dict[str, tuple[str, int]]:
         return {
