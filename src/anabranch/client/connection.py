@@ -1,9 +1,10 @@
 """One connection to a node: requests out, answers in, in order, pipelined.
 
 What: `Connection.open` dials and asks ApiVersions; `send` picks the newest version that both sides
-speak. Why not a stream reader: whole frames come out of one buffer, and large record sets are not
-copied twice. Rule kept: an answer is matched to the oldest request without one; anything else, and
-every end of the connection, fails all that wait with `ConnectionLost`. Source: KIP-511.
+speak; `post` has a function called with the answer, within the very step that brought it. Why not a
+stream reader: large record sets are received where they are used (`receiving`). Rule kept: an
+answer is matched to the oldest request without one; anything else, and every end of the connection,
+fails all that wait with `ConnectionLost`. Source: KIP-511.
 
 Not here: finding leaders, retrying (cluster.py).
 """
@@ -11,11 +12,14 @@ Not here: finding leaders, retrying (cluster.py).
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl as ssl_module
 from collections import deque
-from struct import Struct
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
+from anabranch.client.receiving import NotAFrame, Receiver
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.types import Buffer
 from anabranch.core.wire.frame import frame_request, read_response
@@ -26,12 +30,7 @@ from anabranch.core.wire.schema import Message
 DIAL_SECONDS = 10.0
 REQUEST_SECONDS = 40.0
 """Longer than any node takes to answer by itself: its own timeouts end at 30 s."""
-ANSWER_BYTES_MAX = 1 << 30
-"""An answer that claims more is not an answer: the port speaks something else."""
 SOFTWARE_NAME = "anabranch"
-
-_SIZE = Struct(">i")
-_CORRELATION = Struct(">i")
 
 
 class ConnectionLost(ConnectionError):
@@ -44,10 +43,12 @@ class Pending(NamedTuple):
     correlation_id: int
     response: type[Message]
     version: int
-    future: asyncio.Future[Any]
+    answered: Callable[[Any], None]
+    """Called once, with the response message or with ConnectionLost."""
+    timer: asyncio.TimerHandle | None = None
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """An open connection. Make it with `Connection.open`; all calls are for one event loop."""
 
     def __init__(self, address: str, client_id: str | None) -> None:
@@ -57,7 +58,7 @@ class Connection(asyncio.Protocol):
         self.lost: ConnectionLost | None = None
         self._transport: Any = None
         self._pending: deque[Pending] = deque()
-        self._received = bytearray()
+        self._receiver = Receiver()
         self._correlation_id = 0
         self._writable: asyncio.Future[None] | None = None
 
@@ -130,10 +131,29 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(timeout_seconds):
                 return await self._send(message, version)
         except TimeoutError:
-            name = API_KEYS[type(message).api_key].name
-            self._fail(f"{self.address} did not answer {name} within {timeout_seconds:g} s")
+            self._no_answer(API_KEYS[type(message).api_key].name, timeout_seconds)
             assert self.lost is not None
             raise self.lost from None
+
+    def post(
+        self,
+        message: Message,
+        version: int,
+        answered: Callable[[Any], None],
+        *,
+        timeout_seconds: float = REQUEST_SECONDS,
+    ) -> None:
+        """Send a request; `answered` is called once, with the response or ConnectionLost.
+
+        For one who has few requests under way: it does not wait until the socket takes more.
+        Raises ConnectionLost when the connection has ended already, and calls nobody then.
+        """
+        buffers = self._frame(message, version)
+        spec = API_KEYS[type(message).api_key]
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timeout_seconds, self._no_answer, spec.name, timeout_seconds)
+        self._pending.append(Pending(self._correlation_id, spec.response, version, answered, timer))
+        self._transport.write(b"".join(buffers))
 
     async def send_unanswered(self, message: Message, version: int | None = None) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
@@ -145,7 +165,8 @@ class Connection(asyncio.Protocol):
         buffers = self._frame(message, version)
         future = asyncio.get_running_loop().create_future()
         response = API_KEYS[type(message).api_key].response
-        self._pending.append(Pending(self._correlation_id, response, version, future))
+        answered = partial(_resolve, future)
+        self._pending.append(Pending(self._correlation_id, response, version, answered))
         await self._write(buffers)
         return await future
 
@@ -165,6 +186,12 @@ class Connection(asyncio.Protocol):
         """Whether requests can be sent."""
         return self._transport is not None and self.lost is None
 
+    def size_receive_buffer(self, size_bytes: int) -> None:
+        """Give the socket a kernel buffer of that size, which the kernel then leaves alone."""
+        raw = self._transport.get_extra_info("socket")
+        if raw is not None:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, size_bytes)
+
     async def close(self) -> None:
         """End the connection after what was written is sent; nothing waits any more."""
         self._fail(f"the connection to {self.address} was closed")
@@ -175,6 +202,9 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self._fail(f"the connection to {self.address} was closed")
 
+    def _no_answer(self, name: str, timeout_seconds: float) -> None:
+        self._fail(f"{self.address} did not answer {name} within {timeout_seconds:g} s")
+
     def _fail(self, why: str) -> None:
         if self.lost is None:
             self.lost = ConnectionLost(why)
@@ -182,8 +212,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         pending, self._pending = self._pending, deque()
         for each in pending:
-            if not each.future.done():
-                each.future.set_exception(self.lost)
+            if each.timer is not None:
+                each.timer.cancel()
+            each.answered(self.lost)
         self.resume_writing()
 
     # What the transport calls.
@@ -207,25 +238,23 @@ class Connection(asyncio.Protocol):
             self._writable.set_result(None)
         self._writable = None
 
-    def data_received(self, data: bytes) -> None:
-        """Cut whole frames out of what has arrived."""
-        received = self._received
-        received += data
-        position = 0
-        while len(received) - position >= 4:
-            (size,) = _SIZE.unpack_from(received, position)
-            if not 4 <= size <= ANSWER_BYTES_MAX:
-                self._fail(f"{self.address} does not speak the Kafka protocol")
-                return
-            if len(received) - position - 4 < size:
-                break
-            frame = bytes(memoryview(received)[position + 4 : position + 4 + size])
-            position += 4 + size
-            self._answered(frame)
-        if position:
-            del received[:position]
+    def get_buffer(self, _size_hint: int) -> memoryview:
+        """Where the next bytes go."""
+        return self._receiver.room()
 
-    def _answered(self, frame: bytes) -> None:
+    def buffer_updated(self, size: int) -> None:
+        """Bytes came: hand on the answers that are whole."""
+        try:
+            for frame in self._receiver.received(size):
+                self._answered(frame)
+        except NotAFrame:
+            self._fail(f"{self.address} does not speak the Kafka protocol")
+
+    def eof_received(self) -> bool:
+        """The other side sends no more: the loop closes the connection."""
+        return False
+
+    def _answered(self, frame: Buffer) -> None:
         if not self._pending:
             self._fail(f"{self.address} answered what nobody asked")
             return
@@ -242,10 +271,22 @@ class Connection(asyncio.Protocol):
         if correlation_id != pending.correlation_id:
             self._pending.appendleft(pending)
             self._fail(f"{self.address} answered out of order")
-        elif not pending.future.done():
-            pending.future.set_result(message)
+        else:
+            if pending.timer is not None:
+                pending.timer.cancel()
+            pending.answered(message)
 
 
-def _is_refusal(frame: bytes) -> bool:
+def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
+    """Give an answer, or its failure, to whoever awaits it still."""
+    if future.done():
+        return
+    if isinstance(answer, ConnectionLost):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)
+
+
+def _is_refusal(frame: Buffer) -> bool:
     """Whether an ApiVersions answer is the version 0 one that says UNSUPPORTED_VERSION."""
     return int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION

@@ -24,9 +24,9 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from anabranch.client.buffers import BufferPool
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.types import Buffer
-from anabranch.server.buffers import BufferPool
 from anabranch.server.clocks import steady_ms
 from anabranch.server.strangers import SMALLEST_GREETING, stranger
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from struct import Struct, error
@@ -225,7 +225,7 @@ class Dispatcher:
             changed = self._changed
             while True:
                 if changed:
-                    keys = tuple(changed)
+                    keys = self.woken_by(tuple(changed))
                     changed.clear()
                     self.purgatory.wake(keys, self.now_ms)
                 touched = self.touched
@@ -240,6 +240,10 @@ class Dispatcher:
         finally:
             self._settling = False
         self._arm()
+
+    def woken_by(self, keys: tuple[Hashable, ...]) -> Iterable[Hashable]:
+        """The keys of waits that may be over after these changed."""
+        return keys
 
     def wake(self, *keys: Any) -> None:
         """Something changed outside of a request: a step of its own."""

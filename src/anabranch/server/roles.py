@@ -265,6 +265,11 @@ class BrokerDispatcher(Dispatcher):
         self.now_ms = self.world.wall_ms = wall_ms()
         self.world.steady_ms = steady_ms()
 
+    def woken_by(self, keys: tuple[Hashable, ...]) -> Iterable[Hashable]:
+        """Also what hangs on the partitions that changed."""
+        woken: Iterable[Hashable] = self.world.woken_by(keys)
+        return woken
+
 
 class ControllerDispatcher(Dispatcher):
     """The dispatcher of the controller listener: its handlers are told the steady clock.

@@ -99,7 +99,8 @@ class Upkeep:
             log.roll_if_due(now_ms)
             if not self._is_cleaning(replica.topic_partition):
                 # Also where cleanup.policy is compact alone: what lies before the log start goes.
-                log.apply_retention(now_ms, replica.high_watermark)
+                if log.apply_retention(now_ms, replica.high_watermark):
+                    self._broker.changed.add(replica.topic_partition)
             log.expire_producers(now_ms)
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))

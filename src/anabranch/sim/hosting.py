@@ -372,7 +372,8 @@ class Hosting:
             if log.fault is None:
                 try:
                     log.roll_if_due(now_ms)
-                    log.apply_retention(now_ms, replica.high_watermark)
+                    if log.apply_retention(now_ms, replica.high_watermark):
+                        self.broker.changed.add(replica.topic_partition)
                     log.expire_producers(now_ms)
                 except StorageFault as fault:
                     self.broker.faults.append((replica, fault))

@@ -15,7 +15,7 @@ from anabranch.sim.mutants import Mutant
 REPLICA = "anabranch.core.replication.replica"
 FOLLOWING = "anabranch.core.replication.following"
 IN_SYNC = "anabranch.core.replication.in_sync"
-FETCH = "anabranch.core.api.p01_fetch"
+FETCH = "anabranch.core.api.fetch_pass"
 HISTORY = "anabranch.core.api.fetch_history"
 PRODUCERS = "anabranch.core.log.producers"
 ELECTIONS = "anabranch.core.controller.elections"
@@ -32,7 +32,7 @@ MUTANTS = (
         module=FOLLOWING,
         old="log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))",
         new="log.truncate_to(replica.high_watermark)",
-        seed=23,
+        seed=11,
         caught_by="L6",
     ),
     Mutant(
@@ -41,7 +41,7 @@ MUTANTS = (
         module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
-        seed=1205,
+        seed=741,
         caught_by="L3",
     ),
     Mutant(
@@ -52,7 +52,7 @@ MUTANTS = (
         new="            if wanted.leader_epoch != replica.leader_epoch:\n"
         "                wanted.last_fetched_epoch = -1\n",
         seed=1848,
-        caught_by="L2",
+        caught_by="L8",
     ),
     Mutant(
         name="fetch-not-fenced",
@@ -60,7 +60,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=1002,
+        seed=487,
         caught_by="L6",
     ),
     Mutant(
@@ -151,7 +151,7 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=122,
+        seed=107,
         caught_by="lost-write",
     ),
     Mutant(
@@ -169,7 +169,7 @@ MUTANTS = (
         module=PRODUCERS,
         old="if first != (last + 1) % SEQUENCES:",
         new="if first < 0:",
-        seed=20,
+        seed=23,
         caught_by="L8",
     ),
     Mutant(

@@ -370,7 +370,7 @@ class SimNode(Machine):
         changed = broker.changed
         while True:
             if changed:
-                keys = tuple(changed)
+                keys = broker.woken_by(changed)
                 changed.clear()
                 self.purgatory.wake(keys, self.now_ms)
             if broker.faults:

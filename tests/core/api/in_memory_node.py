@@ -190,6 +190,7 @@ class InMemoryNode:
     def poll(self, wait: Wait, *, after_ms: int = 0, expired: bool = False) -> Any:
         """What a parked request answers now."""
         self.now_ms += after_ms
+        self.broker.woken_by(self.broker.changed)
         return wait.poll(self.now_ms, expired)
 
     def expire(self, wait: Wait) -> Any:

@@ -120,9 +120,11 @@ def test_acks_all_waits_for_the_in_sync_replicas():
     node.topic(replicas=(1, 2), configs={"min.insync.replicas": "2"})
     wait = produce(node, acks=-1)
     assert isinstance(wait, Wait)
-    assert wait.keys == (TopicPartition("t", 0),)
+    place = TopicPartition("t", 0)
+    assert list(node.broker.woken_by([place])) == [place]
     assert node.poll(wait) is None
     node.replica().follower_fetched(2, 1)
+    assert list(node.broker.woken_by([place])) == [place, *wait.keys]
     answer = only(node.poll(wait))
     assert (answer.error_code, answer.base_offset) == (0, 0)
 

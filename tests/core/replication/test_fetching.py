@@ -59,7 +59,7 @@ def test_a_request_says_who_asks_and_what_is_there():
     request, part = effect.request, effect.request.topics[0].partitions[0]
     assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (2, 7)
     assert (part.fetch_offset, part.current_leader_epoch, part.last_fetched_epoch) == (2, 0, 0)
-    assert effect.version == 17
+    assert effect.version == 18
 
 
 def test_no_answer_is_followed_by_a_new_session_after_a_pause():
@@ -230,3 +230,97 @@ def test_an_idle_partition_s_new_marks_are_told():
     for each in (2, 2, 3, 3, 2):
         deliver_fetch_of(peers, each)
     assert (peers[1].high_watermark, peers[2].high_watermark) == (1, 1)
+
+
+def parked(peers, broker_id):
+    """The only fetch of a follower, delivered: the box that its answer comes into."""
+    (at,) = (
+        index
+        for index, (sender, _, effect) in enumerate(peers.mail)
+        if sender.broker_id == broker_id and isinstance(effect, SendFetch)
+    )
+    _, _, effect = peers.mail.pop(at)
+    return effect, peers[effect.leader_id].ask(effect.request, effect.version)
+
+
+def quiet_peers(partitions=3):
+    """Broker 2 has everything, was told everything, and its next fetch is parked."""
+    peers = Peers(2, partitions=partitions, config={"replica.fetch.wait.max.ms": "500"})
+    effect, _ = parked(peers, 2)
+    wait, _ = peers[1].waits.pop()
+    answer = wait.poll(peers[1].broker.wall_ms, True)
+    peers[2].broker.replication.fetched(effect, answer, peers.now_ms)
+    peers[2].finish()
+    effect, box = parked(peers, 2)
+    assert box == []
+    return peers, effect, box
+
+
+def test_a_follower_s_session_looks_only_at_what_moved():
+    """R1: of 100,000 partitions nearly all are idle, and a fetch must not cost a look at each."""
+    peers, _, box = quiet_peers(partitions=50)
+    (session,) = peers[1].broker.fetch_sessions
+    assert (len(session.partitions), list(session.news)) == (50, [])
+    peers[1].produce(1, acks=1)
+    assert [wanted.index for wanted in session.news] == [0]
+    assert len(box) == 1
+
+
+def test_a_mark_that_moved_alone_is_told_soon_and_not_at_once():
+    """KIP-1166: version 18 says which high watermark the follower knows."""
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    peers[2].broker.replication.fetched(effect, box[0], peers.now_ms)
+    peers[2].finish()
+    _, box = parked(peers, 2)
+    assert (peers[1].high_watermark, box) == (1, [])
+    peers.wait(4)
+    assert box == []
+    peers.wait(1)
+    assert box[0].responses[0].partitions[0].high_watermark == 1
+
+
+def test_an_older_follower_learns_a_mark_with_the_next_answer():
+    peers, effect, box = quiet_peers()
+    peers[1].produce(1)
+    peers[2].broker.replication.fetched(effect, box[0], peers.now_ms)
+    peers[2].finish()
+    (_, _, effect) = peers.mail.pop(0)
+    box = peers[1].ask(effect.request, 17)
+    peers.wait(100)
+    assert box == []
+
+
+def test_who_said_nothing_new_was_caught_up_when_it_last_fetched():
+    peers, effect, _ = quiet_peers()
+    follower, (wait, _) = peers[1].replica.followers[2], peers[1].waits.pop()
+    peers.now_ms += 60_000
+    answer = wait.poll(peers[1].broker.wall_ms, True)
+    peers[2].broker.replication.fetched(effect, answer, peers.now_ms)
+    peers[2].finish()
+    parked(peers, 2)
+    heard_ms = peers.now_ms
+    peers.now_ms += 300
+    assert follower.caught_up_ms < heard_ms - 50_000
+    peers[1].produce(1, acks=1)
+    assert follower.caught_up_ms == heard_ms
+    peers.wait(29_000)
+    assert only(peers, SendAlterPartition) == []
+    peers.wait(16_000)
+    assert only(peers, SendAlterPartition) != []
+
+
+def test_a_follower_that_registered_anew_says_so_of_every_partition():
+    peers, effect, _ = quiet_peers()
+    (session,) = peers[1].broker.fetch_sessions
+    session.hear(8, peers.now_ms)
+    assert len(session.news) == 3
+    assert effect.version == 18
+
+
+def test_a_forgotten_partition_is_watched_no_more():
+    peers, _, _ = quiet_peers(partitions=2)
+    sessions = peers[1].broker.fetch_sessions
+    (session,) = sessions
+    sessions.close(session.session_id)
+    assert list(sessions.moved(TopicPartition("t", 0))) == []

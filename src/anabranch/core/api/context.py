@@ -7,11 +7,12 @@ outside of it (waking waiters, syncing a log, asking the controller) is left in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.api.acks import Acks
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
@@ -100,6 +101,21 @@ class Broker:
     replication: Replication = field(init=False)
     """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 
+    acks: Acks = field(default_factory=Acks)
+    """Batches that wait until they are committed."""
+
     def __post_init__(self) -> None:
         self.groups = GroupCoordinator(self)
         self.replication = Replication(self)
+
+    def woken_by(self, keys: Iterable[Hashable]) -> Iterable[Hashable]:
+        """Under which keys waits may be over after these changed: they, and what hangs on them.
+
+        Those are produce requests that are committed, and sessions of followers that have news."""
+        woken = dict.fromkeys(keys)
+        for key in tuple(woken):
+            for request in self.acks.moved(key, self.partitions):
+                woken[request] = None
+            for session in self.fetch_sessions.moved(key):
+                woken[session] = None
+        return woken

@@ -4,17 +4,21 @@ What: the partitions of each session, the rules by which a request begins, conti
 and eviction when all slots are taken. Rules kept: a session steps exactly once a request (its
 epoch); a partition with an error, records or a moved high watermark or log start is always told;
 one that brought records goes to the end of the line, so that a small response limit starves none.
+A follower's session looks only at partitions that may have news: one without any is taken out of
+`news` and comes back when the follower names it or something about it changes (`moved`).
 Not here: reading records.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.replication.progress import Heard
+from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+NOTHING_TO_TELL = -1
+UNKNOWN_BROKER_EPOCH = -1
 EVICTION_MS = 120_000
 """A session may be evicted for another once it is this old, or was unused for so long (Kafka's)."""
 
@@ -35,7 +41,9 @@ class Wanted:
 
     __slots__ = (
         "fetch_offset",
+        "high_watermark",
         "index",
+        "is_watched",
         "last_fetched_epoch",
         "leader_epoch",
         "log_start_offset",
@@ -52,6 +60,7 @@ class Wanted:
         self.index = request.partition
         self.told_high_watermark = -1
         self.told_log_start = -1
+        self.is_watched = False
         self.take(request)
 
     def take(self, request: FetchPartition) -> None:
@@ -61,6 +70,12 @@ class Wanted:
         self.leader_epoch = request.current_leader_epoch
         self.log_start_offset = request.log_start_offset
         self.last_fetched_epoch = request.last_fetched_epoch
+        self.high_watermark = request.high_watermark
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition by name."""
+        return TopicPartition(self.topic, self.index)
 
     def must_tell(self, answer: PartitionData) -> bool:
         """Whether an incremental response has to name this partition; remembers what is told."""
@@ -76,15 +91,23 @@ class Wanted:
 
 
 class FetchSession:
-    """The partitions of one client. `privileged` sessions are followers'."""
+    """The partitions of one client. `privileged` sessions are followers'.
+
+    `news` is what a follower's session has to look at, in the order in which it is served;
+    `tell_ms` when a high watermark that has moved is told at the latest, on the steady clock.
+    """
 
     __slots__ = (
+        "broker_epoch",
         "created_ms",
         "epoch",
+        "heard",
         "last_used_ms",
+        "news",
         "partitions",
         "privileged",
         "session_id",
+        "tell_ms",
         "uses_topic_ids",
     )
 
@@ -97,27 +120,51 @@ class FetchSession:
         self.created_ms = self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: OrderedDict[PartitionKey, Wanted] = OrderedDict()
+        self.news: dict[Wanted, None] = {}
+        self.heard = Heard()
+        self.broker_epoch = UNKNOWN_BROKER_EPOCH
+        self.tell_ms = NOTHING_TO_TELL
 
-    def change(
-        self, wanted: Iterable[tuple[str, TopicId, FetchPartition]], forgotten: list[ForgottenTopic]
-    ) -> None:
-        """Add or update partitions, then take out forgotten ones."""
+    def hear(self, broker_epoch: int, steady_ms: int) -> None:
+        """A follower has fetched: of what it does not name it has as much as before.
+
+        One that has registered anew says so of every partition."""
+        self.heard.ms = steady_ms
+        if broker_epoch != self.broker_epoch:
+            self.broker_epoch = broker_epoch
+            self.news = dict.fromkeys(self.partitions.values())
+
+    def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> None:
+        """Add or update partitions."""
         for topic, topic_id, request in wanted:
             key = (topic_id if self.uses_topic_ids else topic, request.partition)
             known = self.partitions.get(key)
             if known is None:
-                self.partitions[key] = Wanted(topic, topic_id, request)
+                known = self.partitions[key] = Wanted(topic, topic_id, request)
             else:
                 known.take(request)
                 if self.privileged:  # it may have dropped what it was told last, in another epoch
-                    known.told_high_watermark = -1
-        for gone in forgotten:
-            name = gone.topic_id if self.uses_topic_ids else gone.topic
-            for index in gone.partitions:
-                self.partitions.pop((name, index), None)
+                    known.told_high_watermark = known.high_watermark
+            if self.privileged:
+                self.news[known] = None
+
+    def forget(self, forgotten: list[ForgottenTopic]) -> list[Wanted]:
+        """Take partitions out; the ones that were in."""
+        gone = []
+        for topic in forgotten:
+            name = topic.topic_id if self.uses_topic_ids else topic.topic
+            for index in topic.partitions:
+                wanted = self.partitions.pop((name, index), None)
+                if wanted is not None:
+                    self.news.pop(wanted, None)
+                    gone.append(wanted)
+        return gone
 
     def last_in_line(self, wanted: Wanted) -> None:
         """Serve this partition after all others next time."""
+        if self.privileged:
+            self.news.pop(wanted, None)
+            self.news[wanted] = None
         name = wanted.topic_id if self.uses_topic_ids else wanted.topic
         self.partitions.move_to_end((name, wanted.index))
 
@@ -129,6 +176,8 @@ class FetchSessions:
         self.slots = slots
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        self._watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
+        """Where followers' sessions have no news, and what would have some."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -144,7 +193,44 @@ class FetchSessions:
 
     def close(self, session_id: int) -> None:
         """End a session; it may be unknown."""
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            self._unwatch(session, session.partitions.values())
+
+    def change(
+        self,
+        session: FetchSession,
+        wanted: Iterable[tuple[str, TopicId, FetchPartition]],
+        forgotten: list[ForgottenTopic],
+    ) -> None:
+        """Add or update partitions of a session, then take out forgotten ones."""
+        session.change(wanted)
+        if forgotten:
+            self._unwatch(session, session.forget(forgotten))
+
+    def no_news(self, session: FetchSession, wanted: Wanted) -> None:
+        """A follower has all of a partition and knows all of it: look again when it moves."""
+        del session.news[wanted]
+        if not wanted.is_watched:
+            wanted.is_watched = True
+            self._watched.setdefault(wanted.place, {})[session] = wanted
+
+    def moved(self, place: Hashable) -> Iterable[FetchSession]:
+        """The followers' sessions for which a change of this partition may be news."""
+        watchers = self._watched.get(place)
+        if watchers is None:
+            return ()
+        for session, wanted in watchers.items():
+            session.news[wanted] = None
+        return watchers
+
+    def _unwatch(self, session: FetchSession, gone: Iterable[Wanted]) -> None:
+        for wanted in gone:
+            watchers = self._watched.get(wanted.place) if wanted.is_watched else None
+            if watchers is not None:
+                watchers.pop(session, None)
+                if not watchers:
+                    del self._watched[wanted.place]
 
     def resume(
         self, session_id: int, epoch: int, *, uses_topic_ids: bool, now_ms: int
@@ -178,6 +264,8 @@ class FetchSessions:
         for wanted in partitions:
             name = wanted.topic_id if uses_topic_ids else wanted.topic
             session.partitions[name, wanted.index] = wanted
+        if privileged:
+            session.news = dict.fromkeys(partitions)
         self._sessions[session.session_id] = session
         return session
 

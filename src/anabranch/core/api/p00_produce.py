@@ -14,10 +14,12 @@ Skipped: transactional batches (no transaction coordinator exists yet).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from struct import Struct
 from typing import Any
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
+from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import leader_hint
@@ -252,7 +254,14 @@ def _wait(
             answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         return _finish(broker, request, response, failed=True)
 
-    keys = tuple(replica.topic_partition for _, replica, *_ in pending)
+    keys: tuple[Hashable, ...]
+    if acks == ACKS_ALL:
+        awaited = Awaited()
+        for _, replica, end_offset, led_from_epoch in pending:
+            broker.acks.wait(replica, end_offset, led_from_epoch, awaited)
+        keys = (awaited,)
+    else:
+        keys = tuple(replica.topic_partition for _, replica, *_ in pending)
     return Wait(keys, now_ms + max(0, request.body.timeout_ms), poll)
 
 

@@ -58,7 +58,7 @@ def as_leader(
     if not client:
         batches = [(0, read_header(view))]
     else:
-        batches = incoming.check_shape(view, config, log.topic_partition, client=True)
+        batches = incoming.check_shape(view, config, log.topic_partition)
         view, batches = _check_client(log, view, batches, now_ms)
         duplicate = _duplicate(log, batches)
         if duplicate is not None:
@@ -87,27 +87,23 @@ def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
     if log.fault is not None:
         raise log.fault
     view = memoryview(records)
-    view = view[: incoming.whole_bytes(view, log.topic_partition)]
-    batches = incoming.check_shape(view, log.config, log.topic_partition, client=False)
-    next_offset, entries = log.end_offset, []
-    for position, header in batches:
-        if header.base_offset < next_offset or header.last_offset_delta < 0:
-            raise ApiError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"{log.topic_partition}: a batch at {header.base_offset} cannot follow "
-                f"offset {next_offset - 1}.",
-            )
-        entries.append((position, header, header.base_offset, header.max_timestamp))
-        next_offset = header.next_offset
+    entries = [
+        (position, header, header.base_offset, header.max_timestamp)
+        for position, header in incoming.check_copied(view, log.end_offset, log.topic_partition)
+    ]
+    whole_bytes = entries[-1][0] + entries[-1][1].size_bytes if entries else 0
     first_offset = entries[0][2] if entries else log.end_offset
-    for run in _runs(log, entries, len(view)):
+    for run in _runs(log, entries, whole_bytes):
         start, (last_start, last_header, *_) = run[0][0], run[-1]
         bytes_of_run = view[start : last_start + last_header.size_bytes]
         if start:
             run = [(at - start, header, base, newest) for at, header, base, newest in run]
         _write(log, bytes_of_run, run, now_ms)
+        epoch = log.epochs.latest
         for _, header, offset, _ in run:
-            log.assign_epoch(header.leader_epoch, offset)
+            if header.leader_epoch != epoch or log.epochs.unsaved:
+                epoch = header.leader_epoch
+                log.assign_epoch(epoch, offset)
     return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
 
 
@@ -152,7 +148,7 @@ def _check_client(
     ]
     if any(incoming.needs_rebuild(header, config) for _, header in batches):
         view = incoming.rebuild(view, checked, config, log.topic_partition)
-        batches = incoming.check_shape(view, config, log.topic_partition, client=True)
+        batches = incoming.check_shape(view, config, log.topic_partition)
     return view, batches
 
 

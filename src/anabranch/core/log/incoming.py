@@ -17,8 +17,15 @@ from typing import NoReturn
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused
 from anabranch.core.log.config import LogConfig
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header, walk
+from anabranch.core.wire.batch import (
+    ATTRIBUTES_AT,
+    BATCH_OVERHEAD,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
 from anabranch.core.wire.compression import Codec
+from anabranch.core.wire.crc import crc32c
 from anabranch.core.wire.records import (
     DEFAULT_LIMIT_BYTES,
     FARTHEST_TIME,
@@ -47,7 +54,7 @@ CODECS = {
 
 
 def check_shape(
-    records: memoryview, config: LogConfig, partition: TopicPartition, *, client: bool
+    records: memoryview, config: LogConfig, partition: TopicPartition
 ) -> list[tuple[int, BatchHeader]]:
     """All batches as (position, header), each whole and with a sound checksum; raises ApiError."""
     batches = []
@@ -64,9 +71,9 @@ def check_shape(
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE, f"{partition}: a batch of {size} bytes is incomplete."
             )
-        if client and header.base_offset != 0:
+        if header.base_offset != 0:
             _refuse(partition, f"the batch's base offset is {header.base_offset} instead of 0")
-        if size > config.max_message_bytes and client:
+        if size > config.max_message_bytes:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
                 f"The batch for {partition} has {size} bytes; max.message.bytes is "
@@ -82,15 +89,39 @@ def check_shape(
     return batches
 
 
-def whole_bytes(records: memoryview, partition: TopicPartition) -> int:
-    """Length of the whole batches at the front of what a leader sent."""
-    whole = 0
-    try:
-        for position, header in walk(records):
-            whole = position + header.size_bytes
-    except ProtocolError as problem:
-        raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}") from None
-    return whole
+def check_copied(
+    records: memoryview, next_offset: int, partition: TopicPartition
+) -> list[tuple[int, BatchHeader]]:
+    """The whole batches at the front of what a leader sent, as (position, header).
+
+    Each has a sound checksum and follows `next_offset` and the one before; raises ApiError."""
+    batches = []
+    position, end = 0, len(records)
+    while end - position >= BATCH_OVERHEAD:
+        try:
+            header = read_header(records, position)
+        except ProtocolError as problem:
+            raise ApiError(ErrorCode.CORRUPT_MESSAGE, f"{partition}: {problem}") from None
+        base_offset, size, _, magic, crc, _, delta, *_ = header
+        following = position + size
+        if following > end:
+            break
+        if magic != MAGIC:
+            _refuse(partition, f"batches of magic {magic} are not accepted, only {MAGIC}")
+        if crc32c(records[position + ATTRIBUTES_AT : following]) != crc:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"The batch for {partition} does not match its checksum {crc}.",
+            )
+        if base_offset < next_offset or delta < 0:
+            raise ApiError(
+                ErrorCode.CORRUPT_MESSAGE,
+                f"{partition}: a batch at {base_offset} cannot follow offset {next_offset - 1}.",
+            )
+        next_offset = base_offset + delta + 1
+        batches.append((position, header))
+        position = following
+    return batches
 
 
 def check_client_batch(

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class SendFetch:
     """Ask a leader for records. `fetcher` is which of `num.replica.fetchers` asks."""
 
-    version: ClassVar[int] = 17
+    version: ClassVar[int] = 18
     leader_id: int
     fetcher: int
     request: FetchRequest

@@ -70,6 +70,7 @@ class Following:
             last_fetched_epoch=log.epochs.latest,
             log_start_offset=log.start_offset,
             partition_max_bytes=max_bytes,
+            high_watermark=self.replica.high_watermark,
         )
 
     def take(self, answer: PartitionData, wall_ms: int) -> Next:

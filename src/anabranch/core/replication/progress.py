@@ -4,7 +4,9 @@ What: a follower's log end (the offset it asks from: it has everything before), 
 broker epoch, and when it last had everything. Rule kept, as in Kafka: a follower was caught up at
 the time of a fetch that asks from the leader's end, or of the fetch before when it now asks from
 what was the end then; so that a leader that is written to without pause does not lose followers
-that are a moment behind. Source: KIP-16, KIP-903. Not here: what follows for the ISR (`in_sync`).
+that are a moment behind. What a session does not name is as it was said before: such a follower is
+heard of by every fetch of its session (`Heard`), which costs nothing for each partition.
+Source: KIP-16, KIP-227, KIP-903. Not here: what follows for the ISR (`in_sync`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,15 @@ from __future__ import annotations
 UNKNOWN_OFFSET = -1
 UNKNOWN_BROKER_EPOCH = -1
 NEVER_MS = -1
+
+
+class Heard:
+    """When a follower last fetched in a session, for all partitions that it does not name."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self, ms: int = NEVER_MS) -> None:
+        self.ms = ms
 
 
 class Progress:
@@ -23,6 +34,7 @@ class Progress:
         "caught_up_ms",
         "end_offset",
         "fetched_ms",
+        "heard",
         "leader_end_then",
         "start_offset",
     )
@@ -32,6 +44,14 @@ class Progress:
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.end_offset = self.start_offset = self.leader_end_then = UNKNOWN_OFFSET
         self.caught_up_ms = self.fetched_ms = NEVER_MS
+        self.heard: Heard | None = None
+
+    def stayed(self, leader_end: int) -> None:
+        """The leader's log ends at `leader_end` still: a follower that has all of it had it when it
+        was last heard of."""
+        if self.heard is not None and self.end_offset >= leader_end:
+            self.fetched_ms = max(self.fetched_ms, self.heard.ms)
+            self.caught_up_ms = max(self.caught_up_ms, self.heard.ms)
 
     def fetched(
         self, fetch_offset: int, leader_end: int, now_ms: int, broker_epoch: int, start_offset: int

@@ -20,6 +20,7 @@ from anabranch.core.replication.progress import (
     UNKNOWN_OFFSET,
     Progress,
 )
+from anabranch.core.replication.throttling import is_listed
 
 if TYPE_CHECKING:
     from anabranch.core.controller.image import PartitionImage
@@ -68,6 +69,8 @@ class Replica:
         "holders",
         "in_sync_replicas",
         "is_leader",
+        "is_throttled_follower",
+        "is_throttled_leader",
         "leader_epoch",
         "leader_high_watermark",
         "leader_id",
@@ -125,6 +128,13 @@ class Replica:
         self.config = config
         self.flushed_counts = config.flush_messages == 1
         self.min_insync_replicas = config.min_insync_replicas
+        partition = self.topic_partition.partition
+        self.is_throttled_leader = is_listed(
+            config.leader_replication_throttled_replicas, partition, self.broker_id
+        )
+        self.is_throttled_follower = is_listed(
+            config.follower_replication_throttled_replicas, partition, self.broker_id
+        )
 
     def take_state(self, state: PartitionImage) -> bool:
         """Follow the metadata: leader, epochs, replicas, ISR. True when leadership changed.
@@ -252,6 +262,8 @@ class Replica:
                 f"satisfy the min.isr requirement of {self.required_in_sync} for partition "
                 f"{self.topic_partition}",
             )
+        for follower in self.followers.values():
+            follower.stayed(self.log.end_offset)
         result = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
         )
@@ -278,6 +290,11 @@ class Replica:
         """A sync round ended: everything before `end_offset` is flushed. True when waiters care."""
         self.log.synced(end_offset)
         return self.advance() or self.flushed_counts
+
+    def is_quiet(self, replica_id: int) -> bool:
+        """Whether nothing follows from a fetch of this follower that says nothing new: it is in
+        sync, or never will be."""
+        return replica_id in self.in_sync_replicas or replica_id in self.observers
 
     def follower_fetched(
         self,

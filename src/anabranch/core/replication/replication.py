@@ -14,7 +14,7 @@ partition's rules (`in_sync`, `following`), sessions (`fetcher`), opening and cl
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from anabranch.core.replication.in_sync import (
     settle,
 )
 from anabranch.core.replication.replica import NO_LEADER
+from anabranch.core.replication.throttling import Throttle
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -42,6 +43,7 @@ from anabranch.core.wire.messages.alter_partition import (
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
+    from anabranch.core.replication.progress import Heard
     from anabranch.core.replication.replica import Replica
     from anabranch.core.wire.messages.alter_partition import AlterPartitionResponse
     from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
@@ -73,6 +75,9 @@ class Replication:
         self._unsent: dict[TopicPartition, Replica] = {}
         self._altering: SendAlterPartition | None = None
         self._alter_retry_ms = READY_MS
+        self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
+        self._reminders: dict[Hashable, int] = {}
+        self._remind_ms = FAR_MS
         self.isr_shrinks = self.isr_expands = self.isr_failures = self.truncations = 0
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         """What followers here dropped since the shell told of it last."""
@@ -133,8 +138,7 @@ class Replication:
         following = Following(replica)
         fetcher = self._fetcher(replica)
         self._followed[place] = (following, fetcher)
-        fetcher.add(following)
-        self._await_sync(following, fetcher)
+        self._go_on(following, fetcher)
 
     def _stop_following(self, place: TopicPartition) -> None:
         known = self._followed.pop(place, None)
@@ -198,13 +202,33 @@ class Replication:
             self._note_cut(following, end_offset)
         if replica.high_watermark != high_watermark:
             self._broker.changed.add(replica.topic_partition)
+        if replica.is_throttled_follower and answer.records:
+            size_bytes = len(answer.records)
+            self.follower_throttle.record(size_bytes, self._now_ms, self._broker.config)
         if then is Next.FETCH:
-            fetcher.add(following)
-            self._await_sync(following, fetcher)
+            self._go_on(following, fetcher)
         elif then is Next.LATER:
-            self._delay(following, fetcher)
+            self._delay(following, fetcher, self._broker.config.replica_fetch_backoff_ms)
         elif then is Next.STOPPED:
             fetcher.remove(following)
+
+    def _go_on(self, following: Following, fetcher: Fetcher) -> None:
+        """Ask for what follows: with the next request, or when a throttle allows it."""
+        rest_ms = self._rest_ms(following.replica)
+        if rest_ms:
+            self._delay(following, fetcher, rest_ms)
+        else:
+            fetcher.add(following)
+        self._await_sync(following, fetcher)
+
+    def _rest_ms(self, replica: Replica) -> int:
+        if not replica.is_throttled_follower:
+            return 0
+        if 0 <= replica.leader_high_watermark <= replica.log.end_offset:
+            return 0  # in sync, as far as it knows
+        config = self._broker.config
+        limit = config.follower_replication_throttled_rate
+        return self.follower_throttle.rest_ms(limit, self._now_ms, config)
 
     def _note_cut(self, following: Following, end_offset: int) -> None:
         replica = following.replica
@@ -228,10 +252,10 @@ class Replication:
         elif log.sync_due(self._broker.wall_ms):
             self._broker.unsynced.add(replica.topic_partition)
 
-    def _delay(self, following: Following, fetcher: Fetcher) -> None:
-        """Ask for a partition again after `replica.fetch.backoff.ms`."""
+    def _delay(self, following: Following, fetcher: Fetcher, pause_ms: int) -> None:
+        """Ask for a partition again after a pause."""
         fetcher.remove(following)
-        due_ms = self._now_ms + self._broker.config.replica_fetch_backoff_ms
+        due_ms = self._now_ms + pause_ms
         heappush(self._delayed, (due_ms, next(self._order), following, fetcher))
 
     # In-sync replicas.
@@ -244,8 +268,11 @@ class Replication:
         *,
         broker_epoch: int,
         start_offset: int,
+        heard: Heard | None = None,
     ) -> None:
         """A leader's part in a follower's fetch: raise the high watermark, let the follower join.
+
+        `heard` is the session's, which speaks for the follower as long as it says nothing new.
 
         Raises NOT_LEADER_OR_FOLLOWER for a broker that is no replica, or was when it sent this but
         has registered anew since.
@@ -257,6 +284,7 @@ class Replication:
         if registered is not None and 0 <= broker_epoch < registered.epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         follower = replica.progress_of(follower_id)
+        follower.heard = heard
         known_start = follower.start_offset
         if replica.follower_fetched(
             follower_id,
@@ -269,6 +297,14 @@ class Replication:
         if follower_id not in replica.in_sync_replicas:
             if may_join(replica, follower, broker.image):
                 self._propose(replica, (*replica.in_sync_replicas, follower_id))
+
+    def holds_back(self, replica: Replica, follower_id: int) -> bool:
+        """Whether a follower gets no records of a partition led here, for the throttle's sake."""
+        if not replica.is_throttled_leader or follower_id in replica.in_sync_replicas:
+            return False
+        config, now_ms = self._broker.config, self._broker.steady_ms
+        limit = config.leader_replication_throttled_rate
+        return self.leader_throttle.rest_ms(limit, now_ms, config) > 0
 
     def _propose(self, replica: Replica, isr: tuple[int, ...], lags: tuple[Lag, ...] = ()) -> None:
         propose(replica, isr, self._broker.broker_epoch, lags)
@@ -362,13 +398,24 @@ class Replication:
 
     # Time and effects.
 
+    def remind(self, key: Hashable, due_ms: int) -> None:
+        """Say that `key` has changed when the steady clock reaches `due_ms`."""
+        self._reminders[key] = due_ms
+        self._remind_ms = min(self._remind_ms, due_ms)
+
+    def _remind(self, now_ms: int) -> None:
+        for key in [each for each, due_ms in self._reminders.items() if due_ms <= now_ms]:
+            del self._reminders[key]
+            self._broker.changed.add(key)
+        self._remind_ms = min(self._reminders.values(), default=FAR_MS)
+
     def tick(self, now_ms: int) -> None:
         """Do what is due."""
         self._now_ms = now_ms
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, _, following, fetcher = heappop(self._delayed)
             if self._followed.get(following.replica.topic_partition) == (following, fetcher):
-                fetcher.add(following)
+                self._go_on(following, fetcher)
         for fetcher in self._fetchers.values():
             if fetcher.retry_ms <= now_ms:
                 fetcher.retry_ms = READY_MS
@@ -376,11 +423,13 @@ class Replication:
             self._alter_retry_ms = READY_MS
         if self._shrink_ms <= now_ms:
             self._shrink()
+        if self._remind_ms <= now_ms:
+            self._remind(now_ms)
 
     @property
     def next_tick_ms(self) -> int:
         """When `tick` has something to do, `FAR_MS` for never."""
-        due_ms = self._shrink_ms
+        due_ms = min(self._shrink_ms, self._remind_ms)
         if self._delayed:
             due_ms = min(due_ms, self._delayed[0][0])
         if self._alter_retry_ms != READY_MS:

@@ -40,6 +40,8 @@ def closest_replica(
     own = image.brokers.get(replica.broker_id)
     if not rack or (own is not None and own.rack == rack):
         return None
+    for follower in replica.followers.values():
+        follower.stayed(replica.log.end_offset)
     near = [
         follower
         for follower in replica.followers.values()

@@ -1,4 +1,5 @@
-"""Settings that Kafka 4.1 does not have: Anabranch's own, and one of Kafka 3 that is accepted."""
+"""Settings that Kafka 4.1's definitions lack: Anabranch's own, one of Kafka 3 that is accepted, and
+the rates of replication throttles, which Kafka takes for a broker without defining them."""
 
 from __future__ import annotations
 
@@ -8,25 +9,33 @@ from anabranch.core.settings.notation import (
     HIGH,
     IN_FORCE,
     INT,
+    LONG,
+    LONG_MAX,
     LOW,
     MEDIUM,
     OURS,
     STRING,
     row,
 )
-from anabranch.core.settings.validators import PLACER, between
+from anabranch.core.settings.validators import PLACER, at_least, between
 
 # fmt: off
 OWN = (
     row("enable.under.replicated.topic.creation",
         "Say true to create topics while brokers are missing: their replicas come when they join.",
         BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, OURS, IN_FORCE),
+    row("follower.replication.throttled.rate",
+        "Bytes a second at which this broker copies throttled replicas that catch up.",
+        LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
     row("http.listener",
         "Address of metrics and health, as host:port; empty is off, port 0 any free.",
         STRING, "", MEDIUM, OURS, IN_FORCE),
     row("leader.imbalance.per.broker.percentage",
         "Share of leaderships that a broker may be away from preferred before they move.",
         INT, "10", HIGH, between(0, 100), OURS, IN_FORCE),
+    row("leader.replication.throttled.rate",
+        "Bytes a second at which throttled replicas that catch up are copied from this broker.",
+        LONG, LONG_MAX, MEDIUM, at_least(0), OURS, IN_FORCE, CLUSTER_WIDE),
     row("listener.plaintext.beyond.loopback.allow",
         "Say true to listen without encryption on addresses that other machines can reach.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),

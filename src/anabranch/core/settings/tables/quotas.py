@@ -8,6 +8,7 @@ from __future__ import annotations
 from anabranch.core.settings.notation import (
     CLASS,
     CLUSTER_WIDE,
+    IN_FORCE,
     INT,
     LIST,
     LONG,
@@ -53,9 +54,9 @@ QUOTAS = (
     row("quota.window.size.seconds", "Length of a sample for client quotas.",
         INT, "1", LOW, at_least(1)),
     row("replication.quota.window.num", "Samples kept for replication quotas.",
-        INT, "11", LOW, at_least(1)),
+        INT, "11", LOW, at_least(1), IN_FORCE),
     row("replication.quota.window.size.seconds", "Length of a sample for replication quotas.",
-        INT, "1", LOW, at_least(1)),
+        INT, "1", LOW, at_least(1), IN_FORCE),
     row("telemetry.max.bytes", "Largest metrics push of a client (KIP-714).",
         INT, "1048576", LOW, at_least(1)),
 )

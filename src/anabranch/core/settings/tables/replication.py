@@ -52,8 +52,9 @@ REPLICATION = (
         "Who serves a consumer: the leader, or (Kafka's RackAwareReplicaSelector) a replica in its "
         "rack.",
         STRING, None, MEDIUM, IN_FORCE),
-    row("replica.socket.receive.buffer.bytes", "Kernel receive buffer of a follower's connection.",
-        INT, "65536", HIGH),
+    row("replica.socket.receive.buffer.bytes",
+        "Kernel receive buffer of a follower's connection; unless given, the system sizes it.",
+        INT, "65536", HIGH, IN_FORCE),
     row("replica.socket.timeout.ms", "Socket timeout of a follower's requests.",
         INT, "30000", HIGH, IN_FORCE),
     row("share.fetch.purgatory.purge.interval.requests",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from anabranch.server.buffers import LARGEST_POOLED_BYTES, POOLED_BUFFERS, BufferPool
+from anabranch.client.buffers import LARGEST_POOLED_BYTES, POOLED_BUFFERS, BufferPool
 
 
 def test_memory_that_nobody_looks_at_is_used_again():

@@ -5,7 +5,8 @@ memoryview, and whoever keeps a slice of it (a parked request, a write in a thre
 reference to the memory beneath; a buffer whose only reference is this pool's is free. So nobody
 gives anything back, and nobody can give back too early.
 
-Rule kept: at most `POOLED_BUFFERS` buffers of at most `LARGEST_POOLED_BYTES` are kept.
+Rule kept: at most `POOLED_BUFFERS` buffers (unless its owner says how many) of at most
+`LARGEST_POOLED_BYTES` are kept.
 """
 
 from __future__ import annotations
@@ -32,10 +33,11 @@ def _untouched(size: int) -> mmap.mmap:
 class BufferPool:
     """Buffers for large frames of one event loop."""
 
-    __slots__ = ("_buffers", "made")
+    __slots__ = ("_buffers", "_most", "made")
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = POOLED_BUFFERS) -> None:
         self._buffers: list[mmap.mmap] = []
+        self._most = most
         self.made = 0
 
     def take(self, size: int) -> memoryview:
@@ -55,7 +57,7 @@ class BufferPool:
         return memoryview(buffer)[:size]
 
     def _keep(self, buffer: mmap.mmap) -> None:
-        if len(self._buffers) < POOLED_BUFFERS:
+        if len(self._buffers) < self._most:
             self._buffers.append(buffer)
             return
         for index in range(len(self._buffers)):

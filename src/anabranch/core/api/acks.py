@@ -1,0 +1,66 @@
+"""Who waits for acks=all, in line by partition.
+
+What: each batch whose acknowledgement must wait stands in its partition's line with the offset that
+the high watermark has to reach. Why a line: a client has dozens of batches under way, and a step of
+the high watermark concerns those at the front only. Rule kept: the offsets of a line only grow, so
+that whoever stands behind one that still waits waits too; a change of leadership, or of what is
+hosted here, lets the whole line go. A request is woken once, when none of its batches waits.
+Not here: what each batch is answered (`p00_produce`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.partitions import Partitions
+    from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import TopicPartition
+
+
+class Awaited:
+    """One produce request: the key that it is parked under, and how many of its batches wait."""
+
+    __slots__ = ("left",)
+
+    def __init__(self) -> None:
+        self.left = 0
+
+
+class Acks:
+    """The lines of all partitions of a broker."""
+
+    def __init__(self) -> None:
+        self._lines: dict[Hashable, deque[tuple[int, int, Replica, Awaited]]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lines.values()))
+
+    def wait(self, replica: Replica, end_offset: int, led_from_epoch: int, key: Awaited) -> None:
+        """Stand in line until everything before `end_offset` is committed."""
+        place: TopicPartition = replica.topic_partition
+        line = self._lines.get(place)
+        if line is None:
+            line = self._lines[place] = deque()
+        line.append((end_offset, led_from_epoch, replica, key))
+        key.left += 1
+
+    def moved(self, place: Hashable, partitions: Partitions) -> list[Awaited]:
+        """The requests of which nothing waits any more, after this partition moved."""
+        line = self._lines.get(place)
+        if line is None:
+            return []
+        ready: list[Awaited] = []
+        while line:
+            end_offset, led_from_epoch, replica, key = line[0]
+            if replica.acknowledged(end_offset, led_from_epoch) is None:
+                if partitions.get(*replica.topic_partition) is replica:
+                    return ready
+            line.popleft()
+            key.left -= 1
+            if not key.left:
+                ready.append(key)
+        del self._lines[place]
+        return ready

@@ -1,0 +1,144 @@
+"""A follower's Fetch within its session: only partitions that may have news are looked at.
+
+What: what most of a broker's fetches are. A broker with 100,000 partitions copies most of them in
+vain most of the time, so a pass costs what moved since the last one, whatever is in the session:
+the session's `news` names it, and one key wakes the parked request. Rules kept: a partition leaves
+the news only when the follower has all of it, was told its marks, and nothing could follow from
+hearing of it again (it is in sync, or never will be); records are answered at once, marks that
+moved alone (high watermark, log start) within `MARKS_MS` to a follower that says what it knows
+(version 18, KIP-1166), else with the next answer.
+Source: KIP-227, KIP-1166. Not here: what an answer holds (`fetch_pass`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.api.context import Broker
+from anabranch.core.api.fetch_history import is_idle
+from anabranch.core.api.fetch_pass import Fetch, Reading, Round
+from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
+from anabranch.core.api.handler import Cold, Outcome, Wait
+from anabranch.core.errors import ApiError
+from anabranch.core.log.files import ColdRead
+from anabranch.core.replication.replica import Replica
+from anabranch.core.wire.messages.fetch import FetchResponse
+
+MARKS_MS = 5
+"""How late a follower may learn that a mark moved when no records come: long enough that the next
+batch of a busy partition brings the mark along, and no fetch is spent on it alone."""
+_SAYS_ITS_MARKS_SINCE = 18
+
+
+def may_pass_over(broker: Broker, reading: Reading, session: FetchSession) -> bool:
+    """Whether this is a follower's session whose idle partitions need no look."""
+    if not (reading.is_follower and session.privileged):
+        return False
+    return broker.authorizer.allows_all or cluster_allowed(
+        broker.authorizer, reading.request, Operation.CLUSTER_ACTION
+    )
+
+
+class FollowerFetch(Fetch):
+    """One fetch of a follower from its first reading to its answer."""
+
+    __slots__ = ("_held", "_says_marks")
+
+    def __init__(
+        self, broker: Broker, reading: Reading, session: FetchSession, now_ms: int
+    ) -> None:
+        super().__init__(broker, reading, session, [], now_ms)
+        self._held = session
+        self._says_marks = reading.request.version >= _SAYS_ITS_MARKS_SINCE
+        session.hear(reading.broker_epoch, broker.steady_ms)
+
+    @property
+    def named(self) -> Iterable[Wanted]:
+        """What may have news."""
+        return list(self._held.news)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether there is something else that may yet have records."""
+        return len(self._held.news) < len(self._held.partitions)
+
+    def park(self, _found: Round) -> Wait:
+        """Wait for news of any partition."""
+        if any(self.marks_moved(wanted) for wanted in self._held.news):
+            self.remind()
+        most_bytes = max(0, self.reading.max_bytes)
+        return Wait((self._held,), self.deadline_ms, self.poll, most_bytes)
+
+    def poll(self, now_ms: int, expired: bool) -> Outcome | None:
+        """Read when there are records, something is wrong, marks are due, or time is up."""
+        at_once = expired or self.marks_are_due()
+        if not at_once and not self.may_be_enough():
+            return None
+        try:
+            found = self.read()
+        except ColdRead as cold:
+            return Cold(cold, self.start)
+        if at_once or self.is_enough(found):
+            return self.answer(found, now_ms)
+        return None
+
+    def may_be_enough(self) -> bool:
+        """Without reading: whether a partition has records, or another state than was asked for."""
+        get = self.broker.partitions.get
+        for wanted in self._held.news:
+            replica = get(wanted.topic, wanted.index)
+            if (
+                replica is None
+                or (replica.log.end_offset > wanted.fetch_offset and not self.is_held_back(replica))
+                or replica.leader_epoch != wanted.leader_epoch
+                or not replica.is_leader
+                or replica.log.fault is not None
+            ):
+                return True
+            if self.marks_moved(wanted, replica):
+                self.remind()
+        return False
+
+    def marks_moved(self, wanted: Wanted, replica: Replica | None = None) -> bool:
+        """Whether the follower knows older marks of a partition than there are."""
+        if not self._says_marks:
+            return False
+        replica = replica or self.broker.partitions.get(wanted.topic, wanted.index)
+        return replica is not None and (
+            wanted.told_high_watermark < replica.high_watermark
+            or 0 <= wanted.told_log_start < replica.log.start_offset
+        )
+
+    def remind(self) -> None:
+        """Have marks told soon, if they are not told with records before."""
+        session = self._held
+        if session.tell_ms == NOTHING_TO_TELL:
+            session.tell_ms = self.broker.steady_ms + MARKS_MS
+            self.broker.replication.remind(session, session.tell_ms)
+
+    def marks_are_due(self) -> bool:
+        """Whether marks have moved and were held back for long enough."""
+        return NOTHING_TO_TELL != self._held.tell_ms <= self.broker.steady_ms
+
+    def has_no_news(self, wanted: Wanted) -> bool:
+        """Whether a follower has all of a partition and was told its marks: it is not named."""
+        broker = self.broker
+        replica = broker.partitions.get(wanted.topic, wanted.index)
+        try:
+            if replica is None or not is_idle(replica, wanted):
+                return False
+            if not self.is_noted:
+                self.note_follower(replica, wanted)
+        except ApiError:
+            return False
+        if wanted.told_high_watermark != replica.high_watermark:
+            return False
+        if replica.is_quiet(self.reading.replica_id):
+            broker.fetch_sessions.no_news(self._held, wanted)
+        return True
+
+    def answer(self, found: Round, now_ms: int) -> FetchResponse:
+        """The response; what it tells is held back no more."""
+        self._held.tell_ms = NOTHING_TO_TELL
+        return super().answer(found, now_ms)

@@ -1,0 +1,51 @@
+"""The lines of produce requests that wait for acks=all."""
+
+from __future__ import annotations
+
+from tests.core.api.in_memory_node import InMemoryNode
+
+from anabranch.core.api.acks import Acks, Awaited
+from anabranch.core.types import TopicPartition
+
+PLACES = [TopicPartition("t", index) for index in range(2)]
+
+
+def node_with_lines():
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(partitions=2, replicas=(1, 2))
+    return node, Acks()
+
+
+def test_the_front_of_a_line_goes_first_and_the_rest_waits():
+    node, acks = node_with_lines()
+    replica, keys = node.replica(), [Awaited() for _ in range(3)]
+    for index, key in enumerate(keys):
+        acks.wait(replica, index + 1, replica.led_from_epoch, key)
+    assert acks.moved(PLACES[0], node.broker.partitions) == []
+    replica.high_watermark = 2
+    assert acks.moved(PLACES[0], node.broker.partitions) == keys[:2]
+    assert len(acks) == 1
+
+
+def test_a_request_for_two_partitions_is_woken_when_neither_waits():
+    node, acks = node_with_lines()
+    key = Awaited()
+    for index in (0, 1):
+        replica = node.replica(index=index)
+        acks.wait(replica, 1, replica.led_from_epoch, key)
+    node.replica(index=0).high_watermark = 1
+    assert acks.moved(PLACES[0], node.broker.partitions) == []
+    node.replica(index=1).high_watermark = 1
+    assert acks.moved(PLACES[1], node.broker.partitions) == [key]
+    assert len(acks) == 0
+
+
+def test_a_line_goes_when_the_leadership_moves_or_the_replica_is_gone():
+    node, acks = node_with_lines()
+    for index in (0, 1):
+        replica = node.replica(index=index)
+        acks.wait(replica, 1, replica.led_from_epoch, Awaited())
+    node.change("t", 0, leader=2, leader_epoch=1)
+    assert len(acks.moved(PLACES[0], node.broker.partitions)) == 1
+    node.broker.partitions.take_offline(node.replica(index=1))
+    assert len(acks.moved(PLACES[1], node.broker.partitions)) == 1
