@@ -14,6 +14,7 @@ from bad_kit import SECONDS, RunningNode, eventually
 from cluster_kit import IDS, TOPIC, ThreeNodes, ended, refusal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
+from postgres_kit import PostgresServer
 
 from anabranch.core.types import topic_id_text
 from anabranch.core.wire.records import Record, build_batch
@@ -225,3 +226,27 @@ def test_a_node_whose_metadata_store_cannot_be_opened(tmp_path, small_disk):
         finally:
             node.close()
         assert str(small_disk / name) in line and "; " in line, "what and what to do"
+
+
+@pytest.fixture(scope="module")
+def postgres():
+    server = PostgresServer().start()
+    yield server
+    server.remove()
+
+
+@pytest.mark.parametrize("version", ["0", "999"])
+def test_a_postgres_store_with_another_schema(tmp_path, postgres, version):
+    """Made by an older or a newer program: nothing in it is touched."""
+    url = postgres.new_database()
+    database = url.rpartition("/")[2]
+    node = RunningNode(tmp_path / "a", **{"metadata.store.url": url})
+    node.start().ready().close()
+    where = "WHERE name = 'schema.version'"
+    postgres.execute(database, f"UPDATE anabranch.facts SET value = '{version}' {where}")
+    line = refusal(RunningNode(tmp_path / "a", **{"metadata.store.url": url}))
+    assert f"its schema has version {version}, this program knows only 1" in line
+    assert "river" not in line, "no password is shown"
+    postgres.execute(database, f"UPDATE anabranch.facts SET value = '1' {where}")
+    again = RunningNode(tmp_path / "a", **{"metadata.store.url": url})
+    again.start().ready().close()
