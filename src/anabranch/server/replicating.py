@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from anabranch.client.connection import Connection
@@ -26,6 +27,8 @@ LOG = logger("replication")
 
 NO_ANSWER = (OSError, EOFError, TimeoutError, ApiError, ProtocolError)
 SECOND_MS = 1000
+RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
+"""Obeyed where somebody has set it: Kafka's default of 64 KB would end the kernel's own sizing."""
 
 
 class ReplicationShell:
@@ -56,7 +59,10 @@ class ReplicationShell:
         if self._stopping:
             return
         for effect in self._broker.replication.take_effects():
-            self._start(self._fetch(effect) if isinstance(effect, SendFetch) else self._ask(effect))
+            if isinstance(effect, SendFetch):
+                self._fetch(effect)
+            else:
+                self._start(self._ask(effect))
         due_ms = self._broker.replication.next_tick_ms
         if due_ms != self._due_ms:
             self._arm(due_ms)
@@ -96,32 +102,45 @@ class ReplicationShell:
 
     # Copying from leaders.
 
-    async def _fetch(self, effect: SendFetch) -> None:
-        response = None
+    def _fetch(self, effect: SendFetch) -> None:
+        """Ask a leader at once, or once there is a connection to it."""
+        connection = self._connections.get((effect.leader_id, effect.fetcher))
+        if connection is not None and connection.is_open:
+            self._post(connection, effect)
+        else:
+            self._start(self._dial(effect))
+
+    async def _dial(self, effect: SendFetch) -> None:
         try:
-            connection = await self._connected(effect.leader_id, effect.fetcher)
-            response = await connection.send(
-                effect.request,
-                effect.version,
-                timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
-            )
+            self._post(await self._connected(effect.leader_id, effect.fetcher), effect)
         except NO_ANSWER as fault:
-            self._complain(effect.leader_id, str(fault) or type(fault).__name__)
+            self._fetched(effect, fault)
+
+    def _post(self, connection: Connection, effect: SendFetch) -> None:
+        connection.post(
+            effect.request,
+            effect.version,
+            partial(self._fetched, effect),
+            timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
+        )
+
+    def _fetched(self, effect: SendFetch, answer: Any) -> None:
+        """A leader has answered, or (an exception) did not."""
+        if self._stopping:
+            return
         self._begin()
-        if response is None:
+        if isinstance(answer, Exception):
+            self._complain(effect.leader_id, str(answer) or type(answer).__name__)
             self._broker.replication.fetch_failed(effect, steady_ms())
         else:
             self._silent.discard(effect.leader_id)
-            self._broker.replication.fetched(effect, response, steady_ms())
+            self._broker.replication.fetched(effect, answer, steady_ms())
             self._tell_cuts()
         self._settle()
 
     async def _connected(self, leader_id: int, fetcher: int) -> Connection:
-        """The connection of a fetcher; a new one when the old one has ended."""
+        """A new connection of a fetcher: there is none yet, or the old one has ended."""
         key = (leader_id, fetcher)
-        connection = self._connections.get(key)
-        if connection is not None and connection.is_open:
-            return connection
         broker = self._broker.image.brokers.get(leader_id)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if endpoint is None:
@@ -133,6 +152,10 @@ class ReplicationShell:
             client_id=client_id,
             timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
         )
+        config = self._broker.config
+        size_bytes = config.replica_socket_receive_buffer_bytes
+        if RECEIVE_BUFFER in config.static and size_bytes >= 0:
+            connection.size_receive_buffer(size_bytes)
         self._connections[key] = connection
         return connection
 

@@ -48,6 +48,7 @@ class BrokerConfig:
     delete_topic_enable: bool
     enable_under_replicated_topic_creation: bool
     fetch_max_bytes: int
+    follower_replication_throttled_rate: int
     group_initial_rebalance_delay_ms: int
     group_max_session_timeout_ms: int
     group_max_size: int
@@ -58,6 +59,7 @@ class BrokerConfig:
     inter_broker_listener_name: str | None
     leader_imbalance_check_interval_seconds: int
     leader_imbalance_per_broker_percentage: int
+    leader_replication_throttled_rate: int
     listener_plaintext_beyond_loopback_allow: bool
     listener_security_protocol_map: str
     listeners: str
@@ -126,7 +128,10 @@ class BrokerConfig:
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None
+    replica_socket_receive_buffer_bytes: int
     replica_socket_timeout_ms: int
+    replication_quota_window_num: int
+    replication_quota_window_size_seconds: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
