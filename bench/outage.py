@@ -18,6 +18,8 @@ import itertools
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import workloads
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -167,26 +169,46 @@ def killed(server: Server, *, decides: bool) -> Sample:
     return Sample({"gap s": gap, "refused": float(ticker.refused)})
 
 
-def frozen(server: Server, *, decides: bool) -> Sample:
+def frozen_with_old_client(server: Server) -> Sample:
     """SIGSTOP of the leader: until new clients can write, and how long the old one waited."""
-    trio, victim = choose(server, decides=decides)
+    trio, victim = choose(server, decides=False)
     topic = create_led_by(trio, victim)
     with Ticker(trio, topic) as ticker:
         ticker.warm_up()
         fault = time.perf_counter()
-        trio.nodes[victim].pause()
-        try:
+        with standing_still(trio, victim):
             fresh = until_fresh_write(trio, topic, fault)
             while time.perf_counter() - fault < OLD_CLIENT_SECONDS:
                 if ticker.has_settled_since(fault):
                     break
                 time.sleep(0.02)
             gap = ticker.longest_gap(fault)
-        finally:
-            trio.nodes[victim].resume()
     await_in_sync(trio, topic)
     workloads.drop(trio, topic)
     return Sample({"fresh producer s": fresh, "old client's gap s": gap})
+
+
+def frozen_controller(server: Server) -> Sample:
+    """SIGSTOP of the leader that is also the active controller: until new clients can write."""
+    trio, victim = choose(server, decides=True)
+    topic = create_led_by(trio, victim)
+    workloads.acknowledge_one(trio, topic)
+    fault = time.perf_counter()
+    with standing_still(trio, victim):
+        fresh = until_fresh_write(trio, topic, fault)
+    await_in_sync(trio, topic)
+    workloads.drop(trio, topic)
+    return Sample({"fresh producer s": fresh})
+
+
+@contextmanager
+def standing_still(trio: Trio, number: int) -> Iterator[None]:
+    """A node stands still while the block runs."""
+    trio.nodes[number].pause()
+    try:
+        yield
+    finally:
+        trio.nodes[number].resume()
 
 
 def until_fresh_write(server: Trio, topic: str, fault: float) -> float:

@@ -27,6 +27,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka import KafkaException
 from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
 from page import update_page
@@ -141,27 +142,42 @@ def note(console: Console, row: Row, name: str, number: int, figures: dict[str, 
     console.print(f"  {row.name} {when} {name}: {text}", style="dim", highlight=False)
 
 
-def run(options: argparse.Namespace, console: Console) -> dict[str, tuple[Row, Rounds]]:
-    """Every chosen row."""
+def run(options: argparse.Namespace, console: Console) -> list[str]:
+    """Every chosen row; the names of those that failed, which do not stop the others."""
     wanted = options.server or list(SERVERS)
     chosen = [row for row in ROWS if not options.row or row.name in options.row]
     results: dict[str, tuple[Row, Rounds]] = {}
+    failed: list[str] = []
     with ExitStack() as stack:
         shared = Shared(stack)
         for row in chosen:
             names = [name for name in row.servers if name in wanted]
             if not names:
                 continue
-            rounds = min(options.rounds, row.rounds_at_most)
-            if row.fresh:
+            try:
+                taken = run_row(row, names, shared, options.rounds, console)
+            except Interrupted:
+                raise
+            except (SystemExit, KafkaException, OSError) as failure:
+                console.print(f"{row.name} failed: {failure}")
                 shared.stop()
-                taken = run_fresh(row, names, rounds, console)
-            else:
-                taken = run_shared(row, shared.of(row, names), rounds, console)
+                failed.append(row.name)
+                continue
             results[row.name] = row, taken
             print_row(console, row, taken)
             write_json(options.json, machine(), results)
-    return results
+    return failed
+
+
+def run_row(
+    row: Row, names: list[str], shared: Shared, most_rounds: int, console: Console
+) -> Rounds:
+    """One row, on servers that run already where it can."""
+    rounds = min(most_rounds, row.rounds_at_most)
+    if row.fresh:
+        shared.stop()
+        return run_fresh(row, names, rounds, console)
+    return run_shared(row, shared.of(row, names), rounds, console)
 
 
 class Shared:
@@ -193,9 +209,13 @@ class Shared:
         self._kind = ()
 
 
+class Interrupted(SystemExit):
+    """Ctrl-C or SIGTERM."""
+
+
 def interrupted(_signal: int, _frame: object) -> None:
     """Ctrl-C and SIGTERM unwind, so that both servers end and their folders go."""
-    raise SystemExit("interrupted")
+    raise Interrupted("interrupted")
 
 
 def main() -> None:
@@ -214,13 +234,15 @@ def main() -> None:
     Anabranch.profile = options.profile
     console = Console(soft_wrap=True)
     try:
-        run(options, console)
+        failed = run(options, console)
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
     if options.profile:
         for path in sorted(options.profile.parent.glob(f"{options.profile.stem}.*")):
             pstats.Stats(str(path)).sort_stats("tottime").print_stats(PROFILE_LINES)
     console.print(f"figures: {os.path.relpath(options.json)}")
+    if failed:
+        raise SystemExit(f"failed: {', '.join(failed)}")
 
 
 if __name__ == "__main__":

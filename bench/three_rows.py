@@ -65,14 +65,14 @@ PRODUCE_ROWS = [
         "three-1k-16kb",
         "1 KB in 16 KB batches, one partition",
         {"MB/s": more(5), "CPU s/GB": less(1 / 5)},
-        total_bytes=150 * MB,
+        total_bytes=60 * MB,
         batch_bytes=16_384,
     ),
     _produce(
         "three-12-partitions",
         "1 KB in the client's own batches, 12 partitions in turn",
         {"MB/s": more(2)},
-        total_bytes=300 * MB,
+        total_bytes=150 * MB,
         batch_bytes=None,
         partitions=12,
     ),
@@ -80,7 +80,7 @@ PRODUCE_ROWS = [
         "three-100-partitions",
         "1 KB in the client's own batches, 100 partitions in turn",
         {"MB/s": more(2)},
-        total_bytes=200 * MB,
+        total_bytes=60 * MB,
         batch_bytes=None,
         partitions=100,
     ),
@@ -88,7 +88,7 @@ PRODUCE_ROWS = [
         "three-100b-2kb",
         "100 B in 2 KB batches, one partition",
         {"MB/s": more(8), "CPU s/GB": less(1 / 10)},
-        total_bytes=20 * MB,
+        total_bytes=6 * MB,
         batch_bytes=2_048,
         value_bytes=100,
     ),
@@ -112,19 +112,21 @@ OUTAGE_ROWS = [
     _outage(
         "three-frozen",
         "SIGSTOP of the leader: until a fresh producer's write; the old client's gap",
-        lambda server: outage.frozen(server, decides=False),
+        outage.frozen_with_old_client,
         {"fresh producer s": own_less(FROZEN_SECONDS)},
         rounds_at_most=1,
         note=f"the old client is watched for {outage.OLD_CLIENT_SECONDS:g} s",
     ),
     _outage(
         "three-frozen-controller",
-        "SIGSTOP of the leader that was also the active controller",
-        lambda server: outage.frozen(server, decides=True),
+        "SIGSTOP of the leader that was also the active controller: until a fresh producer's write",
+        outage.frozen_controller,
         {"fresh producer s": own_less(FROZEN_SECONDS + LEASE_SECONDS)},
         rounds_at_most=1,
-        note=f"the old client is watched for {outage.OLD_CLIENT_SECONDS:g} s",
     ),
+]
+
+POSTGRES_ROWS = [
     _outage(
         "three-killed-postgres",
         "SIGKILL of the leader, metadata in PostgreSQL",
@@ -150,6 +152,7 @@ THREE_ROWS = [
         {"p50 ms": less(0.8), "p99 ms": less(0.5), "p99.9 ms": less(0.5)},
         servers=TRIOS,
     ),
+    *OUTAGE_ROWS,
     Row(
         "three-wiped",
         f"a follower without its disk, {wiped.BYTES // 10**9} GB in {wiped.PARTITIONS} partitions",
@@ -160,7 +163,7 @@ THREE_ROWS = [
         warm_up=False,
         rounds_at_most=1,
     ),
-    *OUTAGE_ROWS,
+    *POSTGRES_ROWS,
     Row(
         "three-cold-start",
         "three new folders: exec to the first acks=all record with 3 replicas; memory then",
