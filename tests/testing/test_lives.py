@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -100,6 +101,18 @@ def test_a_clock_moves_ages_and_leaves_sessions_alone(processes):
         assert cluster.statistics()[1]["groups"]["groups"] >= 1
         stays.close()
         gone.close()
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_kill_on_a_thread_warns_of_nothing(recwarn):
+    with LocalCluster(brokers=2) as cluster:
+        cluster.create_topic("t")
+        cluster.kill(2)
+        gc.collect()
+        cluster.start_broker(2)
+        cluster.crash()
+    gc.collect()
+    assert [str(each.message) for each in recwarn] == []
 
 
 def test_processes_have_one_log_each_over_all_their_lives(tmp_path):

@@ -12,7 +12,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
+import re
 import threading
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
@@ -229,7 +231,9 @@ class ThreadLife(Life):
         assert loop is not None and files is not None
         tasks = asyncio.all_tasks(loop)
         loop.set_exception_handler(lambda _loop, _context: None)
-        loop.close()  # closes the sockets
+        # The loop closes the sockets of the dead, and warns of each, here, that nobody else has.
+        warnings.filterwarnings("ignore", "unclosed resource", ResourceWarning, re.escape(__name__))
+        loop.close()
         if self.node is not None:
             self.node.abandon()
         for executor in loop.executors:
