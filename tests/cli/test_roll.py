@@ -31,15 +31,17 @@ def anabranch(*words):
     return subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
 
 
-@pytest.fixture
-def up(tmp_path):
-    """A supervised cluster: its bootstrap servers and folder."""
-    folder = str(tmp_path / "data")
+@pytest.fixture(scope="module")
+def up(tmp_path_factory):
+    """A supervised cluster with topics: its bootstrap servers and folder."""
+    folder = str(tmp_path_factory.mktemp("up") / "data")
     words = [sys.executable, "-m", "anabranch", "up", "--dir", folder, "--port", "0"]
     process = subprocess.Popen(
         [*words, "--brokers", "3", "--json"], stdout=subprocess.PIPE, text=True
     )
-    yield json.loads(process.stdout.readline())["bootstrap_servers"], folder
+    bootstrap = json.loads(process.stdout.readline())["bootstrap_servers"]
+    create(bootstrap)
+    yield bootstrap, folder
     children = psutil.Process(process.pid).children() if process.poll() is None else []
     process.kill()
     process.communicate()
@@ -136,7 +138,6 @@ def planned(bootstrap):
 
 def test_r18_a_supervised_cluster_is_rolled_without_a_failed_write(up):
     bootstrap, folder = up
-    create(bootstrap)
     before = planned(bootstrap)
     assert before["order"][-1] == before["controller_id"]
     assert (sorted(before["order"]), before["obstacles"], before["risks"]) == (list(IDS), [], [])
@@ -152,9 +153,20 @@ def test_r18_brokers_are_restarted_by_a_command_without_a_failed_write(restarted
     assert not set(pids.values()) & {node.process.pid for node in restarted.nodes.values()}
 
 
+def test_a_command_that_restarts_nothing_stops_the_roll(up):
+    bootstrap, _folder = up
+    words = ["cluster", "roll", "--bootstrap-server", bootstrap, "--restart-command"]
+    done = anabranch(*words, "true {id}", "--wait", "1")
+    assert done.returncode == 1
+    assert "still runs as before: nothing restarted it; not restarted: " in done.stderr
+    assert "Traceback" not in done.stderr
+    failed = anabranch(*words, "false {id}")
+    assert "ended with exit code 1" in failed.stderr
+
+
 def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
     bootstrap, folder = up
-    admin = create(bootstrap)
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     admin.create_topics([NewTopic("alone", 1, 1)])["alone"].result(20)
     refused = anabranch("cluster", "roll", "--bootstrap-server", bootstrap, "--dir", folder)
     assert refused.returncode == 1
@@ -168,18 +180,6 @@ def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
     done = anabranch("cluster", "roll", "--bootstrap-server", bootstrap, "--dir", folder, *words)
     assert done.returncode == 0, done.stderr
     assert "broker 2 is back in every ISR after" in done.stdout
-
-
-def test_a_command_that_restarts_nothing_stops_the_roll(up):
-    bootstrap, _folder = up
-    create(bootstrap)
-    words = ["cluster", "roll", "--bootstrap-server", bootstrap, "--restart-command"]
-    done = anabranch(*words, "true {id}", "--wait", "1")
-    assert done.returncode == 1
-    assert "still runs as before: nothing restarted it; not restarted: " in done.stderr
-    assert "Traceback" not in done.stderr
-    failed = anabranch(*words, "false {id}")
-    assert "ended with exit code 1" in failed.stderr
 
 
 @pytest.mark.parametrize(

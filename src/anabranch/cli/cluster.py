@@ -109,11 +109,14 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
-@click.argument("broker_id", type=int, metavar="BROKER")
+@click.argument("broker_id", type=int, metavar="NODE")
 @bootstrap_option
 @timeout_option
 def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
-    """Forget a broker that will not come back; replica lists keep its id."""
+    """Forget a node that will not come back, as broker and as controller.
+
+    Replica lists keep its id.
+    """
 
     async def work(cluster: Cluster) -> None:
         from anabranch.client.admin import unregister_broker
@@ -121,7 +124,7 @@ def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
         await unregister_broker(cluster, broker_id)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"broker {broker_id} is forgotten")
+    click.echo(f"node {broker_id} is forgotten")
 
 
 @command.command(epilog="Example: anabranch cluster status --json")

@@ -22,6 +22,7 @@ from anabranch.core.wire.messages.describe_quorum import (
     QuorumTopicData,
 )
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 CONTROLLERS = 2
@@ -133,6 +134,24 @@ def test_a_level_before_controllers_were_registered_has_no_record_for_them() -> 
     answer = register(world, 2)
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert "too old" in answer.error_message
+
+
+def test_one_that_is_gone_for_good_is_forgotten() -> None:
+    """Else its old version would keep levels from being raised."""
+    world = World()
+    register(world, 2)
+    register(world, 3)
+    world.start(3)
+    assert world.ask(UnregisterBrokerRequest(broker_id=2)).error_code == 0
+    assert sorted(world.image.controllers) == [3]
+    assert world.sentences("BROKER_UNREGISTERED") == ["controller 2 was unregistered"]
+    assert world.ask(UnregisterBrokerRequest(broker_id=3)).error_code == 0
+    assert not world.image.controllers and not world.image.brokers
+    assert world.replayed() == world.image
+    answer = world.ask(UnregisterBrokerRequest(broker_id=2))
+    assert answer.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
+    register(world, 2)
+    assert sorted(world.image.controllers) == [2], "it came back after all"
 
 
 @pytest.mark.parametrize(("level", "code"), [(26, 0), (27, ErrorCode.INVALID_UPDATE_VERSION)])

@@ -4,7 +4,8 @@ KIP: KIP-631, KIP-590 (forwarded).
 Versions: 0.
 Behaviour: needs ALTER on the cluster. The broker leaves every ISR and every set of eligible
     leaders, and its registration goes; replica lists keep its id. One that still runs is refused by
-    its next heartbeat and stops.
+    its next heartbeat and stops. A controller of that id is forgotten too, which Kafka cannot do;
+    one that still runs registers again.
 Skipped: nothing
 """
 

@@ -39,6 +39,7 @@ from anabranch.core.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
     RegisterBrokerRecord,
+    RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
 
@@ -305,10 +306,16 @@ def _reasons(
 def unregister(
     state: ClusterState, sessions: Sessions, config: BrokerConfig, broker_id: int
 ) -> Result[UnregisterBrokerResponse]:
-    """Forget a broker that will not come back; replica lists keep its id.
-
-    Raises ClientFault BROKER_ID_NOT_REGISTERED."""
+    """Forget a node that will not come back, as broker and as controller; replica lists keep its
+    id. Raises ClientFault BROKER_ID_NOT_REGISTERED."""
     broker = state.image.brokers.get(broker_id)
+    gone: list[MetadataRecord] = []
+    if broker_id in state.image.controllers:
+        gone.append(RegisterControllerRecord(controller_id=broker_id))
+    if broker is None and gone:
+        sentence = f"controller {broker_id} was unregistered"
+        said = Reason(Code.BROKER_UNREGISTERED, sentence, {"broker_id": broker_id})
+        return Result(tuple(gone), UnregisterBrokerResponse(), (said,))
     if broker is None:
         raise ClientFault(
             ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered"
@@ -323,4 +330,4 @@ def unregister(
     )
     sessions.forget(broker_id, broker.epoch)
     reasons = (reason, *consequences.reasons)
-    return Result(tuple(records), UnregisterBrokerResponse(), reasons)
+    return Result((*records, *gone), UnregisterBrokerResponse(), reasons)

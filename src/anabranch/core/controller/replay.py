@@ -336,6 +336,10 @@ def _producer_ids(builder: ImageBuilder, record: records.ProducerIdsRecord) -> N
 
 
 def _register_controller(builder: ImageBuilder, record: records.RegisterControllerRecord) -> None:
+    """A controller is where it says; one that is nowhere and knows nothing is forgotten."""
+    if not record.end_points and not record.features:
+        builder.changing("controllers").pop(record.controller_id, None)
+        return
     builder.changing("controllers")[record.controller_id] = ControllerImage(
         record.controller_id,
         bytes(record.incarnation_id),
