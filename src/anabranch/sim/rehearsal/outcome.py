@@ -62,6 +62,8 @@ class Row:
 
     what: str
     changes: list[str] = field(default_factory=list)
+    cuts: list[str] = field(default_factory=list)
+    """Logs that were cut where they left the leader's history."""
     state: State | None = None
     told: list[str] = field(default_factory=list)
 
@@ -69,14 +71,14 @@ class Row:
     def at_rest(self) -> str:
         """What of it can be seen when it has come to rest: all but answers that are still due."""
         assert self.state is not None
-        return "\n".join([self.state.columns, *self.changes])
+        return "\n".join([self.state.columns, *self.changes, *sorted(self.cuts)])
 
     @property
     def lines(self) -> list[str]:
         """The row and, below it, what changed."""
         assert self.state is not None
         line = f"{self.what:<{WHAT_WIDTH}} {self.state.columns} {'; '.join(self.told)}".rstrip()
-        return [line, *(f"    {each}" for each in self.changes)]
+        return [line, *(f"    {each}" for each in (*self.changes, *sorted(self.cuts)))]
 
 
 @dataclass(slots=True)
@@ -99,6 +101,11 @@ class Outcome:
         lines = [line for row in self.rows for line in row.lines]
         end = f"Acknowledged records lost: {len(self.lost)}{lost}"
         return "\n".join([f"{topic}-{index}", "", head, *lines, "", end]) + "\n"
+
+
+def cut(broker: int, before: int, after: int) -> str:
+    """A log that got shorter, in words."""
+    return f"broker {broker} cuts its log from {before} to {after}"
 
 
 def watched(plan: Rehearsal) -> tuple[int, ...]:
@@ -150,6 +157,7 @@ class _Watch:
         stage.on_begin = self._begin
         stage.on_event = self._event
         stage.probe.on_change = self._changed
+        stage.probe.on_truncated = self._truncated
 
     def _begin(self) -> None:
         self.rows.append(Row(BEGIN))
@@ -176,6 +184,10 @@ class _Watch:
             what = difference(before, state)
             if what:
                 self.rows[-1].changes.append(what)
+
+    def _truncated(self, broker: int, place: Place, before: int, after: int) -> None:
+        if place == self.place and before > after and self.rows:
+            self.rows[-1].cuts.append(cut(broker, before, after))
 
     def close(self) -> None:
         """What is seen now is what came of the last row."""

@@ -39,6 +39,8 @@ class Machines:
         self.dark: set[int] = set()
         """Without power: down, and nobody was told."""
         self.folders: dict[int, Path] = {}
+        self.logs: dict[int, Path] = {}
+        """What each has said, over all its lives."""
         self._addresses: dict[int, tuple[str, int]] = {}
 
     def begin(self) -> None:
@@ -46,7 +48,8 @@ class Machines:
         self.cluster.start()
         self.up = set(self.brokers)
         for each in self.cluster.brokers:
-            self.folders[each.broker_id] = Path(each.folder)
+            folder = self.folders[each.broker_id] = Path(each.folder)
+            self.logs[each.broker_id] = folder.parent / f"broker-{each.broker_id}.log"
             self._addresses[each.broker_id] = (each.host, each.port)
 
     def end(self) -> None:

@@ -116,7 +116,7 @@ class _Stage:
         row = Row(what)
         self.rows.append(row)
         self.looking.follow()
-        self.looking.changes = row.changes
+        self.looking.changes, self.looking.cuts = row.changes, row.cuts
         return row
 
     async def _rest(self) -> None:
