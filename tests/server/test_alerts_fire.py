@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import free_port
 from tests.server.promql import fires
-from tests.server.test_alerts import RULES, write
+from tests.server.test_alerts import OF_THE_DOCUMENT, RULES, write
 
 from anabranch.testing import LocalCluster
 
@@ -107,6 +107,16 @@ def watched(shared):
     """Before and after each test nothing is wrong."""
     yield shared.begin()
     shared.begin()
+
+
+def test_every_metric_of_the_document_is_on_a_page(watched):
+    watched.topic("measured", 1, 2, 3)
+    assert watched.write("measured") is None
+    page = "".join(watched.scrape().values())
+    missing = {each for each in OF_THE_DOCUMENT if f"\n{each}" not in page}
+    assert missing <= {"kafka_server_brokertopicmetrics_failedproducerequests_total"}, (
+        "which is there from a topic's first refusal"
+    )
 
 
 def test_a_paused_follower(watched):
