@@ -18,17 +18,10 @@ LONGEST_SECONDS = 480
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST_SECONDS + 60)
-def test_two_minutes_of_chaos_lose_nothing(tmp_path):
-    words = [
-        "--seconds",
-        str(FAULT_SECONDS),
-        "--seed",
-        str(SEED),
-        "--folder",
-        str(tmp_path / "run"),
-    ]
+def test_two_minutes_of_chaos_lose_nothing():
+    words = ["--seconds", str(FAULT_SECONDS), "--seed", str(SEED)]
     done = subprocess.run(
-        [sys.executable, "-m", "chaos", *words],
+        ["nice", "-n", "5", sys.executable, "-m", "chaos", *words],  # other tests run beside it
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=LONGEST_SECONDS, check=False,
     )  # fmt: skip
