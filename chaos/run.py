@@ -235,4 +235,5 @@ def run(
     for number, (kind, part_seconds) in enumerate(stores_of(seed, seconds, store)):
         part = Part(folder / f"{number}-{kind}", seed, number, kind, say)
         reports.append(part.run(part_seconds))
+        say("\n".join(reports[-1].lines()))
     return reports
