@@ -85,8 +85,11 @@ class ConfluentProducing:
             self._failed(token, error.name())
 
     def poll(self, seconds: float) -> None:
-        """Hear of outcomes."""
-        self._producer.poll(seconds)
+        """Hear of outcomes. A fatal error of the client's is raised here too."""
+        try:
+            self._producer.poll(seconds)
+        except KafkaException as error:
+            self.dead = self.dead or str(error)
 
     def close(self) -> None:
         """Give up what is under way; what became of it is heard as failed."""
