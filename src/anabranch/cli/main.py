@@ -21,6 +21,7 @@ VERBS = {
     "demo": "Send 336,776 real records through three brokers, and survive a SIGKILL.",
     "topics": "Create, list, describe, alter and delete topics.",
     "partitions": "Elect the leaders of partitions.",
+    "plan": "Say what would have to move for a goal, and why.",
     "configs": "Describe and alter the settings of topics and brokers.",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",

@@ -1,0 +1,159 @@
+"""`anabranch plan`: what would have to move for a goal, and why; nothing moves by it.
+
+What: one verb a goal, printed with reasons, with obstacles and what these would take, and written
+to a file that `anabranch apply` hands to the controller. Rule kept: making a plan changes nothing.
+Not here: goals (`core/placement/planning.py`), carrying plans out (`carried.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from anabranch.cli.running import ask, bootstrap_option, json_option, print_json, timeout_option
+
+if TYPE_CHECKING:
+    from anabranch.client.plans import View
+    from anabranch.core.placement.layout import Layout
+    from anabranch.core.placement.planning import Plan
+
+F = TypeVar("F", bound=Callable[..., Any])
+SHOWN_MOVES = 50
+"""Moves that are printed; a file and --json have all."""
+
+
+@click.group(epilog="Example: anabranch plan drain --broker 3 --out plan.json")
+def command() -> None:
+    """Say what would have to move for a goal, and why; carry out what was reviewed."""
+
+
+def _goal_options(function: F) -> F:
+    for option in (
+        json_option,
+        click.option(
+            "--out", "path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+            help="Write the plan to a file, for `anabranch apply`.",
+        ),
+        timeout_option,
+        bootstrap_option,
+    ):  # fmt: skip
+        function = option(function)
+    return function
+
+
+def _broker_option(sentence: str) -> Callable[[F], F]:
+    return click.option(
+        "--broker", "broker_ids", type=click.IntRange(0), multiple=True, required=True,
+        metavar="ID", help=sentence,
+    )  # fmt: skip
+
+
+@command.command("drain", epilog="Example: anabranch plan drain --broker 3 --out plan.json")
+@_goal_options
+@_broker_option("The broker to empty; may be given more than once.")
+def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
+    """Move every replica off brokers, so that they can be removed."""
+    from anabranch.core.placement import planning
+
+    _make(lambda layout: planning.drain(layout, broker_ids), **shared)
+
+
+@command.command("add", epilog="Example: anabranch plan add --broker 4 --out plan.json")
+@_goal_options
+@_broker_option("The broker that is new; may be given more than once.")
+def add(broker_ids: tuple[int, ...], **shared: Any) -> None:
+    """Let new brokers carry their share."""
+    from anabranch.core.placement import planning
+
+    _make(lambda layout: planning.fill(layout, broker_ids), **shared)
+
+
+@command.command("racks", epilog="Example: anabranch plan racks --out plan.json")
+@_goal_options
+def racks(**shared: Any) -> None:
+    """Spread replicas that share a rack over racks that are free."""
+    from anabranch.core.placement import planning
+
+    _make(planning.mend_racks, **shared)
+
+
+@command.command(
+    "factor", epilog="Example: anabranch plan factor --topic flights --replication-factor 3"
+)
+@_goal_options
+@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+@click.option(
+    "--replication-factor", "factor", type=click.IntRange(1, 32767), required=True, metavar="N",
+    help="Replicas that each of its partitions shall have.",
+)  # fmt: skip
+def factor(topic: str, factor: int, **shared: Any) -> None:
+    """Give the partitions of a topic more or fewer replicas."""
+    from anabranch.core.placement import planning
+
+    _make(lambda layout: planning.change_factor(layout, topic, factor), **shared)
+
+
+def _make(
+    goal: Callable[[Layout], Plan],
+    bootstrap: str,
+    timeout_seconds: float,
+    path: Path | None,
+    as_json: bool,
+) -> None:
+    """Make a plan of what is there, show it, write it down."""
+    from anabranch.client.plans import look, plan
+
+    view: View = ask(bootstrap, look, timeout_seconds=timeout_seconds)
+    made = plan(view, goal)
+    is_written = path is not None and bool(made.moves)
+    if path is not None and is_written:
+        _write(path, view.cluster_id, made)
+    if as_json:
+        print_json(_told(view.cluster_id, made))
+        return
+    _print(made)
+    if is_written:
+        click.echo(f"Nothing has moved. Review {path}, then: anabranch apply {path}")
+    elif made.moves:
+        click.echo("Nothing has moved. --out FILE writes the plan down for `anabranch apply`.")
+    elif path is not None:
+        click.echo(f"{path} was not written: there is nothing to apply.")
+
+
+def _write(path: Path, cluster_id: str, made: Plan) -> None:
+    from anabranch.core.placement.plan_file import PlanFile, write_plan
+
+    file = PlanFile(cluster_id, made.goal, int(time.time() * 1000), made.moves)
+    try:
+        path.write_text(write_plan(file))
+    except OSError as fault:
+        raise click.ClickException(f"{path}: {fault.strerror or fault}") from None
+
+
+def _told(cluster_id: str, made: Plan) -> dict[str, object]:
+    from anabranch.core.placement.plan_file import told_move
+
+    return {
+        "cluster_id": cluster_id,
+        "goal": made.goal,
+        "sentence": made.sentence,
+        "moves": [told_move(each) for each in made.moves],
+        "obstacles": [each._asdict() for each in made.obstacles],
+    }
+
+
+def _print(made: Plan) -> None:
+    click.echo(f"{made.sentence}.")
+    for each in made.moves[:SHOWN_MOVES]:
+        was, will = (", ".join(map(str, row)) for row in (each.before, each.after))
+        click.echo(f"  {each.place}: {was} -> {will}  ({each.sentence})")
+    if len(made.moves) > SHOWN_MOVES:
+        click.echo(f"  … and {len(made.moves) - SHOWN_MOVES} more; --json and --out have them all")
+    for obstacle in made.obstacles[:SHOWN_MOVES]:
+        click.echo(f"Cannot be: {obstacle.what}: {obstacle.why}. It would take: {obstacle.needs}.")
+    if len(made.obstacles) > SHOWN_MOVES:
+        click.echo(f"  … and {len(made.obstacles) - SHOWN_MOVES} more that cannot be; see --json")

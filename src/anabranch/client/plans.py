@@ -1,0 +1,95 @@
+"""Plans of moves made from a running cluster: what it looks like, and what a goal would change.
+
+What: `look` asks who is there and who holds what; `plan` makes a plan of it and leaves out what a
+plan must not touch: partitions that are being moved already, and partitions that wait for a replica
+that no broker has yet, since a move would give that one up. Each of these is an obstacle of the
+plan. Rule kept: nothing here changes the cluster.
+
+Not here: goals (`core/placement/planning.py`), carrying plans out (`carried_plans.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from anabranch.client.admin import describe_cluster
+from anabranch.client.cluster import Cluster
+from anabranch.client.partitions import Topic, describe_topics
+from anabranch.client.reassignments import UnderWay, under_way
+from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.planning import Obstacle, Plan, Why
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
+
+
+class View(NamedTuple):
+    """A cluster as plans see it."""
+
+    cluster_id: str
+    sites: tuple[Site, ...]
+    rows: dict[TopicPartition, Row]
+    """The replicas of each partition; of one that is moving, those that it will have."""
+    moving: dict[TopicPartition, UnderWay]
+    short: dict[TopicPartition, int]
+    """Partitions that wait for replicas that no broker has, and how many."""
+    topics: tuple[Topic, ...]
+
+    @property
+    def layout(self) -> Layout:
+        """A fresh layout to plan on."""
+        return Layout(self.sites, self.rows)
+
+
+async def look(cluster: Cluster) -> View:
+    """Ask for all of it. Raises ApiError."""
+
+    async def who_is_there() -> DescribeClusterResponse:
+        await cluster.metadata([])
+        return await describe_cluster(cluster)
+
+    found = await cluster.retrying(who_is_there)
+    moving = await under_way(cluster)
+    topics = await describe_topics(cluster, None)
+    sites = tuple(
+        Site(each.broker_id, each.rack or None, not each.is_fenced)
+        for each in sorted(found.brokers, key=lambda each: each.broker_id)
+    )
+    rows: dict[TopicPartition, Row] = {}
+    short: dict[TopicPartition, int] = {}
+    for topic in topics:
+        for each in topic.partitions:
+            place = TopicPartition(topic.name, each.partition)
+            known = tuple(broker_id for broker_id in each.replicas if broker_id >= 0)
+            rows[place] = moving[place].target if place in moving else known
+            if len(known) < len(each.replicas):
+                short[place] = len(each.replicas) - len(known)
+    return View(found.cluster_id, sites, rows, moving, short, tuple(topics))
+
+
+def plan(view: View, goal: Callable[[Layout], Plan]) -> Plan:
+    """What the goal asks for, without what must not be touched."""
+    made = goal(view.layout)
+    moves, obstacles = [], list(made.obstacles)
+    for each in made.moves:
+        if each.place in view.moving:
+            target = ", ".join(map(str, view.moving[each.place].target))
+            obstacles.append(
+                Obstacle(
+                    f"the move of {each.place}",
+                    f"it is moving already, to {target}",
+                    "the end of that move; then plan again",
+                )
+            )
+        elif each.place in view.short and each.why is not Why.FACTOR_CHANGED:
+            obstacles.append(
+                Obstacle(
+                    f"the move of {each.place}",
+                    f"it waits for {view.short[each.place]} replica(s) that no broker has, and a "
+                    "move would give them up",
+                    "an active broker that has none of it; then plan again",
+                )
+            )
+        else:
+            moves.append(each)
+    return Plan(made.goal, tuple(moves), tuple(obstacles))

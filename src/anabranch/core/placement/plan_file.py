@@ -1,0 +1,135 @@
+"""Files of plans: moves with their reasons, to be reviewed before they are applied.
+
+What: `{"version": 1, "cluster_id": …, "goal": …, "made_at_ms": …, "moves": [{"topic", "partition",
+"from", "to", "why", "because"}]}`, one move a line, read with an error that names line and field.
+Why `from`: whoever applies the file can tell that the cluster has changed since. Rules kept: a
+partition is named once; lists are of different brokers, none negative, and not equal; what was
+written is read as it was.
+
+Not here: making plans (`planning.py`), whether a cluster still fits one (`core/controller/plans`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from anabranch.core.placement.json_places import (
+    InputFault,
+    Item,
+    broker_ids,
+    check_end,
+    decode,
+    fields,
+    items,
+    needed,
+    shown,
+    whole,
+)
+from anabranch.core.placement.layout import Row
+from anabranch.core.placement.planning import PlannedMove, Why
+from anabranch.core.types import TopicPartition
+
+VERSION = 1
+MOST_MS = 1 << 62
+FILE = '{"version": 1, "cluster_id": …, "goal": …, "made_at_ms": …, "moves": […]}'
+ENTRY = '{"topic": …, "partition": …, "from": […], "to": […], "why": …, "because": …}'
+
+
+class PlanFile(NamedTuple):
+    """A plan, the cluster that it was made for, and when (milliseconds of the wall clock)."""
+
+    cluster_id: str
+    goal: str
+    made_at_ms: int
+    moves: tuple[PlannedMove, ...]
+
+
+def write_plan(plan: PlanFile) -> str:
+    """The text of the file, one move a line."""
+    head = {
+        "version": VERSION,
+        "cluster_id": plan.cluster_id,
+        "goal": plan.goal,
+        "made_at_ms": plan.made_at_ms,
+    }
+    lines = ",\n  ".join(json.dumps(told_move(each), ensure_ascii=False) for each in plan.moves)
+    return f'{json.dumps(head, ensure_ascii=False)[:-1]}, "moves": [\n  {lines}\n]}}\n'
+
+
+def told_move(move: PlannedMove) -> dict[str, object]:
+    """A move as files and programs are told it."""
+    return {
+        "topic": move.place.topic,
+        "partition": move.place.partition,
+        "from": [*move.before],
+        "to": [*move.after],
+        "why": str(move.why),
+        "because": move.sentence,
+    }
+
+
+def read_plan(text: str) -> PlanFile:
+    """The plan that a file holds. Raises InputFault."""
+    where = fields(text, 0, FILE)
+    check_end(text, 0, "object")
+    found = {name: decode(text, at)[0] for name, at in where.items() if name != "moves"}
+    for name in ("version", "cluster_id", "goal", "made_at_ms", "moves"):
+        if name not in where:
+            raise InputFault(f"{name}: it is missing; {FILE} is expected")
+    if found["version"] != VERSION:
+        raise InputFault(f"version: {shown(found['version'])} is not known here; {VERSION} is")
+    made_at_ms = found["made_at_ms"]
+    if type(made_at_ms) is not int or not 0 <= made_at_ms < MOST_MS:
+        raise InputFault(
+            f"made_at_ms: milliseconds since 1970 are expected, not {shown(made_at_ms)}"
+        )
+    moves = tuple(_moves(text, where["moves"]))
+    if not moves:
+        raise InputFault("moves: it is empty, so there is nothing to do")
+    return PlanFile(_text(found, "cluster_id"), _text(found, "goal"), made_at_ms, moves)
+
+
+def _text(found: dict[str, Any], name: str) -> str:
+    value = found[name]
+    if not isinstance(value, str) or not value:
+        raise InputFault(f"{name}: a text is expected, not {shown(value)}")
+    return value
+
+
+def _moves(text: str, at: int) -> Iterator[PlannedMove]:
+    seen: set[TopicPartition] = set()
+    for item in items(text, at, "an array"):
+        value = needed(item, ("topic", "partition", "from", "to", "why", "because"), ENTRY)
+        for name in ("topic", "because"):
+            if not isinstance(value[name], str) or not value[name]:
+                raise InputFault(
+                    f"line {item.line}, {name}: a text is expected, not {shown(value[name])}"
+                )
+        if value["why"] not in list(Why):
+            raise InputFault(
+                f"line {item.line}, why: one of {', '.join(Why)} is expected, not "
+                f"{shown(value['why'])}"
+            )
+        place = TopicPartition(value["topic"], whole(item, "partition"))
+        if place in seen:
+            raise InputFault(f"line {item.line}, partition: {place} is named a second time")
+        seen.add(place)
+        before, after = _row(item, "from", place), _row(item, "to", place)
+        if before == after:
+            raise InputFault(f"line {item.line}, to: {place} has these replicas already")
+        yield PlannedMove(place, before, after, Why(value["why"]), value["because"])
+
+
+def _row(item: Item, name: str, place: TopicPartition) -> Row:
+    row = broker_ids(item, name)
+    at = f"line {item.line}, {name}"
+    if not row:
+        raise InputFault(f"{at}: {place} needs at least one broker")
+    for position, broker_id in enumerate(row):
+        if broker_id < 0:
+            raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
+        if broker_id in row[:position]:
+            raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
+    return row
