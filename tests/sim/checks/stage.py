@@ -28,7 +28,12 @@ from anabranch.sim.processes import State
 TOPIC_ID = TopicId(bytes(range(16)))
 PLACE = TopicPartition("t", 0)
 KEY = (bytes(TOPIC_ID), 0)
-BY_HAND: Any = SimpleNamespace(flush_messages=0, min_insync_replicas=99)
+BY_HAND: Any = SimpleNamespace(
+    flush_messages=0,
+    min_insync_replicas=99,
+    leader_replication_throttled_replicas=(),
+    follower_replication_throttled_replicas=(),
+)
 """A topic's settings under which no replica moves its high watermark by itself."""
 
 
