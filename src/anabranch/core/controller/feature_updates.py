@@ -2,9 +2,9 @@
 
 What: the plan for UpdateFeatures. A level is raised only when every registered broker supports it,
 and lowered only by a request that says so and only when nothing written since would be lost: across
-a metadata.version that changed no record, while no partition has observers, while no partition
-depends on eligible leaders. Rule kept: all updates of a request are done, or none. Turning ELR on
-also writes the cluster's minimum down; turning it off clears what was kept.
+a metadata.version that changed no record, while no partition has observers and no plan of moves is
+open, while no partition depends on eligible leaders. Rule kept: all updates of a request are done,
+or none. Turning ELR on also writes the cluster's minimum down; turning it off clears what was kept.
 
 Sources: KIP-584, KIP-778, KIP-1022; texts and order of checks are those of Kafka's
 FeatureControlManager. Not here: kraft.version, since no quorum commits metadata here.
@@ -31,8 +31,9 @@ from anabranch.core.wire.metadata_records import (
     ClearElrRecord,
     FeatureLevelRecord,
     MetadataRecord,
+    PlanRecord,
 )
-from anabranch.core.wire.own_records import RECORDS_FEATURE
+from anabranch.core.wire.own_records import NO_PLAN, PLANS_SINCE, RECORDS_FEATURE
 
 METADATA_CHANGED = frozenset({7, 8, 11, 13, 14, 15, 17, 23})
 """Levels of metadata.version that brought new records or fields: lowering below one may lose what
@@ -168,6 +169,8 @@ def _would_lose(image: MetadataImage, feature: str) -> bool:
         for partition in topic.partitions.values()
     )
     if feature == RECORDS_FEATURE:
+        if image.plan is not None and image.plan.is_open:
+            return True
         return image.placement_cursor > 0 or any(
             each.observers or each.missing or each.suspended for each in partitions
         )
@@ -179,6 +182,9 @@ def _leans_on_elr(partition: PartitionImage) -> bool:
 
 
 def _records(image: MetadataImage, static_minimum: int, update: Update) -> Iterator[MetadataRecord]:
+    if update.feature == RECORDS_FEATURE and image.plan is not None:
+        if update.level < PLANS_SINCE:
+            yield PlanRecord(plan_id=NO_PLAN)  # it is over, and older nodes cannot read it
     yield FeatureLevelRecord(name=update.feature, feature_level=update.level)
     if update.feature == ELR_VERSION:
         if update.level > 0:

@@ -26,7 +26,7 @@ CONTROLLERS_SINCE = 15
 """Level of metadata.version from which controllers are registered (KIP-919)."""
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
-    RECORDS_FEATURE: (0, 2),
+    RECORDS_FEATURE: (0, 3),
     ELR_VERSION: (0, 1),
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
@@ -36,7 +36,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 """Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
 
 BOOTSTRAP_LEVELS: Mapping[str, int] = {
-    RECORDS_FEATURE: 2,
+    RECORDS_FEATURE: 3,
     ELR_VERSION: 1,
     "group.version": 1,
     METADATA_VERSION: 27,

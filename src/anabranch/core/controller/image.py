@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 from immutables import Map
 
+from anabranch.core.controller.plan_state import PlanImage
 from anabranch.core.types import BrokerId, Offset, TopicId
 
 NO_LEADER = BrokerId(-1)
@@ -128,6 +129,8 @@ class MetadataImage(msgspec.Struct, frozen=True):
     controllers: Map[int, ControllerImage] = Map()
     placement_cursor: int = 0
     """Partitions that computed assignment has placed so far."""
+    plan: PlanImage | None = None
+    """The newest plan of moves, also when it is over."""
 
     @classmethod
     def empty(cls) -> MetadataImage:

@@ -26,6 +26,7 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.controller.plan_state import plan_after
 from anabranch.core.errors import Bug
 from anabranch.core.types import TopicId
 from anabranch.core.wire import metadata_records as records
@@ -239,6 +240,10 @@ def _placement_cursor(builder: ImageBuilder, record: records.PlacementCursorReco
     builder.scalars["placement_cursor"] = record.cursor
 
 
+def _plan(builder: ImageBuilder, record: MetadataRecord) -> None:
+    builder.scalars["plan"] = plan_after(builder.scalars.get("plan", builder.image.plan), record)
+
+
 def _config(builder: ImageBuilder, record: records.ConfigRecord) -> None:
     key = (int(record.resource_type), record.resource_name)
     configs = builder.changing("configs")
@@ -397,6 +402,9 @@ APPLY: Mapping[type, Callable[[ImageBuilder, Any], None]] = {
     records.ReplicaRolesRecord: _replica_roles,
     records.MissingReplicasRecord: _missing_replicas,
     records.PlacementCursorRecord: _placement_cursor,
+    records.PlanRecord: _plan,
+    records.PlanMovesRecord: _plan,
+    records.PlanProgressRecord: _plan,
     # Of Kafka's controller, around the records it bootstraps with (KIP-868). What it began and did
     # not abort is applied record by record; an abort has no rule here, so such a log is refused.
     records.BeginTransactionRecord: _nothing,

@@ -19,6 +19,7 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.controller.plan_state import plan_records
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
@@ -44,6 +45,8 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             )
     if image.placement_cursor:
         yield records.PlacementCursorRecord(cursor=image.placement_cursor)
+    if image.plan is not None:
+        yield from plan_records(image.plan)
     if image.next_producer_id:
         yield records.ProducerIdsRecord(
             broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id

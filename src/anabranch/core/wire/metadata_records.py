@@ -29,6 +29,10 @@ from anabranch.core.wire.control_records import VotersRecord as VotersRecord
 from anabranch.core.wire.own_records import OWN_RECORDS
 from anabranch.core.wire.own_records import MissingReplicasRecord as MissingReplicasRecord
 from anabranch.core.wire.own_records import PlacementCursorRecord as PlacementCursorRecord
+from anabranch.core.wire.own_records import PlanMove as PlanMove
+from anabranch.core.wire.own_records import PlanMovesRecord as PlanMovesRecord
+from anabranch.core.wire.own_records import PlanProgressRecord as PlanProgressRecord
+from anabranch.core.wire.own_records import PlanRecord as PlanRecord
 from anabranch.core.wire.own_records import ReplicaRolesRecord as ReplicaRolesRecord
 from anabranch.core.wire.primitives import Refusal, read_uvarint, uvarint_bytes
 from anabranch.core.wire.schema import (

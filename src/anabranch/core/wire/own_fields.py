@@ -7,10 +7,15 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     a metadata record, the first of a batch   `SaidReasons`: why the controller decided that batch
     DescribeQuorum, the request               empty: tell the newest reasons too
     DescribeQuorum, the response              `SaidReasons`
+    AlterPartitionReassignments, the request  `PlanAsked`: what a plan of moves shall do
+    AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
+    ListPartitionReassignments, the request   empty: tell of the plan too
+    ListPartitionReassignments, the response  `PlanTold`
 
 Why not records or an API key of our own: older nodes, Kafka's tools and clients read the same
-messages as before, so nothing has to be switched on. Rule kept: nothing is decided from such a
-field; who loses it loses a sentence. Source: KIP-482.
+messages as before, so nothing has to be switched on. Rules kept: who loses a field loses a sentence
+and nothing else; but for `PlanAsked`, to which an answer without `PlanTold` says that it was lost.
+Source: KIP-482.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from typing import TypeVar
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.codec import decode, encode_bytes
-from anabranch.core.wire.schema import Int32, Int64, Message, String, Struct
+from anabranch.core.wire.schema import Bool, Int8, Int32, Int64, Message, String, Struct
 
 OWN_TAG = 10_000
 ASKED: dict[int, bytes] = {OWN_TAG: b""}
@@ -60,6 +65,58 @@ class SaidReasons(Message, versions="0", flexible="0+"):
     """Reasons, oldest first."""
 
     reasons: list[SaidReason] = []
+
+
+class AskedMove(Struct):
+    """One move of a plan that is handed over."""
+
+    topic: String = ""
+    partition: Int32 = -1
+    before: list[Int32] = []
+    after: list[Int32] = []
+    why: String = ""
+    because: String = ""
+
+
+class PlanAsked(Message, versions="0", flexible="0+"):
+    """What a plan shall do: "carry" with everything, or one of the verbs of
+    `core/controller/plans.py` alone."""
+
+    verb: String = ""
+    cluster_id: String = ""
+    goal: String = ""
+    made_at_ms: Int64 = 0
+    most_at_once: Int32 = 0
+    throttle: Int64 = -1
+    moves: list[AskedMove] = []
+
+
+class ToldMove(Struct):
+    """A move that began and is not done, or that waits for something; `sentence` says for what."""
+
+    topic: String = ""
+    partition: Int32 = -1
+    before: list[Int32] = []
+    after: list[Int32] = []
+    sentence: String = ""
+
+
+class PlanTold(Message, versions="0", flexible="0+"):
+    """How the newest plan fares; `plan_id` 0: there is none."""
+
+    plan_id: Int64 = 0
+    goal: String = ""
+    made_at_ms: Int64 = 0
+    state: Int8 = 0
+    backwards: Bool = False
+    most_at_once: Int32 = 0
+    throttle: Int64 = -1
+    sentence: String = ""
+    waiting: Int32 = 0
+    under_way: Int32 = 0
+    done: Int32 = 0
+    gone: Int32 = 0
+    moves: list[ToldMove] = []
 
 
 def tagged(message: Message) -> dict[int, bytes]:

@@ -18,13 +18,11 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.core.wire.schema import Int32, Int64, Message, TopicUuid
+from anabranch.core.wire.schema import Bool, Int8, Int32, Int64, Message, String, Struct, TopicUuid
 
 FIRST_OWN_ID = 10_000
 RECORDS_FEATURE = "anabranch.records.version"
 """The feature whose level says which of these records may be written."""
-NOT_YET = None
-"""The level of an id that is kept for a record to come."""
 
 
 class ReplicaRolesRecord(Message, type_id=10_000, versions="0", flexible="0+"):
@@ -57,6 +55,53 @@ class PlacementCursorRecord(Message, type_id=10_002, versions="0", flexible="0+"
     cursor: Int64 = 0
 
 
+class PlanMove(Struct):
+    """One move of a plan, and why it was planned."""
+
+    topic_id: TopicUuid = ZERO_TOPIC_ID
+    partition_id: Int32 = -1
+    before: list[Int32] = []
+    after: list[Int32] = []
+    why: String = ""
+    because: String = ""
+
+
+class PlanRecord(Message, type_id=10_003, versions="0", flexible="0+"):
+    """A plan of moves, and how it fares (`core/controller/plan_state.py`, State).
+
+    Another `plan_id` than before forgets the plan before; `NO_PLAN` forgets the only one.
+    """
+
+    plan_id: Int64 = 0
+    goal: String = ""
+    made_at_ms: Int64 = 0
+    state: Int8 = 0
+    backwards: Bool = False
+    most_at_once: Int32 = 0
+    throttle: Int64 = -1
+    sentence: String = ""
+
+
+class PlanMovesRecord(Message, type_id=10_004, versions="0", flexible="0+"):
+    """More moves of the plan, behind those that it has."""
+
+    plan_id: Int64 = 0
+    moves: list[PlanMove] = []
+
+
+class PlanProgressRecord(Message, type_id=10_005, versions="0", flexible="0+"):
+    """These moves of the plan, by number, are now that far (Status)."""
+
+    plan_id: Int64 = 0
+    status: Int8 = 0
+    moves: list[Int32] = []
+
+
+NO_PLAN = 0
+PLANS_SINCE = 3
+"""The level from which on plans are kept."""
+
+
 class OwnRecord(NamedTuple):
     """One id: what it is for, and the lowest feature level that allows it (None: none does)."""
 
@@ -69,7 +114,9 @@ OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
         10_000: OwnRecord("roles of a partition's replicas: who only observes", 1),
         10_001: OwnRecord("replicas that a partition should have and no broker can hold", 2),
         10_002: OwnRecord("where computed assignment goes on", 2),
-        10_003: OwnRecord("a reviewed plan of moves, and how far it is done", NOT_YET),
+        10_003: OwnRecord("a reviewed plan of moves, and how it fares", PLANS_SINCE),
+        10_004: OwnRecord("the moves of a plan", PLANS_SINCE),
+        10_005: OwnRecord("how far the moves of a plan are", PLANS_SINCE),
     }
 )
 """Every id that is taken."""
@@ -77,7 +124,14 @@ OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
 OWN_RECORDS: Mapping[int, type[Message]] = MappingProxyType(
     {
         each.type_id: each
-        for each in (ReplicaRolesRecord, MissingReplicasRecord, PlacementCursorRecord)
+        for each in (
+            ReplicaRolesRecord,
+            MissingReplicasRecord,
+            PlacementCursorRecord,
+            PlanRecord,
+            PlanMovesRecord,
+            PlanProgressRecord,
+        )
     }
 )
 """The records that exist, by type id."""
