@@ -19,6 +19,10 @@ from anabranch.testing.local_cluster import LocalCluster
 START_SECONDS = 60.0
 """A node that waits for the lease of a dead controller takes nine seconds and more."""
 
+SESSION_MS = 18_000
+"""Twice the default, unless the plan says it: what fits into a session in a made-up world, a cut or
+the start of two nodes, is to fit into one on a busy machine too."""
+
 
 class Machines:
     """The processes of one cluster, by broker id."""
@@ -30,7 +34,11 @@ class Machines:
             racks=racks if all(racks) else None,
             processes=True,
             controller=plan.controller,
-            config={"min.insync.replicas": None, **plan.settings},
+            config={
+                "min.insync.replicas": None,
+                "broker.session.timeout.ms": SESSION_MS,
+                **plan.settings,
+            },
             start_timeout_seconds=START_SECONDS,
         )
         self.brokers = set(plan.brokers)
