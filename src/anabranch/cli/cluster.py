@@ -159,7 +159,8 @@ NEWEST = 10
 
 COUNTED = (
     "brokers", "fenced_brokers", "topics", "partitions", "unavailable", "under_min_isr",
-    "at_min_isr", "under_replicated", "not_led_by_preferred",
+    "at_min_isr", "under_replicated", "missing_replicas", "rack_violations",
+    "not_led_by_preferred",
 )  # fmt: skip
 
 
@@ -180,6 +181,8 @@ def _status(found: Overview) -> dict[str, Any]:
         "under_min_isr": found.ill[Illness.UNDER_MIN_ISR],
         "at_min_isr": found.ill[Illness.AT_MIN_ISR],
         "under_replicated": found.ill[Illness.UNDER_REPLICATED],
+        "missing_replicas": found.missing,
+        "rack_violations": found.ill[Illness.RACK_VIOLATION],
         "not_led_by_preferred": found.not_preferred,
         "reasons": [
             {"at": time_text(each.at_ms), "code": each.code, "reason": each.sentence}
@@ -203,6 +206,16 @@ def _remedies(told: dict[str, Any]) -> list[str]:
         )
     elif told["under_replicated"]:
         said.append("`anabranch topics describe --under-replicated-partitions` says who is behind.")
+    if told["missing_replicas"]:
+        said.append(
+            "Replicas that no broker has are given to the next that joins: `anabranch topics "
+            "describe --missing-replicas` names their partitions."
+        )
+    if told["rack_violations"]:
+        said.append(
+            "`anabranch topics describe --rack-violations` names partitions in fewer racks than "
+            "there are; `anabranch plan racks` says what would spread them."
+        )
     if told["fenced_brokers"]:
         said.append("A fenced broker is away or starting: `anabranch cluster brokers` names it.")
     if told["not_led_by_preferred"] and not told["under_replicated"]:

@@ -184,6 +184,11 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @illness_option("under-min-isr", "Only those with fewer in sync than min.insync.replicas, or none.")
 @illness_option("at-min-isr", "Only those with exactly min.insync.replicas in sync.")
 @illness_option("unavailable", "Only those that nobody leads.")
+@click.option(
+    "--rack-violations", "rack_violation", is_flag=True,
+    help="Only those whose replicas are in fewer racks than they could be in.",
+)  # fmt: skip
+@click.option("--missing-replicas", is_flag=True, help="Only those with replicas no broker has.")
 @json_option
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
@@ -251,8 +256,10 @@ def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
 def _row(part: dict[str, Any], lists: Sequence[str]) -> tuple[object, ...]:
     leader = "none" if part["leader"] < 0 else part["leader"]
     keys = {"offline": "offline_replicas", "eligible": "elr"}
-    texts = (",".join(map(str, part[keys.get(name, name)])) or "-" for name in lists)
-    return part["partition"], leader, *texts
+    texts = {name: ",".join(map(str, part[keys.get(name, name)])) or "-" for name in lists}
+    if part["missing_replicas"]:
+        texts["replicas"] += f" +{part['missing_replicas']} missing"
+    return part["partition"], leader, *texts.values()
 
 
 def _partitions(
@@ -269,12 +276,13 @@ def _partitions(
                 "partition": each.partition,
                 "leader": each.leader,
                 "leader_epoch": each.leader_epoch,
-                "replicas": each.replicas,
+                "replicas": each.placed,
+                "missing_replicas": each.missing,
                 "isr": each.isr,
                 "elr": each.eligible,
                 "last_known_elr": each.last_known_eligible,
                 "observers": each.observers,
-                "offline_replicas": each.offline,
+                "offline_replicas": [broker_id for broker_id in each.offline if broker_id >= 0],
                 "health": health,
                 "reasons": why.get(f"{topic.name}-{each.partition}", []),
             }

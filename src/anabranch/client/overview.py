@@ -68,6 +68,8 @@ class Overview(NamedTuple):
     topics: int
     partitions: int
     ill: dict[Illness, int]
+    missing: int
+    """Replicas that no broker has yet."""
     not_preferred: int
     """Partitions that another than their first replica leads."""
 
@@ -98,6 +100,7 @@ async def overview(cluster: Cluster) -> Overview:
         topics=len(topics),
         partitions=len(every),
         ill=ill,
+        missing=sum(each.missing for _, each in every),
         not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
     )
 

@@ -1,24 +1,30 @@
 """Partitions as an operator sees them: who leads, who is in sync, and what is wrong with them.
 
-What: descriptions of topics with their partitions, and the four ill states that Kafka's
-`kafka-topics.sh` knows. Rules kept, as there: under-replicated is an ISR smaller than the replicas;
-under and at the minimum compare the ISR with `min.insync.replicas` as it is configured, also where
-there are fewer replicas than that, and a partition without a leader is under it; unavailable has no
-leader that serves. Observers are replicas in none of them: what Metadata names beyond
-DescribeTopicPartitions are the observers.
+What: descriptions of topics with their partitions, the four ill states that Kafka's
+`kafka-topics.sh` knows, and two of ours: replicas that no broker has yet, and lists in fewer racks
+than they could be in (`core/placement/racks.py`; of a partition that is moving, the list that it
+will have, where a controller is there to say so). Rules kept, as there: under-replicated is an ISR
+smaller than the replicas; under and at the minimum compare the ISR with `min.insync.replicas` as it
+is configured, also where there are fewer replicas than that, and a partition without a leader is
+under it; unavailable has no leader that serves. Observers are replicas in none of them: what
+Metadata names beyond DescribeTopicPartitions are the observers.
 Source: Kafka 4.1's TopicCommand, KIP-351, KIP-966. Not here: tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
-from anabranch.client.admin import ResourceKind
+from anabranch.client.admin import ResourceKind, describe_cluster
 from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.client.connection import ConnectionLost
+from anabranch.client.reassignments import UnderWay, under_way
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
-from anabranch.core.types import TopicId
+from anabranch.core.placement.racks import spread_of
+from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -32,6 +38,8 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
 
 MINIMUM = "min.insync.replicas"
 NO_LEADER = -1
+MOVES_SECONDS = 5
+"""Racks are judged without moves when no controller is there to ask."""
 CONFIGS_A_REQUEST = 500
 """Topics whose settings are asked for at once, so that no answer grows without a limit."""
 
@@ -43,10 +51,15 @@ class Illness(Enum):
     UNDER_MIN_ISR = "under-min-isr"
     AT_MIN_ISR = "at-min-isr"
     UNAVAILABLE = "unavailable"
+    MISSING_REPLICAS = "missing-replicas"
+    RACK_VIOLATION = "rack-violation"
 
 
 class Partition(NamedTuple):
-    """One partition; `leader` is -1 while nobody leads it or its leader is not there."""
+    """One partition; `leader` is -1 while nobody leads it or its leader is not there.
+
+    `replicas` are as the node tells them: negative ids stand for replicas that no broker has yet.
+    """
 
     partition: int
     leader: int
@@ -57,6 +70,18 @@ class Partition(NamedTuple):
     eligible: tuple[int, ...] = ()
     last_known_eligible: tuple[int, ...] = ()
     offline: tuple[int, ...] = ()
+    violates_racks: bool = False
+    """Whether its replicas are in fewer racks than they could be in."""
+
+    @property
+    def placed(self) -> tuple[int, ...]:
+        """The replicas that a broker has."""
+        return tuple(each for each in self.replicas if each >= 0)
+
+    @property
+    def missing(self) -> int:
+        """Replicas that no broker has yet."""
+        return len(self.replicas) - len(self.placed)
 
     def illnesses(self, minimum: int) -> frozenset[Illness]:
         """Everything that is wrong, `minimum` being the topic's min.insync.replicas."""
@@ -70,6 +95,10 @@ class Partition(NamedTuple):
             found.add(Illness.UNDER_MIN_ISR)
         if in_sync == minimum:
             found.add(Illness.AT_MIN_ISR)
+        if self.missing:
+            found.add(Illness.MISSING_REPLICAS)
+        if self.violates_racks:
+            found.add(Illness.RACK_VIOLATION)
         return frozenset(found)
 
 
@@ -104,7 +133,36 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
         in_order = tuple(sorted(partitions, key=lambda each: each.partition))
         minimum = minimums.get(name, 1)
         topics.append(Topic(name, topic.topic_id, topic.is_internal, minimum, in_order))
-    return topics
+    return await _judged_by_racks(cluster, topics)
+
+
+async def _judged_by_racks(cluster: Cluster, topics: list[Topic]) -> list[Topic]:
+    """The topics with their rack violations; moves are asked for where there seem to be any."""
+    racks = {each.broker_id: each.rack for each in (await describe_cluster(cluster)).brokers}
+    judged = [in_racks(topic, racks, {}) for topic in topics]
+    if any(each.violates_racks for topic in judged for each in topic.partitions):
+        try:
+            async with asyncio.timeout(MOVES_SECONDS):
+                moves = await under_way(cluster)
+        except (ApiError, ConnectionLost, TimeoutError):
+            return judged
+        return [in_racks(topic, racks, moves) for topic in topics] if moves else judged
+    return judged
+
+
+def in_racks(
+    topic: Topic, racks: Mapping[int, str | None], moves: Mapping[TopicPartition, UnderWay]
+) -> Topic:
+    """The topic with every rack violation; `racks` has each broker that is registered."""
+    there = len({rack for rack in racks.values() if rack})
+
+    def judged(each: Partition) -> Partition:
+        move = moves.get(TopicPartition(topic.name, each.partition))
+        target = each.replicas if move is None else move.target
+        spread = spread_of(racks.get(broker_id) for broker_id in target)
+        return each._replace(violates_racks=spread.violates(there))
+
+    return topic._replace(partitions=tuple(map(judged, topic.partitions)))
 
 
 def _partition(known: Any, exact: Any | None, live: set[int]) -> Partition:

@@ -271,6 +271,16 @@ METRICS: tuple[Exported, ...] = (
         "Partitions not led by their preferred replica, from the active controller alone.",
     ),
     Exported(
+        "anabranch_controller_missing_replicas",
+        GAUGE,
+        "Replicas that no broker has yet, from the active controller alone.",
+    ),
+    Exported(
+        "anabranch_controller_rack_violations",
+        GAUGE,
+        "Partitions in fewer racks than they could be in, from the active controller alone.",
+    ),
+    Exported(
         "kafka_controller_controllerstats_leaderelectionrateandtimems",
         SUMMARY,
         "Leaders elected by this controller, and milliseconds from decision to commit.",

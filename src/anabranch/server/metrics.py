@@ -146,6 +146,8 @@ def samples_of_controller(counts: dict[str, int]) -> Iterator[Sample]:
     if counts["active"]:
         yield prefix + "offlinepartitionscount", (), counts["leaderless_partitions"]
         yield prefix + "preferredreplicaimbalancecount", (), counts["not_led_by_preferred"]
+        yield "anabranch_controller_missing_replicas", (), counts["missing_replicas"]
+        yield "anabranch_controller_rack_violations", (), counts["rack_violations"]
     prefix = "kafka_controller_controllerstats_"
     elections = counts["elections_total"], counts["elections_ms_total"]
     yield prefix + "leaderelectionrateandtimems", (), elections

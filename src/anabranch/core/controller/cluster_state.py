@@ -3,19 +3,23 @@ touches.
 
 What: the newest planned image, and for each broker the partitions in whose ISR or ELR it is, the
 number it leads, the number it should lead and those of them that it does not; the partitions
-without a leader, those whose replicas move, and topic names that could collide. Why: fencing a
-broker among a million partitions must not look at a million partitions. Rule kept: everything here
-follows from the image: `ClusterState.of(image)` equals the state advanced record by record.
+without a leader, those whose replicas move, how wide replica lists spread over racks, and topic
+names that could collide. Why: fencing a broker among a million partitions must not look at a
+million partitions. Rule kept: everything here follows from the image: `ClusterState.of(image)`
+equals the state advanced record by record. One thing looks at every partition: a broker with
+replicas that shows another rack than before, or is forgotten.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Set
 from typing import TypeAlias
 
 from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.controller.reassignment import Move
 from anabranch.core.controller.replay import replay_batch
+from anabranch.core.placement.racks import Spread, spread_of
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
 
@@ -46,6 +50,10 @@ class ClusterState:
         """Partitions of which replicas come or go."""
         self.short: dict[PartitionKey, None] = {}
         """Partitions that wait for brokers for some of their replicas."""
+        self.missing_count = 0
+        """Replicas of them that no broker has."""
+        self.spreads: Counter[Spread] = Counter()
+        """Partitions by how wide they spread over racks."""
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -80,11 +88,18 @@ class ClusterState:
         self.steps += 1
         return self.image.topics_by_id[key[0]].partitions[key[1]]
 
+    @property
+    def rack_violations(self) -> int:
+        """Partitions in fewer racks than they could be in."""
+        there = len({broker.rack for broker in self.image.brokers.values() if broker.rack})
+        return sum(count for spread, count in self.spreads.items() if spread.violates(there))
+
     def topic_name(self, key: PartitionKey) -> str:
         """The topic's name of an index entry."""
         return self.image.topics_by_id[key[0]].name
 
     def _follow(self, before: MetadataImage, delta: MetadataDelta) -> None:
+        racks_moved = self._racks_moved(before, delta.changed_brokers)
         for topic in delta.deleted_topics:
             old = before.topics_by_id[topic.topic_id]
             self._name_disappears(old.name)
@@ -100,6 +115,24 @@ class ClusterState:
                 if was is not None:
                     self._disappears((topic_id, index), was)
                 self._appears((topic_id, index), partitions[index])
+        if racks_moved:
+            topics = self.image.topics_by_id.values()
+            every = (partition for topic in topics for partition in topic.partitions.values())
+            self.spreads = Counter(map(self._spread, every))
+
+    def _racks_moved(self, before: MetadataImage, changed: Set[int]) -> bool:
+        """Whether replicas stand in other racks although they have not moved."""
+        for broker_id in changed:
+            was, now = before.brokers.get(broker_id), self.image.brokers.get(broker_id)
+            old, new = was and was.rack, now and now.rack
+            if (old or None) != (new or None) and self.replica_count[broker_id]:
+                return True
+        return False
+
+    def _spread(self, partition: PartitionImage) -> Spread:
+        brokers = self.image.brokers
+        target = Move.of(partition).target if partition.removing else partition.replicas
+        return spread_of(brokers[each].rack if each in brokers else None for each in target)
 
     def _appears(self, key: PartitionKey, partition: PartitionImage) -> None:
         self.steps += 1
@@ -115,8 +148,10 @@ class ClusterState:
             self.away[preferred][key] = None
         if partition.adding or partition.removing:
             self.moving[key] = None
+        self.spreads[self._spread(partition)] += 1
         if partition.missing:
             self.short[key] = None
+            self.missing_count += partition.missing
         if partition.leader < 0:
             self.leaderless[key] = None
         else:
@@ -135,6 +170,11 @@ class ClusterState:
         self.away[preferred].pop(key, None)
         self.moving.pop(key, None)
         self.short.pop(key, None)
+        self.missing_count -= partition.missing
+        spread = self._spread(partition)
+        self.spreads[spread] -= 1
+        if not self.spreads[spread]:
+            del self.spreads[spread]
         if partition.leader < 0:
             self.leaderless.pop(key, None)
         else:

@@ -1,0 +1,33 @@
+"""Whether a replica list spreads over the racks that there are: what a rack violation is.
+
+What: `Spread` is how many replicas of a list stand in racks, and in how many different ones. Rule
+kept: a list violates racks when it is in fewer than it could be in, the lesser of its replicas and
+the racks of the cluster. So three replicas in two racks are as good as it gets while there are two,
+and a violation as soon as a third one is registered. Why two numbers: lists with equal ones are
+judged alike, so that a million partitions are counted by the few pairs that occur, and a rack that
+comes or goes costs nothing. Brokers without a rack, and replicas that no broker has, do not count.
+
+Source: document rows R10 and K5. Not here: how a violation is mended (`planning.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Spread(NamedTuple):
+    """Replicas of a list whose broker has a rack, and the racks they are in."""
+
+    replicas: int
+    racks: int
+
+    def violates(self, racks_there: int) -> bool:
+        """Whether a cluster with so many racks could spread the list wider."""
+        return self.racks < min(self.replicas, racks_there)
+
+
+def spread_of(racks: Iterable[str | None]) -> Spread:
+    """The spread of a list whose brokers are in these racks."""
+    known = [rack for rack in racks if rack]
+    return Spread(len(known), len(set(known)))

@@ -1,0 +1,68 @@
+"""K5, R10: missing replicas and rack violations, as the verbs tell of real nodes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.clients.members import until
+from tests.server.node_kit import ThreadNode
+from tests.server.test_three_nodes import settings_of_three
+
+from anabranch.cli.main import main
+
+RACKS = {1: "a", 2: "a", 3: "b"}
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    """Three nodes of which the third, in a rack of its own, was never started."""
+    made = []
+    for each, settings in settings_of_three(tmp_path).items():
+        settings["listeners"] = settings["listeners"].format(0)
+        made.append(
+            ThreadNode(
+                tmp_path / str(each), broker_rack=RACKS[each],
+                enable_under_replicated_topic_creation="true", **settings,
+            )
+        )  # fmt: skip
+    for node in made[:2]:
+        node.start()
+    yield made
+    for node in made:
+        node.stop()
+
+
+@pytest.fixture
+def verb(nodes):
+    """Run `anabranch WORDS` against the first two nodes; its output."""
+
+    def run(*words: str, code: int = 0) -> str:
+        bootstrap = ",".join(node.bootstrap for node in nodes[:2])
+        result = CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
+
+
+def places(text: str) -> set[str]:
+    return {topic["topic"] for topic in json.loads(text)}
+
+
+def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
+    verb("topics", "create", "--topic", "u", "--replica-assignment", "1:2")
+    verb("topics", "create", "--topic", "t", "--partitions", "1", "--replication-factor", "3")
+    [topic] = json.loads(verb("topics", "describe", "--missing-replicas", "--json"))
+    [part] = topic["partitions"]
+    assert (topic["topic"], sorted(part["replicas"]), part["missing_replicas"]) == ("t", [1, 2], 1)
+    assert part["offline_replicas"] == [] and "missing-replicas" in part["health"]
+    assert "+1 missing" in verb("topics", "describe", "--topic", "t")
+    told = verb("cluster", "status")
+    assert "given to the next that joins" in told and "rack violations       0" in told
+    assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
+    nodes[2].start()
+    until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))
+    assert places(verb("topics", "describe", "--rack-violations", "--json")) == {"u"}
+    assert "plan racks" in verb("cluster", "status")
