@@ -162,8 +162,8 @@ class ClusterNode:
                 self._life.end(0)
             plan = self.plan._replace(port=self.port)
             self._is_paused = self._is_serving = False
-            self._ended_as = ENDED
             self._life = self._begin(plan, self.faults)
+            self._ended_as = ENDED  # not before: until then the last life's end is told
 
     def wait_serving(self, until: float) -> None:
         """Return when clients are served. Raises ClusterError at `until`, a monotonic time, and
