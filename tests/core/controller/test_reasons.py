@@ -10,6 +10,8 @@ from tests.core.controller.test_controllers import register as register_controll
 from tests.core.controller.test_features import SAFE, UPGRADE, update
 from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
+from tests.core.controller.test_plans import ask as ask_plan
+from tests.core.controller.test_plans import carry
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
@@ -50,6 +52,8 @@ def told() -> World:
     world.ask(CreatePartitionsRequest(topics=[
         CreatePartitionsTopic(name="t", count=2, assignments=None)]))  # fmt: skip
     world.commit_result(set_observers(world.controller.state, "t", 0, []))
+    carry(world, {0: (1, 3, 2)})
+    ask_plan(world, "cancel")
     world.start(4)
     move(world, [1, 2, 4], None, [1, 3, 2], [1, 2, 3])
     world.commit_result(set_observers(world.controller.state, "t", 0, [4]))

@@ -3,7 +3,8 @@
 KIP: KIP-455, KIP-590 (forwarded), KIP-860 (the replication factor may be held).
 Versions: 0-1.
 Behaviour: needs ALTER on the cluster. Each partition has its own error; what can begin begins, all
-    in one batch. A null list of replicas cancels.
+    in one batch. A null list of replicas cancels. With the tagged field of
+    `core/wire/own_fields.py` the request is about a plan of moves instead, done or refused whole.
 Skipped: nothing
 """
 
@@ -16,6 +17,8 @@ from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.membership import Consequences
 from anabranch.core.controller.moving import move
+from anabranch.core.controller.plan_standing import told
+from anabranch.core.controller.plans import decide_plan
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -25,6 +28,7 @@ from anabranch.core.wire.messages.alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.own_fields import OWN_TAG, PlanAsked, tagged, untagged
 
 
 def decide(
@@ -35,6 +39,8 @@ def decide(
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     body: AlterPartitionReassignmentsRequest = request.body
     consequences = Consequences(controller.state, controller.config)
+    if OWN_TAG in (body.unknown_tagged_fields or {}):
+        return _about_a_plan(controller, consequences, body)
     records: dict[tuple[str, int], tuple[MetadataRecord, ...]] = {}
     reasons: list[Reason] = []
     response = _response(body)
@@ -64,6 +70,16 @@ def decide(
         response.responses.append(ReassignableTopicResponse(name=topic.name, partitions=answers))
     made = tuple(chain.from_iterable(records.values()))
     return Result(made, response, tuple(reasons))
+
+
+def _about_a_plan(
+    controller: Controller, consequences: Consequences, body: AlterPartitionReassignmentsRequest
+) -> Result[AlterPartitionReassignmentsResponse]:
+    asked = untagged(PlanAsked, body.unknown_tagged_fields)
+    result = decide_plan(consequences, controller.cluster_id, asked)
+    response = _response(body)
+    response.unknown_tagged_fields = tagged(told(controller.state, result.response))
+    return Result(result.records, response, result.reasons)
 
 
 def _response(body: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:

@@ -3,7 +3,8 @@
 KIP: KIP-455, KIP-590 (forwarded).
 Versions: 0.
 Behaviour: needs DESCRIBE on the cluster. Only moves that are under way are told; what was asked for
-    and is not moving, or not there, is left out.
+    and is not moving, or not there, is left out. Who asks with the tagged field of
+    `core/wire/own_fields.py` is told of the newest plan of moves in one.
 Skipped: nothing
 """
 
@@ -15,6 +16,7 @@ from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.controller import Controller, decides
+from anabranch.core.controller.plan_standing import told
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.list_partition_reassignments import (
@@ -23,6 +25,7 @@ from anabranch.core.wire.messages.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from anabranch.core.wire.own_fields import OWN_TAG, tagged
 
 
 def decide(
@@ -47,6 +50,8 @@ def decide(
             )
         )
     response = ListPartitionReassignmentsResponse(error_message=None, topics=list(topics.values()))
+    if OWN_TAG in (request.body.unknown_tagged_fields or {}):
+        response.unknown_tagged_fields = tagged(told(state, state.image.plan))
     return Result((), response)
 
 

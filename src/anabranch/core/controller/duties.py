@@ -4,7 +4,8 @@ looked at again.
 What: every `leader.imbalance.check.interval.seconds` the brokers of whose preferred leaderships
 more than `leader.imbalance.per.broker.percentage` are led elsewhere get them back where that is
 clean; every `unclean.leader.election.interval.ms` partitions without a leader, of topics that allow
-it, elect uncleanly; replicas that no broker has yet get one (`filling.py`). Why the percentage: the
+it, elect uncleanly; replicas that no broker has yet get one (`filling.py`); a plan of moves
+goes on (`carrying.py`). Why the percentage: the
 document honours it although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4.
 Rules kept: at most MOST_RECORDS a run, the rest after a
 short pause, so that one batch stays small; a run looks only at partitions that are led elsewhere,
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.core.controller.carrying import Carrying, is_carried
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import change_isr, prefer_first
 from anabranch.core.controller.filling import Filling
@@ -40,6 +42,7 @@ class Duties:
         self.balance_ms = now_ms + _balance_interval_ms(config)
         self.unclean_ms = now_ms + config.unclean_leader_election_interval_ms
         self.filling = Filling(now_ms)
+        self.carrying = Carrying(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -50,6 +53,8 @@ class Duties:
             due.append(self.balance_ms)
         if state.short:
             due.append(self.filling.due_ms)
+        if is_carried(state.image.plan):
+            due.append(self.carrying.due_ms)
         return min(due)
 
     def due(
@@ -61,6 +66,8 @@ class Duties:
             if result is not None:
                 return result
         result = self.filling.due(state, config, now_ms)
+        if result is None:
+            result = self.carrying.due(state, config, now_ms)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

@@ -2,7 +2,7 @@
 
 What: the checks of AlterPartitionReassignments in Kafka's order, each with its code and text, and
 the record. A move that needs nobody new ends with the record that begins it. Rule kept: a move
-needs only that its brokers are registered; the partition's leader stays until the move ends, and a
+needs only that its brokers are registered, and none that gets a replica cordoned; the partition's leader stays until the move ends, and a
 move is never taken back at the price of records, unless unclean elections are allowed. Replicas
 that no broker has yet are given up for the list that was asked for, and missed again when the move
 is taken back.
@@ -16,7 +16,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.core.controller.assignments import check_manual, invalid_assignment
+from anabranch.core.controller.assignments import (
+    check_manual,
+    invalid_assignment,
+    refuse_cordoned,
+)
 from anabranch.core.controller.cluster_state import PartitionKey
 from anabranch.core.controller.elections import change_isr
 from anabranch.core.controller.image import PartitionImage
@@ -47,14 +51,17 @@ def move(
     target: Sequence[int] | None,
     *,
     may_change_factor: bool = True,
+    because: str = "",
 ) -> Moved:
-    """Give a partition the replicas `target`, or (None) take its move back. Raises ClientFault."""
+    """Give a partition the replicas `target`, or (None) take its move back. `because` goes into the
+    reason. Raises ClientFault."""
     key = _found(consequences, topic_name, index)
     partition = consequences.state.partition(key)
     place = f"{topic_name}-{index}"
     if target is None:
-        return _taken_back(consequences, key, partition, place)
+        return _taken_back(consequences, key, partition, place, None)
     wanted = check_manual(consequences.state.image, target, None)
+    refuse_cordoned(consequences.state.image, wanted, partition.replicas)
     factor = len(Move.of(partition).target) + partition.missing + partition.suspended
     if not may_change_factor and len(wanted) != factor:
         raise ClientFault(
@@ -66,12 +73,22 @@ def move(
     if record is None and not partition.missing:
         return Moved()
     record = record or PartitionChangeRecord(partition_id=index, topic_id=key[0])
-    reasons = (_said(place, partition, lists, record),)
+    reasons = (_said(place, partition, lists, record, because),)
     if not partition.missing:
         return Moved((record,), reasons)
     ends = not changed_partition(partition, record).adding and not lists.removing
     suspended = 0 if ends else partition.suspended + partition.missing
     return Moved((record, _missing(key, 0, suspended)), reasons)
+
+
+def take_back(
+    consequences: Consequences, topic_name: str, index: int, replicas: tuple[int, ...]
+) -> Moved:
+    """Take a partition's move back, to `replicas` in that order, where these are the ones that it
+    had. Raises ClientFault."""
+    key = _found(consequences, topic_name, index)
+    partition = consequences.state.partition(key)
+    return _taken_back(consequences, key, partition, f"{topic_name}-{index}", replicas)
 
 
 def _missing(key: PartitionKey, missing: int, suspended: int) -> MissingReplicasRecord:
@@ -91,11 +108,17 @@ def _found(consequences: Consequences, topic_name: str, index: int) -> Partition
 
 
 def _taken_back(
-    consequences: Consequences, key: PartitionKey, partition: PartitionImage, place: str
+    consequences: Consequences,
+    key: PartitionKey,
+    partition: PartitionImage,
+    place: str,
+    order: tuple[int, ...] | None,
 ) -> Moved:
     if not Move.of(partition).is_running:
         raise ClientFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     lists, isr, may_lose = reverted(partition)
+    if order is not None and sorted(order) == sorted(lists.replicas):
+        lists = Move(order)
     rules = consequences.rules(key)
     if may_lose and not rules.unclean_allowed:
         name = consequences.state.topic_name(key)
@@ -114,14 +137,19 @@ def _taken_back(
     return Moved((record, again), reasons)
 
 
-def _said(place: str, before: PartitionImage, lists: Move, record: PartitionChangeRecord) -> Reason:
+def _said(
+    place: str, before: PartitionImage, lists: Move, record: PartitionChangeRecord, because: str
+) -> Reason:
+    why = f" ({because})" if because else ""
     was, will = (", ".join(map(str, row)) for row in (before.replicas, lists.target))
     details = {"partition": place, "from": list(before.replicas), "to": list(lists.target)}
     if record.replicas == list(lists.target):
-        return Reason(Code.REASSIGNMENT_DONE, f"{place} is on {will} instead of {was}", details)
+        return Reason(
+            Code.REASSIGNMENT_DONE, f"{place} is on {will} instead of {was}{why}", details
+        )
     adding = ", ".join(map(str, lists.adding)) or "nobody new"
     return Reason(
         Code.REASSIGNMENT_BEGUN,
-        f"{place} moves from {was} to {will}: waiting for {adding} to be in sync",
+        f"{place} moves from {was} to {will}: waiting for {adding} to be in sync{why}",
         details,
     )

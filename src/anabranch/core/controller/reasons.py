@@ -41,6 +41,7 @@ class Code(StrEnum):
     REASSIGNMENT_BEGUN = "REASSIGNMENT_BEGUN"
     REASSIGNMENT_DONE = "REASSIGNMENT_DONE"
     REASSIGNMENT_CANCELLED = "REASSIGNMENT_CANCELLED"
+    PLAN_CHANGED = "PLAN_CHANGED"
     TOPIC_CREATED = "TOPIC_CREATED"
     TOPIC_DELETED = "TOPIC_DELETED"
     PARTITIONS_ADDED = "PARTITIONS_ADDED"
@@ -70,6 +71,7 @@ CODES: Mapping[Code, str] = {
     Code.REASSIGNMENT_BEGUN: "Replicas of a partition began to move.",
     Code.REASSIGNMENT_DONE: "A partition has the replicas that were asked for.",
     Code.REASSIGNMENT_CANCELLED: "A move was taken back before it was done.",
+    Code.PLAN_CHANGED: "A plan of moves began, was paused, stopped, went on or ended.",
     Code.TOPIC_CREATED: "A topic was created.",
     Code.TOPIC_DELETED: "A topic was deleted.",
     Code.PARTITIONS_ADDED: "A topic got more partitions.",

@@ -1,0 +1,105 @@
+"""How far a move of a plan is, read off its partition, and how the whole plan fares.
+
+What: `standing` compares a partition's replicas with what the plan found and wants; `told` is what
+people and programs are answered. Rule kept: the partition decides, not what was written down of it,
+so whatever somebody else did in the meantime is seen. Not here: what follows (`carrying.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.image import PartitionImage
+from anabranch.core.controller.membership import is_active
+from anabranch.core.controller.plan_state import MoveImage, PlanImage, Row, Status
+from anabranch.core.controller.reassignment import Move
+from anabranch.core.wire.own_fields import PlanTold, ToldMove
+
+MOST_TOLD = 100
+"""Moves that an answer names: those under way, and those that wait for somebody."""
+
+
+class Standing(Enum):
+    """Where a partition is, as its plan sees it."""
+
+    AT_START = "at the start"
+    GOING = "going"
+    AT_AIM = "at the aim"
+    ELSEWHERE = "elsewhere"
+    """Neither: somebody else moved it."""
+    GONE = "gone"
+
+
+def found(state: ClusterState, move: MoveImage) -> PartitionImage | None:
+    """The partition of a move, None when it was deleted."""
+    topic = state.image.topic_by_id(move.topic_id)
+    return None if topic is None else topic.partitions.get(move.partition)
+
+
+def standing(partition: PartitionImage | None, plan: PlanImage, move: MoveImage) -> Standing:
+    """Where the partition of a move is."""
+    if partition is None:
+        return Standing.GONE
+    running = Move.of(partition)
+    if running.is_running:
+        return Standing.GOING if running.target == plan.aim(move) else Standing.ELSEWHERE
+    if partition.replicas == plan.aim(move):
+        return Standing.AT_AIM
+    return Standing.AT_START if partition.replicas == plan.start(move) else Standing.ELSEWHERE
+
+
+def away(state: ClusterState, row: Row) -> list[int]:
+    """Brokers of a list that are down: a move to it cannot end before they are back."""
+    return [each for each in row if not is_active(state.image, each)]
+
+
+def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
+    """How a plan fares now."""
+    if plan is None:
+        return PlanTold()
+    answer = PlanTold(
+        plan_id=plan.plan_id,
+        goal=plan.goal,
+        made_at_ms=plan.made_at_ms,
+        state=plan.state,
+        backwards=plan.backwards,
+        most_at_once=plan.most_at_once,
+        throttle=plan.throttle,
+        sentence=plan.sentence,
+    )
+    counts = dict.fromkeys(Status, 0)
+    for index, move in enumerate(plan.moves):
+        status = plan.status(index)
+        if status is Status.UNDER_WAY:
+            if standing(found(state, move), plan, move) is Standing.AT_AIM:
+                status = plan.aimed
+        counts[status] += 1
+        is_open = status is Status.UNDER_WAY or (plan.is_open and status is plan.untouched)
+        if is_open and len(answer.moves) < MOST_TOLD:
+            _tell(answer, state, plan, move, status)
+    answer.waiting, answer.under_way, answer.done, answer.gone = (counts[each] for each in Status)
+    return answer
+
+
+def _tell(
+    answer: PlanTold, state: ClusterState, plan: PlanImage, move: MoveImage, status: Status
+) -> None:
+    """Name a move that is under way, or that waits for brokers."""
+    down = away(state, plan.aim(move))
+    topic = state.image.topic_by_id(move.topic_id)
+    if topic is None or (status is not Status.UNDER_WAY and not down):
+        return
+    if down:
+        sentence = f"waits for broker(s) {', '.join(map(str, down))} to be back"
+    else:
+        sentence = "copies"
+    answer.moves.append(
+        ToldMove(
+            topic=topic.name,
+            partition=move.partition,
+            before=list(plan.start(move)),
+            after=list(plan.aim(move)),
+            sentence=sentence,
+        )
+    )
