@@ -127,6 +127,47 @@ def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
     click.echo(f"node {broker_id} is forgotten")
 
 
+broker_option = click.option(
+    "--broker", "broker_id", type=click.IntRange(0), required=True, metavar="ID",
+    help="The broker; it need not be up.",
+)  # fmt: skip
+
+
+@command.command(epilog="Example: anabranch cluster cordon --broker 3")
+@bootstrap_option
+@timeout_option
+@broker_option
+def cordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+    """Have nothing new placed on a broker; what is there stays (cordoned.log.dirs, KIP-1066)."""
+    from anabranch.client import admin
+
+    ask(
+        bootstrap,
+        lambda cluster: admin.cordon(cluster, broker_id),
+        timeout_seconds=timeout_seconds,
+    )
+    click.echo(
+        f"broker {broker_id} is cordoned: nothing new is placed there, what is there stays; "
+        f"`anabranch plan drain --broker {broker_id}` says what would have to move"
+    )
+
+
+@command.command(epilog="Example: anabranch cluster uncordon --broker 3")
+@bootstrap_option
+@timeout_option
+@broker_option
+def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+    """Let a broker be given replicas again."""
+    from anabranch.client import admin
+
+    ask(
+        bootstrap,
+        lambda cluster: admin.cordon(cluster, broker_id, closed=False),
+        timeout_seconds=timeout_seconds,
+    )
+    click.echo(f"broker {broker_id} may be given replicas again")
+
+
 @command.command(epilog="Example: anabranch cluster status --json")
 @bootstrap_option
 @timeout_option
@@ -243,7 +284,7 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
          "behind", "observers", "under-replicated"),
         [
             (each.broker_id, f"{each.host}:{each.port}", each.rack or "-",
-             "fenced" if each.is_fenced else "serves",
+             _state(each),
              "active" if each.broker_id == active else "-",
              each.leaders, each.preferred, each.replicas, each.behind, each.observers,
              each.under_replicated)
@@ -253,6 +294,12 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     for each in found.brokers:
         if why := _why_away(each, found):
             click.echo(why)
+
+
+def _state(each: BrokerCounts) -> str:
+    """Whether it serves, and whether it is given anything new."""
+    state = "fenced" if each.is_fenced else "serves"
+    return f"{state}, cordoned" if each.is_cordoned else state
 
 
 def _why_away(each: BrokerCounts, found: Overview) -> str | None:
@@ -268,6 +315,7 @@ def _broker_counts(each: BrokerCounts, found: Overview) -> dict[str, Any]:
         "port": each.port,
         "rack": each.rack,
         "fenced": each.is_fenced,
+        "cordoned": each.is_cordoned,
         "active_controller": each.broker_id == found.controlling.controller_id,
         "leaders": each.leaders,
         "preferred_leaders": each.preferred,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 
 from anabranch.client.cluster import Cluster, check
+from anabranch.core.controller.cordoning import CORDON, EVERY_FOLDER
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -60,6 +61,7 @@ from anabranch.core.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
+from anabranch.core.wire.own_fields import ASKED, Cordoned, untagged
 
 TIMEOUT_MS = 30_000
 NO_COUNT = -1
@@ -213,12 +215,36 @@ async def delete_records(
 async def describe_cluster(cluster: Cluster) -> DescribeClusterResponse:
     """Cluster id, controller and brokers, fenced ones included where the node tells them."""
     connection = await cluster.any_connection()
-    request = DescribeClusterRequest()
+    request = DescribeClusterRequest(unknown_tagged_fields=ASKED)
     if connection.version_for(DescribeClusterRequest.api_key) >= 2:
         request.include_fenced_brokers = True
     response: DescribeClusterResponse = await connection.send(request)
     check(response.error_code, response.error_message)
     return response
+
+
+def cordoned_in(response: DescribeClusterResponse) -> frozenset[int]:
+    """The brokers on which nothing new is placed; none where the node does not tell."""
+    return frozenset(untagged(Cordoned, response.unknown_tagged_fields).brokers)
+
+
+async def cordon(cluster: Cluster, broker_id: int, *, closed: bool = True) -> None:
+    """Have nothing new placed on a broker, or end that; it need not be up. Raises ApiError."""
+    change = ConfigOperation.SET if closed else ConfigOperation.DELETE
+    value = EVERY_FOLDER if closed else None
+    resource = AlterConfigsResource(
+        resource_type=ResourceKind.BROKER,
+        resource_name=str(broker_id),
+        configs=[AlterableConfig(name=CORDON, config_operation=change, value=value)],
+    )
+
+    async def attempt() -> None:
+        response: IncrementalAlterConfigsResponse = await cluster.send(
+            IncrementalAlterConfigsRequest(resources=[resource])
+        )
+        check(response.responses[0].error_code, response.responses[0].error_message)
+
+    await cluster.retrying(attempt)
 
 
 async def unregister_broker(cluster: Cluster, broker_id: int) -> None:

@@ -12,13 +12,16 @@ import asyncio
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.client.admin import describe_cluster
+from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
 from anabranch.client.reasons import Reasons
 from anabranch.core.errors import ApiError
-from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterBroker,
+    DescribeClusterResponse,
+)
 from anabranch.core.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -51,6 +54,7 @@ class BrokerCounts(NamedTuple):
     port: int
     rack: str | None
     is_fenced: bool
+    is_cordoned: bool
     leaders: int
     preferred: int
     replicas: int
@@ -85,7 +89,7 @@ async def overview(cluster: Cluster) -> Overview:
     controlling = await controller_of(cluster)
     topics = await describe_topics(cluster, None)
     brokers = [
-        counts_of(each.broker_id, each.host, each.port, each.rack, each.is_fenced, topics)
+        counts_of(each, topics, is_cordoned=each.broker_id in cordoned_in(found))
         for each in sorted(found.brokers, key=lambda each: each.broker_id)
     ]
     every = [(topic.minimum, each) for topic in topics for each in topic.partitions]
@@ -148,19 +152,21 @@ async def _controller_now(cluster: Cluster) -> Controlling:
 
 
 def counts_of(
-    broker_id: int, host: str, port: int, rack: str | None, is_fenced: bool, topics: Sequence[Topic]
+    broker: DescribeClusterBroker, topics: Sequence[Topic], *, is_cordoned: bool
 ) -> BrokerCounts:
     """What one broker leads and copies."""
+    broker_id = broker.broker_id
     every = [(topic.minimum, each) for topic in topics for each in topic.partitions]
     held = [each for _, each in every if broker_id in each.replicas]
     led = [(minimum, each) for minimum, each in every if each.leader == broker_id]
     under = Illness.UNDER_REPLICATED
     return BrokerCounts(
         broker_id=broker_id,
-        host=host,
-        port=port,
-        rack=rack,
-        is_fenced=is_fenced,
+        host=broker.host,
+        port=broker.port,
+        rack=broker.rack,
+        is_fenced=broker.is_fenced,
+        is_cordoned=is_cordoned,
         leaders=len(led),
         preferred=sum(each.replicas[0] == broker_id for each in held),
         replicas=len(held),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from anabranch.client.admin import describe_cluster
+from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.client.reassignments import UnderWay, under_way
@@ -49,10 +49,11 @@ async def look(cluster: Cluster) -> View:
         return await describe_cluster(cluster)
 
     found = await cluster.retrying(who_is_there)
+    closed = cordoned_in(found)
     moving = await under_way(cluster)
     topics = await describe_topics(cluster, None)
     sites = tuple(
-        Site(each.broker_id, each.rack or None, not each.is_fenced)
+        Site(each.broker_id, each.rack or None, not each.is_fenced, each.broker_id in closed)
         for each in sorted(found.brokers, key=lambda each: each.broker_id)
     )
     rows: dict[TopicPartition, Row] = {}

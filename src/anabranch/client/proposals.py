@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from itertools import chain
 from random import Random
 
-from anabranch.client.admin import describe_cluster
+from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
 from anabranch.client.reassignments import assignment
 from anabranch.core.errors import ApiError, ErrorCode
@@ -41,11 +41,18 @@ async def propose(
 async def _usable(
     cluster: Cluster, broker_ids: Sequence[int], *, ignore_racks: bool
 ) -> list[UsableBroker]:
-    found = {each.broker_id: each for each in (await describe_cluster(cluster)).brokers}
+    response = await describe_cluster(cluster)
+    found = {each.broker_id: each for each in response.brokers}
     for broker_id in broker_ids:
         if broker_id not in found:
             raise ApiError(
                 ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered."
+            )
+        if broker_id in cordoned_in(response):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Broker {broker_id} is cordoned: leave it out, or `anabranch cluster uncordon "
+                f"--broker {broker_id}` first.",
             )
     return [
         UsableBroker(each, None if ignore_racks else found[each].rack, found[each].is_fenced)

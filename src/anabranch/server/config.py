@@ -342,6 +342,12 @@ def _refuse_contradictions(broker: BrokerConfig) -> None:
     for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
         if broker[name] == 0:
             raise ConfigFault("must be unlimited (-1) or, greater than or equal to 1", name=name)
+    if broker.cordoned_log_dirs:
+        raise ConfigFault(
+            "is kept with the metadata, so that the controllers know it; leave it out here and run "
+            "`anabranch cluster cordon --broker ID`",
+            name="cordoned.log.dirs",
+        )
     if broker.broker_heartbeat_interval_ms * 2 > broker.broker_session_timeout_ms:
         raise ConfigFault(
             "must be at most half of broker.session.timeout.ms, or one late heartbeat fences the "

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from anabranch.core.controller.cordoning import CORDON, EVERY_FOLDER, cordoned
 from anabranch.core.controller.features import may_write
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.membership import default_directory, is_active, usable_brokers
@@ -52,6 +53,19 @@ def check_manual(
     return tuple(replicas)
 
 
+def refuse_cordoned(
+    image: MetadataImage, replicas: Sequence[int], having: Sequence[int] = ()
+) -> None:
+    """Raise INVALID_REPLICA_ASSIGNMENT where a list brings a replica to a cordoned broker; `having`
+    are brokers that have one already."""
+    closed = cordoned(image)
+    for broker_id in replicas:
+        if broker_id in closed and broker_id not in having:
+            raise invalid_assignment(
+                f"Broker {broker_id} gets nothing new: {CORDON} is {EVERY_FOLDER} there."
+            )
+
+
 class Room(NamedTuple):
     """Who may be given replicas, and how many of each partition nobody can be given yet."""
 
@@ -77,7 +91,7 @@ def room_for(
         return Room(usable)
     known = [
         UsableBroker(broker_id, image.brokers[broker_id].rack, not image.brokers[broker_id].active)
-        for broker_id in sorted(image.brokers)
+        for broker_id in sorted(set(image.brokers) - cordoned(image))
     ]
     active = sum(not broker.fenced for broker in known)
     needed = min(min_insync, replication_factor)

@@ -4,8 +4,8 @@ What: every so often partitions that wait for replicas get a broker that is acti
 theirs, one each, as a move that adds it: the broker copies, joins the in-sync replicas by its
 leader's word, and then the replica is missing no more. Rules kept: at most MOST_AT_ONCE such moves
 are under way; a partition that is being moved waits; a broker in a rack that the partition does not
-have yet goes before others, and where there is none the reason says so. Cost: nothing while no
-broker has come since the last look.
+have yet goes before others, and where there is none the reason says so; cordoned ones get nothing.
+Cost: nothing while no broker has come, or been uncordoned, since the last look.
 
 Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing (`placing.py`).
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.elections import change_isr
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences
@@ -35,8 +36,8 @@ class Filling:
 
     def __init__(self, now_ms: int) -> None:
         self.due_ms = now_ms + INTERVAL_MS
-        self._in_vain: object = None
-        """The brokers with which nothing could be filled."""
+        self._in_vain: tuple[object, frozenset[int]] | None = None
+        """The brokers with which nothing could be filled, and those of them that were cordoned."""
 
     def due(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> Result[None] | None:
         """The moves that begin now, if any does."""
@@ -45,7 +46,14 @@ class Filling:
         self.due_ms = now_ms + INTERVAL_MS
         image = state.image
         room = MOST_AT_ONCE - len(state.moving)
-        if not state.short or room <= 0 or image.brokers is self._in_vain:
+        if not state.short or room <= 0:
+            return None
+        seen = image.brokers, cordoned(image)
+        if (
+            self._in_vain is not None
+            and self._in_vain[0] is seen[0]
+            and self._in_vain[1] == seen[1]
+        ):
             return None
         consequences = Consequences(state, config)
         records: list[MetadataRecord] = []
@@ -57,7 +65,7 @@ class Filling:
             if len(reasons) == room:
                 break
         if not reasons:
-            self._in_vain = image.brokers
+            self._in_vain = seen
             return None
         return Result(tuple(records), None, tuple(reasons))
 
@@ -65,7 +73,12 @@ class Filling:
 def _choices(state: ClusterState) -> Iterator[tuple[PartitionKey, int]]:
     """Partitions by topic name and index, each with the broker that it gets."""
     image = state.image
-    active = [broker for _, broker in sorted(image.brokers.items()) if broker.active]
+    closed = cordoned(image)
+    active = [
+        broker
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.active and broker_id not in closed
+    ]
     given = dict(state.replica_count)
     for key in sorted(state.short, key=lambda key: (state.topic_name(key), key[1])):
         partition = state.partition(key)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.elections import Rules, change_isr
 from anabranch.core.controller.features import elr_enabled
 from anabranch.core.controller.image import (
@@ -45,11 +46,12 @@ def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> Brok
 
 
 def usable_brokers(image: MetadataImage) -> list[UsableBroker]:
-    """Brokers that may be given replicas: registered and not in controlled shutdown."""
+    """Brokers that may be given replicas: registered, not leaving, not cordoned."""
+    closed = cordoned(image)
     return [
         UsableBroker(broker_id, image.brokers[broker_id].rack, image.brokers[broker_id].fenced)
         for broker_id in sorted(image.brokers)
-        if not image.brokers[broker_id].in_controlled_shutdown
+        if broker_id not in closed and not image.brokers[broker_id].in_controlled_shutdown
     ]
 
 

@@ -2,10 +2,10 @@
 
 What: the checks of AlterPartitionReassignments in Kafka's order, each with its code and text, and
 the record. A move that needs nobody new ends with the record that begins it. Rule kept: a move
-needs only that its brokers are registered, and none that gets a replica cordoned; the partition's leader stays until the move ends, and a
-move is never taken back at the price of records, unless unclean elections are allowed. Replicas
-that no broker has yet are given up for the list that was asked for, and missed again when the move
-is taken back.
+needs only that its brokers are registered, and that none which gets a replica is cordoned; the
+partition's leader stays until the move ends, and a move is never taken back at the price of
+records, unless unclean elections are allowed. Replicas that no broker has yet are given up for the
+list that was asked for, and missed again when the move is taken back.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
 the lists (`reassignment.py`), when a move ends (`elections.py`).

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from anabranch.core.controller.assignments import PartitionMaker, room_for
 from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.cordoning import said_of
 from anabranch.core.controller.features import check_own_record
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.placer import Ask, Loads, Placement, Placer, UsableBroker, place
@@ -104,7 +105,11 @@ class Placing:
             loads=Loads(self._replicas, self._leaders),
             ignore_racks=self._config.ignore_rack_assignment,
         )
-        return place(self._placer or PLACERS[name], brokers, ask, self._rng)
+        try:
+            return place(self._placer or PLACERS[name], brokers, ask, self._rng)
+        except ClientFault as fault:
+            sentence = fault.message + said_of(self._state.image)
+            raise ClientFault(fault.code, sentence) from None
 
     def _partitions(
         self, topic_id: TopicId, placement: Placement, first: int

@@ -16,6 +16,7 @@ from anabranch.core.controller.assignments import (
     PartitionMaker,
     check_manual,
     invalid_assignment,
+    refuse_cordoned,
 )
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataImage, TopicImage
@@ -193,6 +194,7 @@ def _manual_partitions(
                 f"Found multiple manual partition assignments for partition {index}"
             )
         replicas = check_manual(planner.image, each.broker_ids, size)
+        refuse_cordoned(planner.image, replicas)
         size = len(replicas)
         isr = maker.isr(replicas)
         if not isr:
@@ -279,6 +281,7 @@ def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitio
     made: list[PartitionRecord] = []
     for index, assignment in enumerate(wanted.assignments, have):
         replicas = check_manual(planner.image, assignment.broker_ids, factor)
+        refuse_cordoned(planner.image, replicas)
         isr = maker.isr(replicas)
         if not isr:
             raise invalid_assignment(

@@ -44,6 +44,7 @@ class BrokerConfig:
     controller_quorum_bootstrap_servers: tuple[str, ...]
     controller_quorum_voters: tuple[str, ...]
     controller_socket_timeout_ms: int
+    cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     enable_under_replicated_topic_creation: bool

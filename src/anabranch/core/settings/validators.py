@@ -118,6 +118,13 @@ def _throttled_replicas(name: str, value: Value) -> str | None:
     return _message(name, value, literal + THROTTLE_FORMAT)
 
 
+def _cordoned(name: str, value: Value) -> str | None:
+    if value in ((), ("*",)):
+        return None
+    why = "must be empty, or '*' for the whole broker; folders cannot be cordoned one by one"
+    return _message(name, value, f"{name} {why}")
+
+
 HOST_AND_PORT = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 VOTER = re.compile(r"[0-9]+@\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
@@ -144,6 +151,7 @@ def _voters(name: str, value: Value) -> str | None:
 NON_EMPTY = Satisfies("non-empty", _non_empty)
 PLACER = OneOf(tuple(PLACERS))
 GZIP_LEVEL = Satisfies("[1,...,9] or -1", _gzip_level)
+CORDONED = Satisfies("empty or *", _cordoned)
 REPLICA_LIST = Satisfies(THROTTLE_FORMAT, _throttled_replicas)
 SERVERS = Satisfies("host:port,…", _servers)
 VOTERS = Satisfies("id@host:port,…", _voters)

@@ -7,6 +7,8 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     a metadata record, the first of a batch   `SaidReasons`: why the controller decided that batch
     DescribeQuorum, the request               empty: tell the newest reasons too
     DescribeQuorum, the response              `SaidReasons`
+    DescribeCluster, the request              empty: tell who is cordoned too
+    DescribeCluster, the response             `Cordoned`
     AlterPartitionReassignments, the request  `PlanAsked`: what a plan of moves shall do
     AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
     ListPartitionReassignments, the request   empty: tell of the plan too
@@ -117,6 +119,12 @@ class PlanTold(Message, versions="0", flexible="0+"):
     done: Int32 = 0
     gone: Int32 = 0
     moves: list[ToldMove] = []
+
+
+class Cordoned(Message, versions="0", flexible="0+"):
+    """Brokers on which nothing new is placed."""
+
+    brokers: list[Int32] = []
 
 
 def tagged(message: Message) -> dict[int, bytes]:

@@ -9,18 +9,23 @@ from anabranch.core.settings.notation import (
     HIGH,
     IN_FORCE,
     INT,
+    LIST,
     LONG,
     LONG_MAX,
     LOW,
     MEDIUM,
     OURS,
+    PER_BROKER,
     STRING,
     row,
 )
-from anabranch.core.settings.validators import PLACER, at_least, between
+from anabranch.core.settings.validators import CORDONED, PLACER, at_least, between
 
 # fmt: off
 OWN = (
+    row("cordoned.log.dirs",
+        "Say * to have nothing new placed on this broker (KIP-1066); what is there stays.",
+        LIST, "", MEDIUM, PER_BROKER, CORDONED, OURS, IN_FORCE),
     row("enable.under.replicated.topic.creation",
         "Say true to create topics while brokers are missing: their replicas come when they join.",
         BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, OURS, IN_FORCE),
