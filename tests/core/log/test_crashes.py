@@ -169,17 +169,17 @@ def test_any_crash_and_any_fault_leave_a_prefix_with_everything_flushed(
             getattr(world, step)()
 
 
-EPOCH_BYTES = range(12, 16)
-"""Where a batch has its leader epoch, which its checksum leaves out."""
+UNCHECKED_BYTES = (*range(8), *range(12, 16))
+"""Where a batch has its base offset and leader epoch, which its checksum leaves out."""
 
 
-def in_an_epoch(stored: bytes, byte: int) -> bool:
-    """Whether a byte of a segment belongs to a batch's leader epoch."""
+def is_unchecked(stored: bytes, byte: int) -> bool:
+    """Whether a byte of a segment belongs to a batch's base offset or leader epoch."""
     at = 0
     while at <= byte:
         end = at + 12 + int.from_bytes(stored[at + 8 : at + 12])
         if at <= byte < end:
-            return byte - at in EPOCH_BYTES
+            return byte - at in UNCHECKED_BYTES
         at = end
     return False
 
@@ -196,7 +196,7 @@ def test_a_flipped_bit_is_cut_or_named_but_never_silently_shortens(seed: int, pl
             world.checkpoint()
     segment = world.log.segments[-1]
     position = place % (segment.size * 8)
-    epoch = in_an_epoch(world.disk.read(segment.file.path), position // 8)
+    unchecked = is_unchecked(world.disk.read(segment.file.path), position // 8)
     world.disk.flip_bit(segment.file.path, position // 8, position % 8)
     promised = world.folder._recovery_points.get(KEY, 0)
     folder = LogFolder(world.disk, "data")
@@ -207,8 +207,8 @@ def test_a_flipped_bit_is_cut_or_named_but_never_silently_shortens(seed: int, pl
         rot = found_rot
     if rot is not None:
         assert (rot.path, rot.first_offset < promised) == (segment.file.path, True)
-        # a raised epoch is found where the next batch goes back to the true one
-        assert rot.position <= position // 8 or epoch
+        # a raised offset or epoch is found where the next batch goes back to the true one
+        assert rot.position <= position // 8 or unchecked
         return
     found = tags(log)
     assert log.end_offset >= promised
