@@ -32,7 +32,7 @@ class FaultyStore:
         self.plan: list[Any] = []
         self.arrived = asyncio.Event()
         self.go = asyncio.Event()
-        self.renewals_fail = False
+        self.renewals_fail = self.releases_fail = False
         self.answers: list[Appended] = []
 
     def __getattr__(self, name: str) -> Any:
@@ -57,6 +57,12 @@ class FaultyStore:
         if self.renewals_fail:
             raise StorageFault("the store is unreachable")
         return await self.real.renew_lease(lease)
+
+    async def release_lease(self, lease: Lease) -> None:
+        """As for renewals."""
+        if self.releases_fail:
+            raise StorageFault("the store is unreachable")
+        await self.real.release_lease(lease)
 
 
 @pytest.fixture
@@ -223,6 +229,17 @@ async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
     await eventually(lambda: shell.controller.active and shell.controller.epoch > 1)
     assert names(shell) == {"t1"}
     await shell.stop()
+
+
+async def test_a_stop_without_the_store_is_in_order_all_the_same(store: FaultyStore) -> None:
+    shell = new_shell(store)
+    await shell.start()
+    await commit(shell, 1)
+    store.releases_fail = True
+    await shell.stop()
+    lease = await store.lease()
+    assert lease is not None
+    assert lease.holder == 1, "whoever comes next waits for the lease's time"
 
 
 async def test_a_process_that_slept_through_its_lease_decides_nothing(store: FaultyStore) -> None:

@@ -142,7 +142,14 @@ class ControllerShell:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if lease is not None:
+            await self._give_back(lease)
+
+    async def _give_back(self, lease: Lease) -> None:
+        """Others take over at once; when the store cannot be reached, after the lease's time."""
+        try:
             await self.store.release_lease(lease)
+        except StorageFault as fault:
+            LOG.warning("the lease was not given back", epoch=lease.epoch, why=str(fault))
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A controller with only some of its tasks is none: the node stops and says why."""
@@ -341,7 +348,7 @@ class ControllerShell:
         try:
             return await self._begin_epoch(lease)
         except TooOld:
-            await self.store.release_lease(lease)
+            await self._give_back(lease)
             raise
 
     def _is_a_twin_s(self, lease: Lease) -> bool:
