@@ -112,7 +112,7 @@ class Step:
             if status in (plan.aimed, Status.GONE):
                 continue
             partition = found(self._state, move)
-            now = standing(partition, plan, move)
+            now = standing(partition, plan, move, status)
             if now is Standing.GONE:
                 self._note(index, Status.GONE)
             elif now is Standing.AT_AIM:
@@ -203,7 +203,7 @@ class Step:
         target = ", ".join(map(str, running.target))
         if running.is_running:
             return f"{place} moves to {target}, which the plan did not ask for"
-        if partition.replicas == self._plan.start(move):
+        if sorted(partition.replicas) == sorted(self._plan.start(move)):
             return f"the move of {place} was taken back by somebody else"
         return f"{place} is on {target}, where somebody else moved it"
 

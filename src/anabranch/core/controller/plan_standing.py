@@ -37,8 +37,11 @@ def found(state: ClusterState, move: MoveImage) -> PartitionImage | None:
     return None if topic is None else topic.partitions.get(move.partition)
 
 
-def standing(partition: PartitionImage | None, plan: PlanImage, move: MoveImage) -> Standing:
-    """Where the partition of a move is."""
+def standing(
+    partition: PartitionImage | None, plan: PlanImage, move: MoveImage, status: Status
+) -> Standing:
+    """Where the partition of a move is. A move that was taken back with Kafka's tools has the
+    replicas that it had, in another order."""
     if partition is None:
         return Standing.GONE
     running = Move.of(partition)
@@ -46,7 +49,11 @@ def standing(partition: PartitionImage | None, plan: PlanImage, move: MoveImage)
         return Standing.GOING if running.target == plan.aim(move) else Standing.ELSEWHERE
     if partition.replicas == plan.aim(move):
         return Standing.AT_AIM
-    return Standing.AT_START if partition.replicas == plan.start(move) else Standing.ELSEWHERE
+    start = plan.start(move)
+    if partition.replicas == start:
+        return Standing.AT_START
+    is_back = status is Status.UNDER_WAY and sorted(partition.replicas) == sorted(start)
+    return Standing.AT_START if is_back else Standing.ELSEWHERE
 
 
 def away(state: ClusterState, row: Row) -> list[int]:
@@ -72,7 +79,7 @@ def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
     for index, move in enumerate(plan.moves):
         status = plan.status(index)
         if status is Status.UNDER_WAY:
-            if standing(found(state, move), plan, move) is Standing.AT_AIM:
+            if standing(found(state, move), plan, move, status) is Standing.AT_AIM:
                 status = plan.aimed
         counts[status] += 1
         is_open = status is Status.UNDER_WAY or (plan.is_open and status is plan.untouched)

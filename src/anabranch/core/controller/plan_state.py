@@ -95,6 +95,14 @@ class PlanImage(msgspec.Struct, frozen=True):
         """How far a move is."""
         return self.statuses.get(index, Status.WAITING)
 
+    def under_way(self) -> Iterator[MoveImage]:
+        """The moves that began and are not noted as done."""
+        return (
+            self.moves[index]
+            for index, status in sorted(self.statuses.items())
+            if status is Status.UNDER_WAY
+        )
+
     def aim(self, move: MoveImage) -> Row:
         """The replicas that the plan wants a partition to have."""
         return move.before if self.backwards else move.after

@@ -28,9 +28,7 @@ def throttled_already(image: MetadataImage, plan: PlanImage) -> list[str]:
     ]
     names = (topic.name for each in _topics(plan) if (topic := image.topic_by_id(each)))
     return found + [
-        f"topic {name}"
-        for name in names
-        if set(REPLICAS) & set(image.config(RESOURCE_TOPIC, name))
+        f"topic {name}" for name in names if set(REPLICAS) & set(image.config(RESOURCE_TOPIC, name))
     ]
 
 

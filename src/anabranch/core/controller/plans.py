@@ -12,7 +12,7 @@ Source: document row B2. Not here: carrying out (`carrying.py`), how a request c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 
 from msgspec.structs import replace
@@ -193,14 +193,13 @@ def _resume(consequences: Consequences, plan: PlanImage) -> Result[None]:
 
 
 def _go_on(consequences: Consequences, plan: PlanImage, sentence: str) -> Result[None]:
-    again = [
-        index
-        for index, move in enumerate(plan.moves)
-        if plan.status(index) is Status.UNDER_WAY
-        and standing(found(consequences.state, move), plan, move) is Standing.AT_START
-    ]
-    noted = {plan.untouched: again} if again else {}
-    return _now(consequences, plan, State.RUNNING, sentence, noted=noted)
+    again: list[MetadataRecord] = []
+    for move in plan.under_way():
+        now = standing(found(consequences.state, move), plan, move, Status.UNDER_WAY)
+        if now is Standing.AT_START:
+            name = consequences.state.topic_name((move.topic_id, move.partition))
+            again += moved_to(consequences, name, move.partition, plan.aim(move)).records
+    return _now(consequences, plan, State.RUNNING, sentence, again)
 
 
 def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
@@ -223,7 +222,7 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
         return _go_on(consequences, plan, "it goes on rolling back")
     turned = replace(plan, backwards=True, state=State.RUNNING)
     back = _Back(consequences, plan)
-    for index in back.under_way():
+    for index in back.under_way(exactly=True):
         back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
     sentence = "everything moves to where it was"
     throttle = () if plan.is_open else tuple(throttle_on(consequences.state.image, plan))
@@ -252,14 +251,17 @@ class _Back:
         self.kept = 0
         """Moves that cannot be taken back without losing records."""
 
-    def under_way(self) -> Iterator[int]:
-        """The moves that are; of those that were, how far they came is noted."""
+    def under_way(self, *, exactly: bool = False) -> Iterator[int]:
+        """The moves that are, with `exactly` also those that were taken back into another order; of
+        those that were, how far they came is noted."""
         plan = self._plan
         for index, move in enumerate(plan.moves):
             if plan.status(index) is not Status.UNDER_WAY:
                 continue
-            now = standing(found(self._consequences.state, move), plan, move)
-            if now is Standing.GOING:
+            partition = found(self._consequences.state, move)
+            now = standing(partition, plan, move, Status.UNDER_WAY)
+            is_other = partition is not None and partition.replicas != plan.start(move)
+            if now is Standing.GOING or (exactly and now is Standing.AT_START and is_other):
                 yield index
             elif now in SETTLED:
                 self._note(index, SETTLED[now](plan))
@@ -298,11 +300,10 @@ def _now(
     plan: PlanImage,
     state: State,
     sentence: str,
-    *,
-    noted: Mapping[Status, list[int]] | None = None,
+    more: Iterable[MetadataRecord] = (),
 ) -> Result[None]:
     turned = replace(plan, state=state, sentence=sentence)
-    records = (*_progress(plan, noted or {}), *changed(consequences.state, turned))
+    records = (*more, *changed(consequences.state, turned))
     return Result(records, None, (plan_reason(turned),))
 
 
