@@ -8,6 +8,7 @@ FAMILIES = (
     "perf",
     "groups",
     "cluster",
+    "placement",
     "dump",
     "folder",
     "kcat",

@@ -32,9 +32,7 @@ LATER = {
     **dict.fromkeys(("CreateDelegationToken", "RenewDelegationToken"), "security"),
     **dict.fromkeys(("ExpireDelegationToken", "DescribeDelegationToken"), "security"),
     **dict.fromkeys(("DescribeUserScramCredentials", "AlterUserScramCredentials"), "security"),
-    **dict.fromkeys(("AlterPartitionReassignments", "ListPartitionReassignments"), "R16"),
     **dict.fromkeys(("AlterReplicaLogDirs", "DescribeClientQuotas", "AlterClientQuotas"), "R16"),
-    "UpdateFeatures": "R18",
     **dict.fromkeys(("AddRaftVoter", "RemoveRaftVoter"), "Kafka's quorum"),
     "ConsumerGroupDescribe": "KIP-848",
     **dict.fromkeys(("ShareGroupHeartbeat", "ShareGroupDescribe", "ShareFetch"), "KIP-932"),
@@ -170,13 +168,13 @@ def elects_leaders(peer: Peer) -> object:
     return peer.tool(ELECTION, *peer.at, *words).lines
 
 
-@row("reassign-list", owed="R16")
+@row("reassign-list")
 def lists_reassignments(peer: Peer) -> object:
     """No partition moves."""
     return peer.tool(REASSIGN, *peer.at, "--list").lines
 
 
-@row("reassign-generate", owed="R16")
+@row("reassign-generate")
 def reassigns(peer: Peer) -> object:
     """A reassignment is generated, executed and verified."""
     create(peer, "moved", 2)
