@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from click.testing import CliRunner
@@ -82,3 +83,141 @@ def test_racks_and_unknown_brokers(verb, topic):
     assert [(each["topic"], each["partition"]) for each in found["moves"]] == [("close", 0)]
     unknown = verb("plan", "add", "--broker", "9")
     assert "Cannot be: broker(s) 9: not registered." in unknown.output
+
+
+def written(verb, path, *words: str) -> str:
+    """A plan in a file; its path."""
+    result = verb("plan", *words, "--out", str(path))
+    assert result.exit_code == 0, result.output
+    assert path.exists(), result.output
+    return str(path)
+
+
+def until(verb, state: str):
+    """Wait until the plan is in that state; how it fares then."""
+    for _ in range(300):
+        result = verb("plan", "status", "--json")
+        assert result.exit_code == 0, result.output
+        told = json.loads(result.stdout)
+        if told["state"] == state:
+            return told
+        time.sleep(0.1)
+    raise AssertionError(f"not {state}: {told}")
+
+
+def rows(verb, name: str) -> list[list[int]]:
+    (told,) = json.loads(verb("topics", "describe", "--topic", name, "--json").stdout)
+    return [each["replicas"] for each in told["partitions"]]
+
+
+def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, tmp_path):
+    topic("reviewed", "1:2:3,2:3:1,3:1:2")
+    assert verb("plan", "status").stdout == "No plan was ever applied here.\n"
+    path = written(verb, tmp_path / "plan.json", "drain", "--broker", "3")
+    before = rows(verb, "reviewed")
+    begun = verb("apply", path, "--most-at-once", "1", "--throttle", "100000000")
+    assert begun.exit_code == 0, begun.output
+    assert "Plan 1 to drain broker(s) 3: running" in begun.output
+    told = until(verb, "done")
+    assert (told["done"], told["waiting"]) == (3, 0)
+    assert rows(verb, "reviewed") == [
+        each["to"] for each in json.loads((tmp_path / "plan.json").read_text())["moves"]
+    ]
+    again = verb("apply", path)
+    assert again.exit_code == 1
+    assert "The cluster is not as the plan found it: reviewed-0 is on" in again.output
+    back = verb("plan", "roll-back")
+    assert "rolling back" in back.output
+    until(verb, "rolled back")
+    assert rows(verb, "reviewed") == before
+    assert "3 back, 0 under way" in verb("plan", "status").output
+
+
+def test_a_plan_survives_the_death_of_its_controller(cluster, verb, topic, tmp_path):
+    topic("survivor", ",".join(["1:2:3", "2:3:1", "3:1:2"] * 6))
+    cluster.wait_in_sync("survivor")
+    path = written(verb, tmp_path / "plan.json", "drain", "--broker", "3")
+    assert verb("apply", path, "--most-at-once", "1").exit_code == 0
+    until_under_way(verb)
+    active = cluster.controller()
+    cluster.kill(active)
+    try:
+        told = json.loads(verb("plan", "status", "--json").stdout)
+        assert (told["state"], told["done"] < 18) == ("running", True)
+        assert cluster.controller() != active
+    finally:
+        cluster.start_broker(active)
+    assert until(verb, "done")["done"] == 18
+    assert not any(3 in row for row in rows(verb, "survivor"))
+    cluster.wait_in_sync("survivor")
+
+
+def until_under_way(verb) -> None:
+    """Wait until the first moves of the plan are done or copy."""
+    for _ in range(300):
+        told = json.loads(verb("plan", "status", "--json").stdout)
+        if told["done"]:
+            return
+        time.sleep(0.05)
+    raise AssertionError(told)
+
+
+def plan_file(path, **fields) -> str:
+    """A plan of one move, stuck-0 from 1, 2 to 1, 4; its path."""
+    move = {
+        "topic": "stuck", "partition": 0, "from": [1, 2], "to": [1, 4], "why": "BROKER_DRAINED",
+        "because": "broker 2 is drained",
+    }  # fmt: skip
+    plan = {"version": 1, "goal": "try", "made_at_ms": 5, **fields, "moves": [move]}
+    path.write_text(json.dumps(plan))
+    return str(path)
+
+
+def test_a_plan_is_paused_resumed_and_cancelled_while_a_broker_does_not_copy(
+    cluster, verb, topic, tmp_path
+):
+    topic("stuck", "1:2,2:1")
+    cluster.wait_in_sync()
+    path = plan_file(tmp_path / "plan.json", cluster_id=cluster.cluster_id)
+    with cluster.pause(4):
+        assert verb("apply", path).exit_code == 0
+        until_begun(verb)
+        assert ": paused (" in verb("plan", "pause").output
+        assert ": running (" in verb("plan", "resume").output
+        other = plan_file(tmp_path / "b.json", cluster_id=cluster.cluster_id, made_at_ms=6)
+        assert "Another plan is open, to try (running)" in verb("apply", other).output
+        assert verb("apply", path).exit_code == 0, "the same plan again is the same plan"
+        cancelled = verb("plan", "cancel")
+        assert ": cancelled (1 move(s) were taken back" in cancelled.output
+        assert rows(verb, "stuck") == [[1, 2], [2, 1]]
+        assert "No plan is open" in verb("plan", "resume").output
+    cluster.wait_in_sync()
+
+
+def until_begun(verb) -> None:
+    for _ in range(300):
+        told = json.loads(verb("plan", "status", "--json").stdout)
+        if told["under_way"]:
+            assert [each["partition"] for each in told["moves"]] == [0]
+            return
+        time.sleep(0.05)
+    raise AssertionError(told)
+
+
+def test_plans_that_do_not_fit_are_refused_in_one_sentence(cluster, verb, topic, tmp_path):
+    topic("stuck", "1:2,2:1")
+    path = tmp_path / "plan.json"
+    foreign = verb("apply", plan_file(path, cluster_id="other"))
+    assert "The plan was made for the cluster other" in foreign.output
+    cluster.stop_broker(4)
+    try:
+        down = verb("apply", plan_file(path, cluster_id=cluster.cluster_id))
+        assert "broker 4, where stuck-0 is to go, is down" in down.output
+    finally:
+        cluster.start_broker(4)
+    path.write_text(path.read_text().replace('"why": "BROKER_DRAINED", ', ""))
+    broken = verb("apply", str(path))
+    assert f"{path}: line 1, why: it is missing" in broken.output
+    for result in (foreign, down, broken):
+        assert (result.exit_code, "Traceback" in result.output) == (1, False)
+    cluster.wait_in_sync()

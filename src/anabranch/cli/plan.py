@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from anabranch.cli import carried
 from anabranch.cli.running import ask, bootstrap_option, json_option, print_json, timeout_option
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ SHOWN_MOVES = 50
 @click.group(epilog="Example: anabranch plan drain --broker 3 --out plan.json")
 def command() -> None:
     """Say what would have to move for a goal, and why; carry out what was reviewed."""
+
+
+carried.register(command)
 
 
 def _goal_options(function: F) -> F:

@@ -1,0 +1,138 @@
+"""`anabranch plan status`, `pause`, `resume`, `cancel`, `roll-back`: plans that are carried out.
+
+What: verbs of the group in `plan.py` about the plan that `anabranch apply` handed over, and how
+such a plan is shown. Rule kept: a plan that stopped says why, and what helps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.core.wire.own_fields import PlanTold
+
+STATES = {1: "running", 2: "paused", 3: "stopped", 4: "done", 5: "cancelled"}
+BACK = {"running": "rolling back", "done": "rolled back"}
+STOPPED = "stopped"
+REMEDY = (
+    "Put that right, then: anabranch plan resume; or give it up: anabranch plan cancel, or "
+    "anabranch plan roll-back"
+)
+NO_PLAN = "No plan was ever applied here."
+
+
+def register(group: click.Group) -> None:
+    """Add the verbs to the group of plans."""
+    for name, sentence in {
+        "pause": "Let what is under way go on, and begin nothing else.",
+        "resume": "Go on with a plan that was paused, or that stopped.",
+        "cancel": "Take back what is under way, and keep what is done.",
+        "roll-back": "Move everything that the plan moved to where it was.",
+    }.items():
+        group.add_command(_verb(name, sentence))
+    group.add_command(status)
+
+
+def _verb(name: str, sentence: str) -> click.Command:
+    def run(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+        from anabranch.client.carried_plans import steer
+
+        async def work(cluster: Cluster) -> PlanTold:
+            return await steer(cluster, name)
+
+        show(ask(bootstrap, work, timeout_seconds=timeout_seconds), as_json=as_json)
+
+    for option in (json_option, timeout_option, bootstrap_option):
+        run = option(run)
+    return click.command(name, help=sentence, epilog=f"Example: anabranch plan {name}")(run)
+
+
+@click.command("status", epilog="Example: anabranch plan status")
+@bootstrap_option
+@timeout_option
+@json_option
+def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+    """Say how the newest plan fares: what is done, what is under way, why it stopped."""
+    from anabranch.client.carried_plans import fares
+
+    told = ask(bootstrap, fares, timeout_seconds=timeout_seconds)
+    if told is not None:
+        show(told, as_json=as_json)
+    elif as_json:
+        print_json(None)
+    else:
+        click.echo(NO_PLAN)
+
+
+def state_of(plan: PlanTold) -> str:
+    """The state of a plan in a word or two."""
+    state = STATES.get(plan.state, "unknown")
+    return BACK.get(state, state) if plan.backwards else state
+
+
+def show(plan: PlanTold, *, as_json: bool) -> None:
+    """Print how a plan fares."""
+    if as_json:
+        print_json(_told(plan))
+        return
+    total = plan.waiting + plan.under_way + plan.done + plan.gone
+    there, at_start = ("back", "moved still") if plan.backwards else ("done", "waiting")
+    first, second = (plan.waiting, plan.done) if plan.backwards else (plan.done, plan.waiting)
+    gone = f", {plan.gone} gone with their topics" if plan.gone else ""
+    click.echo(f"Plan {plan.plan_id} to {plan.goal}: {state_of(plan)} ({plan.sentence}).")
+    click.echo(
+        f"{total} move(s): {first} {there}, {plan.under_way} under way, {second} {at_start}{gone}; "
+        f"at most {plan.most_at_once} at once"
+        + (f", {plan.throttle:,} bytes a second." if plan.throttle > 0 else ".")
+    )
+    if plan.moves:
+        rows = [
+            (f"{each.topic}-{each.partition}", _ids(each.before), _ids(each.after), each.sentence)
+            for each in plan.moves
+        ]
+        print_table(("partition", "from", "to", "state"), rows)
+    if STATES.get(plan.state) == STOPPED:
+        click.echo(f"{REMEDY}.")
+
+
+def _told(plan: PlanTold) -> dict[str, Any]:
+    return {
+        "plan_id": plan.plan_id,
+        "goal": plan.goal,
+        "made_at_ms": plan.made_at_ms,
+        "state": state_of(plan),
+        "backwards": plan.backwards,
+        "sentence": plan.sentence,
+        "most_at_once": plan.most_at_once,
+        "throttle": plan.throttle if plan.throttle > 0 else None,
+        "waiting": plan.waiting,
+        "under_way": plan.under_way,
+        "done": plan.done,
+        "gone": plan.gone,
+        "moves": [
+            {
+                "topic": each.topic,
+                "partition": each.partition,
+                "from": each.before,
+                "to": each.after,
+                "state": each.sentence,
+            }
+            for each in plan.moves
+        ],
+    }
+
+
+def _ids(row: list[int]) -> str:
+    return ",".join(map(str, row))
