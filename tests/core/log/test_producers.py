@@ -7,6 +7,7 @@ from tests.core.log.support import NOW_MS, batch, marker, new_log, reopen
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.log import AppendResult, Log
+from anabranch.core.log.producer_replay import TAIL_BYTES
 from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
 
 LARGEST = 2**31 - 1
@@ -31,10 +32,27 @@ def test_a_batch_that_comes_again_is_answered_with_its_first_place(restart: str)
     if restart != "no":
         log = reopen(log, clean=restart == "clean")
     assert send(log, 10, count=2) == (10, 11, NOW_MS + 1, 0, True)
-    if restart != "clean":  # a snapshot keeps the last batch only, as Kafka's does
-        assert send(log, 2, count=2) == (2, 3, NOW_MS + 1, 0, True)
+    assert send(log, 2, count=2) == (2, 3, NOW_MS + 1, 0, True)
     assert refused(log, 0) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.end_offset == 12
+
+
+def test_a_clean_start_finds_no_batches_of_an_older_epoch_and_none_before_the_tail() -> None:
+    log = new_log(index_interval_bytes=4096)
+    for sequence in range(3):
+        send(log, sequence)
+    for sequence in range(3):
+        send(log, sequence, epoch=1)
+    log = reopen(log, clean=True)
+    assert [each.last_sequence for each in log.producers.producers[9].batches] == [0, 1, 2]
+    assert send(log, 0, epoch=1).duplicate
+    for sequence in range(2):  # an index entry stands before the second
+        large = batch(1, TAIL_BYTES, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(large, leader_epoch=0, now_ms=NOW_MS)
+    send(log, 3, epoch=1)
+    log = reopen(log, clean=True)
+    assert [each.last_sequence for each in log.producers.producers[9].batches] == [3]
+    assert send(log, 4, epoch=1).first_offset == 9
 
 
 def test_gaps_are_refused() -> None:

@@ -1,13 +1,21 @@
-"""Rebuilding producer state from batch headers and markers, from the newest usable snapshot on."""
+"""Rebuilding producer state from batch headers and markers, from the newest usable snapshot on.
+
+A snapshot, whose format is Kafka's, holds the last batch of each producer. A client may have five
+in flight, and sends all that were not acknowledged again to a leader that was restarted: what came
+before the last one is found in the log's tail (`recall`), else its retry would be out of order and
+end the client. Kafka does not look there.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_snapshot import decode_snapshot
-from anabranch.core.log.producers import ProducerStates
+from anabranch.core.log.producers import BATCHES_KEPT, ProducerBatch, ProducerStates
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name, offset_of
 from anabranch.core.types import Buffer
@@ -16,6 +24,10 @@ from anabranch.core.wire.control import end_marker
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
+
+
+TAIL_BYTES = 128 << 10
+"""How far back `recall` looks: five batches of 16 KB and some of others between them."""
 
 
 def note_batch(
@@ -66,6 +78,31 @@ def replay(
                     aborted.append(entry)
     except BadBatch as bad:
         raise log.corrupt(segment, bad.position, bad.why) from None
+
+
+def recall(states: ProducerStates, segment: Segment, positions: Sequence[int]) -> None:
+    """Find again, in a segment's tail, what producers wrote before their last batch. `positions`
+    are places where batches begin, in order. Raises BadBatch."""
+    if not states.producers:
+        return
+    index = bisect_right(positions, segment.size - TAIL_BYTES)
+    start = positions[index - 1] if index else 0
+    found: dict[int, list[ProducerBatch]] = {}
+    for _, header in scan(segment.file, segment.size, start, check_crc=False):
+        producer = states.producers.get(header.producer_id)
+        if producer is None or header.is_control or header.producer_epoch != producer.epoch:
+            continue
+        if producer.batches and header.last_offset < producer.batches[0].last_offset:
+            batch = ProducerBatch(
+                header.last_sequence,
+                header.last_offset,
+                header.last_offset_delta,
+                header.max_timestamp,
+            )
+            found.setdefault(header.producer_id, []).append(batch)
+    for producer_id, batches in found.items():
+        producer = states.producers[producer_id]
+        producer.batches = (batches + producer.batches)[-BATCHES_KEPT:]
 
 
 def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:

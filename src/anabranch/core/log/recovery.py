@@ -18,7 +18,7 @@ from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, par
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.lookup import load_aborted
-from anabranch.core.log.producer_replay import note_in_file, state_at
+from anabranch.core.log.producer_replay import note_in_file, recall, state_at
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
     DELETED,
@@ -134,6 +134,7 @@ def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: boo
         if not epochs_known:
             _rebuild_epochs(log, log.segments)
         log.producers = state_at(log, log.end_offset, names)
+        recall(log.producers, active, positions)
         _load_active_aborted(log, active, names)
     except (BadBatch, CorruptLog):
         active.reset()
