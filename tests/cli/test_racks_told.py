@@ -66,3 +66,26 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == {"u"}
     assert "plan racks" in verb("cluster", "status")
+
+
+def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):
+    assert "No broker with id 3 found" in verb("cluster", "cordon", "--broker", "3", code=1)
+    nodes[2].start()
+    verb("topics", "create", "--topic", "u", "--replica-assignment", "3:1")
+    nodes[2].stop()
+    until(lambda: "fenced" in verb("cluster", "brokers"))
+    assert "plan drain --broker 3" in verb("cluster", "cordon", "--broker", "3")
+    found = {
+        each["id"]: each["cordoned"] for each in json.loads(verb("cluster", "brokers", "--json"))
+    }
+    assert found == {1: False, 2: False, 3: True}
+    nodes[2] = ThreadNode.again(nodes[2]).start()
+    until(lambda: "serves, cordoned" in verb("cluster", "brokers"))
+    verb("topics", "create", "--topic", "t", "--partitions", "1", "--replication-factor", "3")
+    told = json.loads(verb("topics", "describe", "--json"))
+    [[t, u]] = [[each["partitions"][0] for each in told]]
+    assert (sorted(t["replicas"]), t["missing_replicas"]) == ([1, 2], 1)
+    assert u["replicas"] == [3, 1], "what is there stays"
+    assert "is cordoned" in verb("plan", "add", "--broker", "3")
+    verb("cluster", "uncordon", "--broker", "3")
+    until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))

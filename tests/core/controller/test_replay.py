@@ -231,6 +231,7 @@ def assert_indexes_follow(state: ClusterState) -> None:
         made = {key: value for key, value in getattr(fresh, name).items() if value != {}}
         assert kept == made, name
     assert (state.spreads, state.missing_count) == (fresh.spreads, fresh.missing_count)
+    assert +state.observed_count == fresh.observed_count
 
 
 def filled(topics: int, partitions: int) -> World:

@@ -43,6 +43,8 @@ class ClusterState:
         self.replica_count: dict[int, int] = defaultdict(int)
         self.preferred_count: dict[int, int] = defaultdict(int)
         """Partitions by the first broker of their replica lists."""
+        self.observed_count: Counter[int] = Counter()
+        """Partitions that a broker observes."""
         self.away: Index = defaultdict(dict)
         """Those of them that another broker leads, or nobody."""
         self.leaderless: dict[PartitionKey, None] = {}
@@ -142,6 +144,7 @@ class ClusterState:
             self.in_elr[broker_id][key] = None
         for broker_id in partition.replicas:
             self.replica_count[broker_id] += 1
+        self.observed_count.update(partition.observers)
         preferred = partition.replicas[0]
         self.preferred_count[preferred] += 1
         if partition.leader != preferred:
@@ -165,6 +168,7 @@ class ClusterState:
             self.in_elr[broker_id].pop(key, None)
         for broker_id in partition.replicas:
             self.replica_count[broker_id] -= 1
+        self.observed_count.subtract(partition.observers)
         preferred = partition.replicas[0]
         self.preferred_count[preferred] -= 1
         self.away[preferred].pop(key, None)

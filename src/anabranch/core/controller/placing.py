@@ -1,9 +1,10 @@
 """Partitions that the cluster places: the placer that was chosen, and what comes with its lists.
 
-What: `Placing` serves one request. It asks the placer that the topic names, else the cluster's, and
-makes the records: the partitions, the replicas that no broker can take yet (KIP-409), and where
-computed assignment goes on. Rule kept: topics of one request see what those before them took, and a
-topic that fails takes nothing.
+What: `Placing` serves one request. A topic with placement constraints goes by them; for others it
+asks the placer that the topic names, else the cluster's. It makes the records: the partitions,
+their observers, the replicas that no broker can take yet (KIP-409), and where computed assignment
+goes on. Rule kept: topics of one request see what those before them took, and a topic that fails
+takes nothing.
 
 Not here: the placers (`core/placement`), lists given by hand (`assignments.py`).
 """
@@ -16,11 +17,13 @@ from itertools import chain
 from random import Random
 from typing import NamedTuple
 
-from anabranch.core.controller.assignments import PartitionMaker, room_for
+from anabranch.core.controller.assignments import PartitionMaker, invalid_assignment, room_for
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.cordoning import said_of
 from anabranch.core.controller.features import check_own_record
+from anabranch.core.controller.membership import usable_brokers
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.placement.constraints import Constraints, first_unmet, place_constrained
 from anabranch.core.placement.placer import Ask, Loads, Placement, Placer, UsableBroker, place
 from anabranch.core.placement.placers import CHAINED, PLACERS
 from anabranch.core.settings.broker import BrokerConfig
@@ -31,7 +34,11 @@ from anabranch.core.wire.metadata_records import (
     MissingReplicasRecord,
     PartitionRecord,
     PlacementCursorRecord,
+    ReplicaRolesRecord,
 )
+
+NO_FACTOR = -1
+"""A replication factor that was not asked for."""
 
 
 class Placed(NamedTuple):
@@ -57,6 +64,7 @@ class Placing:
         self._cursor = state.image.placement_cursor
         self._replicas = Counter(state.replica_count)
         self._leaders = Counter(state.preferred_count)
+        self._carried = self._replicas + state.observed_count
 
     def place(
         self,
@@ -84,8 +92,48 @@ class Placing:
             more.append(PlacementCursorRecord(cursor=placement.cursor))
             self._cursor = placement.cursor
         self._replicas.update(chain.from_iterable(placement.rows))
+        self._carried.update(chain.from_iterable(placement.rows))
         self._leaders.update(row[0] for row in placement.rows)
         return Placed(partitions, more, placement.remarks, room.missing)
+
+    def constrained(
+        self,
+        topic_id: TopicId,
+        constraints: Constraints,
+        count: int,
+        factor: int = NO_FACTOR,
+        first: int = 0,
+    ) -> Placed:
+        """That many more partitions, from index `first`, of a topic with placement constraints.
+
+        `factor` is what was asked for besides, if it was. Raises ClientFault.
+        """
+        image = self._state.image
+        if factor not in (NO_FACTOR, constraints.replication_factor):
+            raise ClientFault(
+                ErrorCode.INVALID_REPLICATION_FACTOR,
+                f"The placement constraints make {constraints.replication_factor} replica(s), and "
+                f"replication factor {factor} was asked for: leave it out. Observers do not count.",
+            )
+        if constraints.observers:
+            check_own_record(image, ReplicaRolesRecord)
+        brokers = usable_brokers(image)
+        unmet = first_unmet(brokers, constraints)
+        if unmet is not None:
+            raise invalid_assignment(unmet.sentence + said_of(image))
+        carried, led = Counter(self._carried), Counter(self._leaders)
+        rows = place_constrained(brokers, constraints, count, carried=carried, led=led)
+        partitions = self._partitions(topic_id, Placement(rows.replicas, self._cursor), first)
+        self._carried, self._leaders = carried, led
+        self._replicas.update(chain.from_iterable(rows.replicas))
+        more: list[MetadataRecord] = [
+            ReplicaRolesRecord(
+                partition_id=each.partition_id, topic_id=topic_id, observers=list(observers)
+            )
+            for each, observers in zip(partitions, rows.observers, strict=True)
+            if observers
+        ]
+        return Placed(partitions, more)
 
     def _ask(
         self,

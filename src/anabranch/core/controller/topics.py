@@ -25,6 +25,7 @@ from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason
 from anabranch.core.controller.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
+from anabranch.core.placement.constraints import read_constraints
 from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
@@ -43,6 +44,7 @@ from anabranch.core.wire.metadata_records import (
 MOST_PARTITIONS_A_REQUEST = 10_000
 """Kafka's cap: one request must fit into one atomic batch."""
 USE_DEFAULT = -1
+CONSTRAINTS = "confluent.placement.constraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +133,11 @@ def _check_name(planner: Planner, name: str) -> None:
 def _create(planner: Planner, placing: Placing, topic: CreatableTopic) -> NewTopic:
     configs = _configs(planner, topic)
     topic_id = new_topic_id(planner.image, planner.rng)
+    effective = TopicConfig.of(configs, planner.config)
     if topic.assignments:
+        _refuse_constraints(topic.name, effective)
         placed = Placed(_manual_partitions(planner, topic, topic_id), [])
     else:
-        effective = TopicConfig.of(configs, planner.config)
         placed = _automatic_partitions(planner, placing, topic, topic_id, effective)
     config_records = tuple(
         ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name=topic.name, name=name, value=value)
@@ -170,6 +173,13 @@ def _configs(planner: Planner, topic: CreatableTopic) -> dict[str, str]:
     if configs:
         validate_topic_configs(configs, planner.config)
     return configs
+
+
+def _refuse_constraints(name: str, topic: TopicConfig) -> None:
+    if topic.confluent_placement_constraints:
+        raise invalid_assignment(
+            f"Topic {name} has {CONSTRAINTS}, and a list of brokers by hand: leave one of them out."
+        )
 
 
 def _manual_partitions(
@@ -227,6 +237,9 @@ def _automatic_partitions(
         )
     count, factor = topic.num_partitions, topic.replication_factor
     count = planner.config.num_partitions if count == USE_DEFAULT else count
+    constraints = read_constraints(effective.confluent_placement_constraints)
+    if constraints is not None:
+        return placing.constrained(topic_id, constraints, count, factor)
     factor = planner.config.default_replication_factor if factor == USE_DEFAULT else factor
     try:
         return placing.place(topic_id, effective, count, factor)
@@ -273,10 +286,14 @@ def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitio
     additional = _additional(topic, wanted)
     first = topic.partitions[0]
     factor = len(first.replicas) + first.missing
+    effective = effective_topic_config(planner.image, topic.name, planner.config)
     if wanted.assignments is None:
-        effective = effective_topic_config(planner.image, topic.name, planner.config)
+        constraints = read_constraints(effective.confluent_placement_constraints)
+        if constraints is not None:
+            return placing.constrained(topic.topic_id, constraints, additional, first=have)
         existing = tuple(topic.partitions[index].replicas for index in range(have))
         return placing.place(topic.topic_id, effective, additional, factor, existing)
+    _refuse_constraints(topic.name, effective)
     maker = PartitionMaker(planner.image)
     made: list[PartitionRecord] = []
     for index, assignment in enumerate(wanted.assignments, have):

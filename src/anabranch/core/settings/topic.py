@@ -37,6 +37,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compression_lz4_level: int
     compression_type: str
     compression_zstd_level: int
+    confluent_placement_constraints: str
     delete_retention_ms: int
     file_delete_delay_ms: int
     flush_messages: int

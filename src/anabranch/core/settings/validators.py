@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from anabranch.core.placement.constraints import ConstraintsFault, read_constraints
 from anabranch.core.placement.placers import PLACERS
 from anabranch.core.settings.setting import ConfigFault, Value, invalid, shown
 
@@ -125,6 +126,14 @@ def _cordoned(name: str, value: Value) -> str | None:
     return _message(name, value, f"{name} {why}")
 
 
+def _constraints(name: str, value: Value) -> str | None:
+    try:
+        read_constraints(str(value or ""))
+    except ConstraintsFault as fault:
+        return _message(name, value, str(fault))
+    return None
+
+
 HOST_AND_PORT = re.compile(r"(?:[a-zA-Z]+://)?\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 VOTER = re.compile(r"[0-9]+@\[?[0-9a-zA-Z\-%._:]*\]?:[0-9]+")
 
@@ -151,6 +160,7 @@ def _voters(name: str, value: Value) -> str | None:
 NON_EMPTY = Satisfies("non-empty", _non_empty)
 PLACER = OneOf(tuple(PLACERS))
 GZIP_LEVEL = Satisfies("[1,...,9] or -1", _gzip_level)
+CONSTRAINTS = Satisfies("replicas=RACK:COUNT,…,observers=RACK:COUNT,… or JSON", _constraints)
 CORDONED = Satisfies("empty or *", _cordoned)
 REPLICA_LIST = Satisfies(THROTTLE_FORMAT, _throttled_replicas)
 SERVERS = Satisfies("host:port,…", _servers)

@@ -20,6 +20,7 @@ from anabranch.core.settings.notation import (
     row,
 )
 from anabranch.core.settings.validators import (
+    CONSTRAINTS,
     GZIP_LEVEL,
     PLACER,
     REPLICA_LIST,
@@ -43,6 +44,9 @@ TOPIC = (
         "producer"), IN_FORCE),
     row("compression.zstd.level", "Effort of zstd when the broker recompresses.",
         INT, "3", MEDIUM, between(-131072, 22), IN_FORCE),
+    row("confluent.placement.constraints",
+        "Replicas and observers by rack: replicas=east:2,observers=west:1, or Confluent's JSON.",
+        STRING, "", MEDIUM, CONSTRAINTS, OURS, IN_FORCE),
     row("delete.retention.ms", "How long a compacted topic keeps a tombstone for slow readers.",
         LONG, "86400000", MEDIUM, at_least(0), IN_FORCE),
     row("file.delete.delay.ms", "How long a removed segment stays on disk under its .deleted name.",

@@ -1,0 +1,56 @@
+"""R9 on real nodes: an observer copies, serves readers of its rack, and is never in sync."""
+
+from __future__ import annotations
+
+import json
+
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from tests.clients.members import until
+from tests.server.test_closest_replica import (
+    RECORDS,
+    consumer_fetches,
+    consumer_in,
+    nodes,
+    read_all,
+)
+from tests.server.test_three_nodes import produce
+
+__all__ = ["nodes"]
+
+CONSTRAINTS = {
+    "version": 2,
+    "replicas": [{"count": 1, "constraints": {"rack": rack}} for rack in "ab"],
+    "observers": [{"count": 1, "constraints": {"rack": "c"}}],
+}
+"""Brokers 1 and 2 stand in racks a and b, 3 in c."""
+
+
+def test_an_observer_copies_and_serves_its_rack_and_is_never_in_sync(nodes):
+    bootstrap = ",".join(node.bootstrap for node, _ in nodes.values())
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    config = {"confluent.placement.constraints": json.dumps(CONSTRAINTS)}
+    admin.create_topics([NewTopic("t", 1, config=config)])["t"].result(20)
+    first = [b"first-%d" % each for each in range(RECORDS)]
+    produce(bootstrap, first)
+    observer = nodes[3][0].node.broker.broker
+    leaders = {nodes[each][1] for each in (1, 2)}
+    consumer = consumer_in("c", bootstrap)
+    try:
+        assert read_all(consumer, RECORDS) == first
+        before = {page: consumer_fetches(page) for page in leaders}
+        served = consumer_fetches(nodes[3][1])
+        second = [b"second-%d" % each for each in range(RECORDS)]
+        produce(bootstrap, second)
+        assert read_all(consumer, RECORDS) == second
+    finally:
+        consumer.close()
+    assert consumer_fetches(nodes[3][1]) > served >= 1, "the observer serves its rack"
+    assert {page: consumer_fetches(page) for page in leaders} == before
+    admin.create_partitions([NewPartitions("t", 2)])["t"].result(20)
+    until(lambda: sum(each.topic_partition.topic == "t" for each in observer.partitions) == 2)
+    for index in (0, 1):
+        state = observer.image.partition("t", index)
+        assert (sorted(state.replicas), sorted(state.isr)) == ([1, 2], [1, 2])
+        assert state.observers == (3,)
+    partitions = admin.list_topics("t").topics["t"].partitions
+    assert [sorted(each.isrs) for each in partitions.values()] == [[1, 2], [1, 2]]
