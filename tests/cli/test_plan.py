@@ -221,3 +221,43 @@ def test_plans_that_do_not_fit_are_refused_in_one_sentence(cluster, verb, topic,
     for result in (foreign, down, broken):
         assert (result.exit_code, "Traceback" in result.output) == (1, False)
     cluster.wait_in_sync()
+
+
+def test_explain_says_why_here_why_not_there_and_why_nothing_moves(cluster, verb, topic):
+    topic("told", "1:2:3")
+    topic("near", "3:4")
+    cluster.wait_in_sync()
+    text = verb("explain", "told-0")
+    assert text.exit_code == 0, text.output
+    assert "told-0: led by broker 1, in sync 1, 2, 3" in text.output
+    assert "nothing asks for a move: its racks are spread" in text.output
+    told = json.loads(verb("explain", "told-0", "--json").stdout)
+    (there,) = told["not_there"]
+    assert (there["broker_id"], there["it_would_take"]) == (4, [])
+    assert [each["state"] for each in told["here"]] == ["leader", "in sync", "in sync"]
+    close = verb("explain", "near-0")
+    assert "`anabranch plan racks` would move it from 3, 4 to 3, 1" in close.output
+    assert "Why not there, were it to get one replica more:" in close.output
+
+
+def test_explain_of_what_is_not_there(verb):
+    unknown = verb("explain", "nowhere-7")
+    assert (unknown.exit_code, "There is no partition nowhere-7." in unknown.output) == (1, True)
+    assert "is not a partition: write it as flights-3" in verb("explain", "nowhere").output
+
+
+def test_what_explain_says_it_would_take_is_true(cluster, verb, topic):
+    """The answer is applied, and the plan asked again."""
+    topic("room", "1:2:4")
+    factor = ("plan", "factor", "--topic", "room", "--replication-factor", "4", "--json")
+    assert verb("cluster", "cordon", "--broker", "3").exit_code == 0
+    try:
+        told = json.loads(verb("explain", "room-0", "--json").stdout)
+        (there,) = told["not_there"]
+        assert there["sentence"] == "it is cordoned"
+        assert [each["change"] for each in there["it_would_take"]] == ["UNCORDON"]
+        assert json.loads(verb(*factor).stdout)["moves"] == []
+    finally:
+        assert verb("cluster", "uncordon", "--broker", "3").exit_code == 0
+    (move,) = json.loads(verb(*factor).stdout)["moves"]
+    assert move["to"] == [1, 2, 4, 3]

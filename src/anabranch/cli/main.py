@@ -23,6 +23,7 @@ VERBS = {
     "partitions": "Elect the leaders of partitions.",
     "plan": "Say what would have to move for a goal, and why; steer plans.",
     "apply": "Carry out a plan that was reviewed.",
+    "explain": "Say why a partition's replicas are here and not there.",
     "configs": "Describe and alter the settings of topics and brokers.",
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",

@@ -44,6 +44,10 @@ class Reasons:
         """The last `count` of them, oldest first."""
         return [_told(each) for each in self._said[-count:]]
 
+    def about(self, place: str, count: int) -> list[Told]:
+        """The last `count` that name a partition ("flights-3"), oldest first."""
+        return [_told(each) for each in self._said if each.partition == place][-count:]
+
     def of_broker(self, broker_id: int) -> Told | None:
         """What happened to a broker last."""
         return _last(

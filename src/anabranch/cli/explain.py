@@ -1,0 +1,124 @@
+"""`anabranch explain`: why a partition's replicas are here and not there, and why nothing moves.
+
+What: the state of each replica, each other broker with what it would take for it to get the next
+replica, moves and plans that concern the partition, and what the controller said of it lately.
+Not here: what speaks for and against brokers (`core/placement/explaining.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    time_text,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.explanations import Explained
+    from anabranch.core.placement.explaining import Here
+
+
+@click.command("explain", epilog="Example: anabranch explain flights-3")
+@click.argument("place", metavar="TOPIC-PARTITION")
+@bootstrap_option
+@timeout_option
+@json_option
+def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
+    """Say why the replicas of a partition are where they are, and why not elsewhere."""
+    from anabranch.client.explanations import explained
+    from anabranch.core.types import TopicPartition
+
+    topic, dash, index = place.rpartition("-")
+    if not dash or not topic or not (index.isascii() and index.isdigit()):
+        raise click.UsageError(f"{place!r} is not a partition: write it as flights-3.")
+    wanted = TopicPartition(topic, int(index))
+    found: Explained = ask(
+        bootstrap, lambda cluster: explained(cluster, wanted), timeout_seconds=timeout_seconds
+    )
+    if as_json:
+        print_json(_told(found))
+    else:
+        _print(found)
+
+
+def _print(found: Explained) -> None:
+    state = found.state
+    leader = f"led by broker {state.leader}" if state.leader >= 0 else "led by nobody"
+    click.echo(f"{found.place}: {leader}, in sync {_ids(state.isr)}")
+    click.echo("Why here:")
+    rows = [(each.broker_id, each.rack or "-", _state(found, each), each.sentence)
+            for each in found.explanation.here]  # fmt: skip
+    print_table(("broker", "rack", "state", "why"), rows)
+    if found.explanation.not_there:
+        click.echo("Why not there, were it to get one replica more:")
+        print_table(
+            ("broker", "rack", "why not", "it would take"),
+            [
+                (each.broker_id, each.rack or "-", each.sentence, _takes(each.changes))
+                for each in found.explanation.not_there
+            ],
+        )
+    click.echo("What moves:")
+    for sentence in found.moves:
+        click.echo(f"  {sentence}")
+    if found.said:
+        click.echo("What was decided lately:")
+        for told in found.said:
+            click.echo(f"  {time_text(told.at_ms)} {told.sentence}")
+
+
+def _state(found: Explained, here: Here) -> str:
+    """What a replica is now."""
+    if here.broker_id in found.adding:
+        return "coming"
+    if here.broker_id in found.removing:
+        return "leaving"
+    if here.broker_id == found.state.leader:
+        return "leader"
+    return "in sync" if here.broker_id in found.state.isr else "behind"
+
+
+def _takes(changes: tuple[Any, ...]) -> str:
+    return ", and ".join(each.sentence for each in changes) or "-"
+
+
+def _ids(row: tuple[int, ...]) -> str:
+    return ", ".join(map(str, row)) or "nobody"
+
+
+def _told(found: Explained) -> dict[str, Any]:
+    return {
+        "partition": str(found.place),
+        "leader": found.state.leader,
+        "isr": [*found.state.isr],
+        "here": [
+            {**each._asdict(), "state": _state(found, each)} for each in found.explanation.here
+        ],
+        "not_there": [
+            {
+                "broker_id": each.broker_id,
+                "rack": each.rack,
+                "sentence": each.sentence,
+                "it_would_take": [
+                    {
+                        "change": str(change.kind),
+                        "broker_id": change.broker_id,
+                        "replicas": change.replicas,
+                        "sentence": change.sentence,
+                    }
+                    for change in each.changes
+                ],
+            }
+            for each in found.explanation.not_there
+        ],
+        "moves": found.moves,
+        "reasons": [told._asdict() for told in found.said],
+    }

@@ -1,0 +1,91 @@
+"""Everything that is known about why one partition is where it is.
+
+What: the partition's state, what placement says of it, moves and plans that concern it, and what
+the controller decided about it lately. Rule kept: what is asked of a running cluster is what plans
+see (`plans.py`), so an explanation and a plan never contradict each other.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from anabranch.client.carried_plans import fares
+from anabranch.client.cluster import Cluster
+from anabranch.client.overview import reasons_of
+from anabranch.client.partitions import Partition
+from anabranch.client.plans import View, look
+from anabranch.client.reasons import Told
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.placement.explaining import Explanation, explain
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.own_fields import PlanTold
+
+MOST_SAID = 10
+
+
+class Explained(NamedTuple):
+    """One partition; `moves` says what moves it, would move it, or why nothing does."""
+
+    place: TopicPartition
+    state: Partition
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    explanation: Explanation
+    moves: list[str]
+    said: list[Told]
+
+
+async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
+    """Ask for all of it. Raises ApiError UNKNOWN_TOPIC_OR_PARTITION."""
+    view = await look(cluster)
+    if place not in view.rows:
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {place}.")
+    state = next(
+        each
+        for topic in view.topics
+        if topic.name == place.topic
+        for each in topic.partitions
+        if each.partition == place.partition
+    )
+    explanation = explain(view.layout, place)
+    moving = view.moving.get(place)
+    said = (await reasons_of(cluster)).about(str(place), MOST_SAID)
+    return Explained(
+        place,
+        state,
+        moving.adding if moving else (),
+        moving.removing if moving else (),
+        explanation,
+        _moves(view, place, await _plan(cluster), explanation),
+        said,
+    )
+
+
+async def _plan(cluster: Cluster) -> PlanTold | None:
+    try:
+        return await fares(cluster)
+    except ApiError as fault:
+        if fault.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+
+
+def _moves(
+    view: View, place: TopicPartition, plan: PlanTold | None, explanation: Explanation
+) -> list[str]:
+    found: list[str] = []
+    moving = view.moving.get(place)
+    if moving is not None:
+        target = ", ".join(map(str, moving.target))
+        waits = ", ".join(map(str, moving.adding)) or "those that stay"
+        found.append(f"it moves to {target}: waiting for {waits} to be in sync")
+    if place in view.short:
+        found.append(
+            f"{view.short[place]} replica(s) wait for a broker that has none of it; one that joins "
+            "is given them"
+        )
+    for each in plan.moves if plan is not None else ():
+        if (each.topic, each.partition) == (place.topic, place.partition):
+            assert plan is not None
+            found.append(f"its move of the plan to {plan.goal}: {each.sentence}")
+    return found or list(explanation.moves)
