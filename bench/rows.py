@@ -1,7 +1,7 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
-brokers are in three_rows.py.
+brokers are in three_rows.py, those of replica lists and moves in placement_rows.py.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import workloads
 from crowd_rows import CROWD_ROWS
+from placement_rows import PLACEMENT_ROWS
 from row import MB, Row, less, more
 from scale import scaled
 from servers import Server
@@ -112,5 +113,5 @@ NODE_ROWS = [
     ),
 ]
 
-ROWS = [*NODE_ROWS, *CROWD_ROWS, *THREE_ROWS]
+ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS]
 """In the order in which a whole run takes them."""

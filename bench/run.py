@@ -4,6 +4,7 @@
     scripts/bench --row produce-1k-1mb --rounds 9
     scripts/bench --page                          write the last figures into the documentation
     scripts/bench --crowd                         the rows of groups, compaction and connections
+    scripts/bench --placement                     replica lists, plans, missing replicas, moves
     scripts/bench --three --rounds 2              three brokers beside three: some 15 minutes
     scripts/bench --row three-wiped --part 5      a fifth of the work
     scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
@@ -31,6 +32,7 @@ from confluent_kafka import KafkaException
 from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
 from page import update_page
+from placement_rows import PLACEMENT_ROWS
 from report import Rounds, print_row, write_json
 from rich.console import Console
 from row import Row
@@ -55,6 +57,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--crowd", action="store_true", help="only the rows of crowd_rows.py")
     parser.add_argument("--three", action="store_true", help="only the rows of three_rows.py")
     parser.add_argument(
+        "--placement", action="store_true", help="only the rows of placement_rows.py"
+    )
+    parser.add_argument(
         "--part", type=int, default=1, metavar="N", help="an N-th of the work of each row"
     )
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
@@ -73,7 +78,11 @@ def arguments() -> argparse.Namespace:
     options.row = options.row or []
     begins = tuple(os.environ.get("ROWS", "").split())
     options.row += [row.name for row in ROWS if row.name.startswith(begins)] if begins else []
-    for is_wanted, rows in ((options.crowd, CROWD_ROWS), (options.three, THREE_ROWS)):
+    for is_wanted, rows in (
+        (options.crowd, CROWD_ROWS),
+        (options.placement, PLACEMENT_ROWS),
+        (options.three, THREE_ROWS),
+    ):
         options.row += [row.name for row in rows] if is_wanted else []
     Scale.divisor = options.part
     if options.quick:
