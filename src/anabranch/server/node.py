@@ -33,7 +33,7 @@ from anabranch.server.joining import cluster_of_controllers
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
-from anabranch.server.metadata_store.opening import open_store, shown
+from anabranch.server.metadata_store.opening import open_for_start, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class Node:
         self._folders = folders.hold(config)
         self._channel = ControllerChannel(self._controller_addresses, f"node-{config.node_id}")
         if config.is_controller:
-            self._store = await open_store(config.metadata_store_url)
+            timeout_ms = config.broker.initial_broker_registration_timeout_ms
+            self._store = await open_for_start(config.metadata_store_url, timeout_ms)
             known = await self._store.cluster_id(self._folders.cluster_id_or_new())
             self.cluster_id = self._folders.settle(known)
         else:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 from node_kit import free_port
 
-from anabranch.core.controller.metadata_store import Committed, StoredBatch
+from anabranch.core.controller.metadata_store import Committed, StoreAway, StoredBatch
 from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.opening import open_store, shown
+from anabranch.server.metadata_store.opening import open_for_start, open_store, shown
 
 
 def test_no_password_is_shown() -> None:
@@ -33,6 +34,25 @@ async def test_a_server_that_is_away_or_refuses_is_one_line_without_the_password
         assert "\n" not in str(told.value)
         assert "river" not in str(told.value)
         assert "not-the-password" not in str(told.value)
+
+
+async def test_a_start_waits_for_a_server_that_is_away_and_not_for_one_that_refuses(
+    postgres: Any,
+) -> None:
+    url = postgres.new_database()
+    postgres.stop(at_once=True)
+    with pytest.raises(StoreAway):
+        await open_for_start(url, timeout_ms=0)
+    starting = asyncio.create_task(open_for_start(url, timeout_ms=60_000))
+    await asyncio.to_thread(postgres.start)
+    await (await starting).close()
+    for refused in (
+        postgres.url("postgres", "not-the-password"),
+        postgres.url("no-such-database"),
+    ):
+        with pytest.raises(StorageFault) as told:
+            await open_for_start(refused, timeout_ms=3_600_000)
+        assert not isinstance(told.value, StoreAway)
 
 
 async def test_what_was_committed_is_there_after_the_server_ended_at_once(postgres: Any) -> None:

@@ -12,10 +12,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeAlias
 
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer
 
 NOBODY = -1
 """Who holds a lease that was given back."""
+
+
+class StoreAway(StorageFault):
+    """Nobody answers there now, which may pass: a server that restarts, or begins after us."""
 
 
 class StoredBatch(NamedTuple):

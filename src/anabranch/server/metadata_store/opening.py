@@ -6,10 +6,16 @@ chosen. Not here: what a store does, see `core/controller/metadata_store.py`.
 
 from __future__ import annotations
 
+import asyncio
 import re
+import time
 
-from anabranch.core.controller.metadata_store import MetadataStore
+from anabranch.core.controller.metadata_store import MetadataStore, StoreAway
 from anabranch.core.errors import StorageFault
+from anabranch.server.logs import logger
+
+LOG = logger("node")
+TRY_AGAIN_S = 0.5
 
 SQLITE = "sqlite://"
 POSTGRES = ("postgresql://", "postgres://")
@@ -42,3 +48,22 @@ async def open_store(url: str) -> MetadataStore:
     from anabranch.server.metadata_store.sqlite import SqliteStore
 
     return await SqliteStore.open(url.removeprefix(SQLITE))
+
+
+async def open_for_start(url: str, timeout_ms: int) -> MetadataStore:
+    """As `open_store`, for a node that starts: a store that is away is waited for, and said so.
+
+    Raises StorageFault when it refuses, and when it is still away after `timeout_ms`.
+    """
+    until_s = time.monotonic() + timeout_ms / 1000
+    said = False
+    while True:
+        try:
+            return await open_store(url)
+        except StoreAway as away:
+            if time.monotonic() >= until_s:
+                raise
+            if not said:
+                LOG.warning("waits for the metadata store", timeout_ms=timeout_ms, why=str(away))
+            said = True
+        await asyncio.sleep(TRY_AGAIN_S)

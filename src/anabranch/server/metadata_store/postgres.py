@@ -26,6 +26,7 @@ from anabranch.core.controller.metadata_store import (
     Deposed,
     Lease,
     Snapshot,
+    StoreAway,
     StoredBatch,
     StoreEnd,
     Unknown,
@@ -153,9 +154,11 @@ class PostgresStore:
                         raise
                     return await self._attempt(call)
             except psycopg.Error as error:
-                raise self._fault(_one_line(error)) from error
+                kind = StoreAway if _is_away(error) else StorageFault
+                raise kind(f"metadata store {self.name}: {_one_line(error)}") from error
             except TimeoutError as error:
-                raise self._fault(f"no answer within {CALL_TIMEOUT_S:g} s") from error
+                why = f"no answer within {CALL_TIMEOUT_S:g} s"
+                raise StoreAway(f"metadata store {self.name}: {why}") from error
 
     async def _attempt(self, call: Callable[[Connection], Awaitable[ResultT]]) -> ResultT:
         try:
@@ -239,6 +242,14 @@ def _shown(url: str) -> str:
         ) from None
     port = f":{parts['port']}" if "port" in parts else ""
     return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
+
+
+def _is_away(error: psycopg.Error) -> bool:
+    """Whether there is no server, or one that begins or ends; else it refuses us, for a reason that
+    does not pass (a connection's failure has no code, only libpq's words)."""
+    said = str(error)
+    refuses = "FATAL" in said and "the database system is" not in said
+    return isinstance(error, psycopg.OperationalError) and not refuses
 
 
 def _one_line(error: Exception) -> str:
