@@ -95,10 +95,12 @@ class BrokerRing:
         self.index += 1
         return found
 
-    def give(self) -> int:
-        """The broker after the one that was given last; for a ring that is asked once an epoch."""
-        self.offset = offset = (self.offset + 1) % len(self.brokers)
-        return self.brokers[offset]
+    def give(self, count: int) -> list[int]:
+        """The brokers after the one that was given last; for a ring that is asked once an epoch."""
+        brokers, first = self.brokers, self.offset + 1
+        self.offset = (self.offset + count) % len(brokers)
+        around = brokers * (2 + count // len(brokers))
+        return around[first : first + count]
 
 
 class Rack:
@@ -166,13 +168,22 @@ class Stripes:
         )
 
     def _even_round(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
-        """What `_round` gives where `_asks_once` holds, in a fraction of the time."""
-        give = [rack.unfenced.give for rack in self._racks()] * 2
-        count_of_racks = len(self.names)
-        for _ in range(self.unfenced_count):
-            at = self.offset
-            yield tuple([each() for each in give[at : at + replication_factor]])
-            self.offset = (at + 1) % count_of_racks
+        """What `_round` gives where `_asks_once` holds, in a fraction of the time: a rack comes
+        again in a column after as many lists as there are racks, so all its places are filled at
+        once."""
+        size, count_of_racks = self.unfenced_count, len(self.names)
+        columns = [[0] * size for _ in range(replication_factor)]
+        for place, rack in enumerate(self._racks()):
+            first = (place - self.offset) % count_of_racks
+            starts = [(first - column) % count_of_racks for column in range(replication_factor)]
+            asked = sum(len(range(start, size, count_of_racks)) for start in starts)
+            given = rack.unfenced.give(asked)
+            for turn, start in enumerate(sorted(starts)):
+                columns[starts.index(start)][start::count_of_racks] = given[
+                    turn::replication_factor
+                ]
+        self.offset = (self.offset + size) % count_of_racks
+        return zip(*columns, strict=True)
 
     def _shuffle(self) -> None:
         _shuffle(self.names, self.rng)
