@@ -93,13 +93,18 @@ def unregisters_no_unknown_broker(peer: Peer) -> object:
 def describes_features(peer: Peer) -> object:
     """Finalized and supported feature levels through the broker and the controller.
 
-    Share groups, which Kafka 4.1 offers as a preview, are left out.
+    Share groups, which Kafka 4.1 offers as a preview, are left out; Anabranch's own level is noted.
     """
     seen = []
     for at in (peer.at, ("--bootstrap-controller", peer.controller)):
         lines = peer.tool(FEATURES, *at, "describe").lines
+        own = [line for line in lines if line.startswith("Feature: anabranch.")]
         shown = [line for line in lines if not line.startswith("Feature: share.version ")]
-        seen.append([re.sub(r"Epoch: \d+", "Epoch: <n>", line) for line in shown])
+        seen.append(
+            [re.sub(r"Epoch: \d+", "Epoch: <n>", line) for line in shown if line not in own]
+        )
+        for line in own:
+            peer.say(line.partition(" Epoch")[0])
     return seen
 
 
