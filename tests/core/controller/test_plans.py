@@ -14,6 +14,7 @@ from tests.core.controller.world import CLUSTER, World
 from anabranch.core.controller.batches import decode_batches, encode_snapshot
 from anabranch.core.controller.carrying import PATIENCE_MS
 from anabranch.core.controller.committed_log import CommittedLog
+from anabranch.core.controller.cordoning import CORDON
 from anabranch.core.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from anabranch.core.controller.plan_state import PlanImage, State
 from anabranch.core.controller.replay import replay_batch
@@ -27,6 +28,7 @@ from anabranch.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.metadata_records import ConfigRecord
 from anabranch.core.wire.own_fields import (
     ASKED,
     OWN_TAG,
@@ -487,3 +489,43 @@ def test_a_broker_that_was_forgotten_stops_the_plan_after_a_while(world: World) 
     assert plan(world).sentence == "all that is left waits for broker(s) 4"
     ask(world, "cancel")
     assert plan(world).state is State.CANCELLED
+
+
+def cordon(world: World, broker_id: int, value: str | None) -> None:
+    record = ConfigRecord(
+        resource_type=RESOURCE_BROKER, resource_name=str(broker_id), name=CORDON, value=value
+    )
+    world.commit([record])
+
+
+def test_nothing_goes_to_a_broker_that_is_cordoned(world: World) -> None:
+    cordon(world, 4, "*")
+    response, _ = ask(world, "carry", **asked(world, DRAIN_3))
+    assert "broker 4, where t-0 is to go, is cordoned" in response.error_message
+    cordon(world, 4, None)
+    carry(world)
+    pass_time(world, 600)
+    cordon(world, 4, "*")
+    catch_up(world)
+    pass_time(world, 600)
+    assert plan(world).state is State.STOPPED
+    assert plan(world).sentence.startswith("t-2 cannot move: ")
+    cordon(world, 4, None)
+    ask(world, "resume")
+    run(world)
+    assert rows(world) == list(DRAIN_3.values())
+
+
+def test_a_roll_back_to_a_cordoned_broker_stops_and_says_so(world: World) -> None:
+    before = rows(world)
+    cordon(world, 3, "*")
+    carry(world)
+    run(world)
+    ask(world, "roll-back")
+    pass_time(world, 2_000)
+    assert plan(world).state is State.STOPPED
+    assert "t-0 cannot move: " in plan(world).sentence
+    cordon(world, 3, None)
+    ask(world, "resume")
+    run(world)
+    assert rows(world) == before

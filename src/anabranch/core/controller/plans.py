@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from anabranch.core.controller.assignments import check_manual
 from anabranch.core.controller.carrying import changed, plan_reason
+from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.features import check_own_record
 from anabranch.core.controller.membership import Consequences
 from anabranch.core.controller.moving import move as moved_to
@@ -158,9 +159,13 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
         check_manual(state.image, move.after, None)
     except ClientFault as fault:
         return f"{place}: {fault.message.rstrip('.')}"
-    down = away(state, tuple(each for each in move.after if each not in move.before))
+    comes = tuple(each for each in move.after if each not in move.before)
+    down = away(state, comes)
     if down:
         return f"broker {down[0]}, where {place} is to go, is down"
+    closed = sorted(cordoned(state.image) & set(comes))
+    if closed:
+        return f"broker {closed[0]}, where {place} is to go, is cordoned"
     return None
 
 

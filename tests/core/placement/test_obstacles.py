@@ -1,0 +1,71 @@
+"""What an obstacle of a plan says it would take is true: with it, the next plan makes the move."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.placement.test_planning import layout
+
+from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.planning import change_factor, drain, mend_racks
+
+RACKS = st.sampled_from(["a", "b", "c"])
+SITES = st.lists(st.tuples(RACKS, st.booleans(), st.booleans()), min_size=1, max_size=6)
+FIRST_NEW = 100
+
+
+@st.composite
+def layouts(draw: st.DrawFn) -> Layout:
+    cluster = [Site(number, *each) for number, each in enumerate(draw(SITES))]
+    ids = st.sampled_from([each.broker_id for each in cluster])
+    row = st.lists(ids, min_size=1, max_size=4, unique=True).map(tuple)
+    return layout(cluster, *draw(st.lists(row, min_size=1, max_size=5)))
+
+
+def with_brokers(made: Layout, *racks: str) -> Layout:
+    """The same cluster with new open brokers in these racks, and nothing moved."""
+    new = [Site(FIRST_NEW + number, rack) for number, rack in enumerate(racks)]
+    return Layout([*made.sites.values(), *new], made.before)
+
+
+@settings(max_examples=200, deadline=None)
+@given(layouts(), st.sets(st.integers(0, 5), min_size=1, max_size=2))
+def test_a_drain_with_one_more_broker_a_replica_has_no_obstacle(
+    made: Layout, leaving: set[int]
+) -> None:
+    leaving &= set(made.sites)
+    held = set(made.places_of(leaving))
+    found = drain(made, leaving).obstacles
+    of_partition = Counter(each.what.split(" on broker")[0] for each in found)
+    more = max(of_partition.values(), default=0)
+    again = drain(with_brokers(made, *["new"] * more), leaving)
+    assert again.obstacles == ()
+    assert {move.place for move in again.moves} == held
+
+
+@settings(max_examples=200, deadline=None)
+@given(layouts(), st.integers(1, 6))
+def test_a_factor_is_reached_with_as_many_open_brokers(made: Layout, factor: int) -> None:
+    found = change_factor(made, "t", factor)
+    if found.obstacles:
+        assert all(f"{factor} active brokers" in each.needs for each in found.obstacles)
+    more = max(0, factor - len(made.open_sites()))
+    again = change_factor(with_brokers(made, *["new"] * more), "t", factor)
+    assert again.obstacles == ()
+    reached = {move.place: move.after for move in again.moves}
+    assert all(len(reached.get(place, row)) == factor for place, row in made.before.items())
+
+
+@settings(max_examples=200, deadline=None)
+@given(layouts())
+def test_racks_are_mended_by_a_broker_in_a_rack_that_is_free(made: Layout) -> None:
+    found = mend_racks(made).obstacles
+    if not found:
+        return
+    again = mend_racks(with_brokers(made, "new"))
+    moved = {str(move.place): move.after for move in again.moves}
+    for each in found:
+        place = each.what.split(" of ")[1].split(" in ")[0]
+        assert FIRST_NEW in moved[place]
