@@ -101,6 +101,25 @@ def factor(topic: str, factor: int, **shared: Any) -> None:
     _make(lambda layout: planning.change_factor(layout, topic, factor), **shared)
 
 
+@command.command("observers", epilog="Example: anabranch plan observers --topic flights")
+@_goal_options
+@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+def observers(topic: str, **shared: Any) -> None:
+    """Bring a topic to its placement constraints: observers are promoted, replicas demoted.
+
+    Observers themselves follow without a plan, once replicas are as constrained.
+    """
+    from anabranch.client.constraints import constraints_of
+    from anabranch.core.placement.constraint_plan import meet
+
+    constraints, watching = ask(
+        shared["bootstrap"],
+        lambda cluster: constraints_of(cluster, topic),
+        timeout_seconds=shared["timeout_seconds"],
+    )
+    _make(lambda layout: meet(layout, topic, constraints, watching), **shared)
+
+
 def _make(
     goal: Callable[[Layout], Plan],
     bootstrap: str,

@@ -7,10 +7,18 @@ from typing import Any
 from tests.core.controller.test_cordoning import set_cordon
 from tests.core.controller.test_missing import create, grow
 from tests.core.controller.test_rack_violations import racks
+from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import World
 
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.image import RESOURCE_TOPIC
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
 
 EAST_AND_WEST = "replicas=east:2,observers=west:1"
 
@@ -36,7 +44,10 @@ def test_a_topic_is_created_by_its_constraints_and_grows_by_them() -> None:
         assert state.observers == ((3,), (4,))[index % 2]
     assert [world.partition("t", index).replicas[0] for index in range(4)] == [1, 2, 1, 2]
     assert world.replayed() == world.image
-    assert from_snapshot(list(snapshot_records(world.image)), world.image.next_offset, 1) == world.image
+    assert (
+        from_snapshot(list(snapshot_records(world.image)), world.image.next_offset, 1)
+        == world.image
+    )
 
 
 def test_a_factor_that_says_the_same_is_taken_and_another_one_is_not() -> None:
@@ -68,3 +79,80 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
     refused = made(world_of_four(), "replicas=east")
     assert refused.error_code == ErrorCode.INVALID_CONFIG
     assert "write RACK:COUNT, as in east:2" in refused.error_message
+
+
+def constrain(world: World, text: str | None) -> None:
+    change = AlterableConfig(
+        name="confluent.placement.constraints",
+        config_operation=1 if text is None else 0,
+        value=text,
+    )
+    resource = AlterConfigsResource(
+        resource_type=RESOURCE_TOPIC, resource_name="t", configs=[change]
+    )
+    answer = world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+    assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def observers(world: World) -> list[tuple[int, ...]]:
+    topic = world.image.topic("t")
+    assert topic is not None
+    return [topic.partitions[index].observers for index in sorted(topic.partitions)]
+
+
+def test_observers_follow_constraints_that_are_set_later_and_stay_when_they_are_gone() -> None:
+    world = world_of_four()
+    world.create("t", [1, 2], [2, 1])
+    constrain(world, EAST_AND_WEST)
+    world.pass_time(1_100)
+    assert observers(world) == [(3,), (4,)]
+    assert world.sentences("OBSERVERS_SET") == ["t-0 is observed by 3", "t-1 is observed by 4"]
+    constrain(world, "replicas=east:2,observers=west:2")
+    world.pass_time(1_100)
+    assert [sorted(row) for row in observers(world)] == [[3, 4], [3, 4]]
+    constrain(world, None)
+    world.pass_time(1_100)
+    assert [sorted(row) for row in observers(world)] == [[3, 4], [3, 4]]
+    constrain(world, "replicas=east:2")
+    world.pass_time(1_100)
+    assert observers(world) == [(), ()]
+    assert ClusterState.of(world.image).constrained == world.controller.state.constrained
+
+
+def test_observers_wait_for_replicas_to_be_as_constrained_so_that_one_can_be_promoted() -> None:
+    world = world_of_four()
+    made(world)
+    assert observers(world) == [(3,)]
+    constrain(world, "replicas=east:1,west:1,observers=east:1")
+    world.pass_time(1_100)
+    assert observers(world) == [(3,)], "it has what a replica needs"
+    move(world, 1, 3)
+    assert world.partition("t").adding == (3,)
+    alter(world, 1, 2, 3)
+    assert (world.partition("t").replicas, observers(world)) == ((1, 3), [()])
+    world.pass_time(1_100)
+    assert observers(world) == [(2,)], "whoever was demoted observes"
+
+
+def test_no_observer_is_put_on_a_broker_that_is_down_or_cordoned() -> None:
+    world = world_of_four()
+    world.create("t", [1, 2])
+    set_cordon(world, 3)
+    world.beat(4, want_fence=True)
+    constrain(world, EAST_AND_WEST)
+    world.pass_time(1_100)
+    assert observers(world) == [()]
+    set_cordon(world, 3, None)
+    world.pass_time(1_100)
+    assert observers(world) == [(3,)]
+
+
+def test_many_partitions_change_paced() -> None:
+    world = world_of_four()
+    world.create("t", *[[1, 2]] * 150)
+    constrain(world, EAST_AND_WEST)
+    world.pass_time(600)
+    assert sum(map(bool, observers(world))) == 100
+    world.pass_time(600)
+    assert sum(map(bool, observers(world))) == 150
+    assert world.replayed() == world.image

@@ -16,9 +16,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Set
 from typing import TypeAlias
 
-from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.controller.image import (
+    RESOURCE_TOPIC,
+    ConfigKey,
+    MetadataDelta,
+    MetadataImage,
+    PartitionImage,
+)
 from anabranch.core.controller.reassignment import Move
 from anabranch.core.controller.replay import replay_batch
+from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.placement.racks import Spread, spread_of
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
@@ -56,6 +63,8 @@ class ClusterState:
         """Replicas of them that no broker has."""
         self.spreads: Counter[Spread] = Counter()
         """Partitions by how wide they spread over racks."""
+        self.constrained: dict[str, None] = {}
+        """Names of topics with placement constraints."""
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -71,6 +80,7 @@ class ClusterState:
             state._name_appears(topic.name)
             for index, partition in topic.partitions.items():
                 state._appears((topic.topic_id, index), partition)
+        state._constrained(image.configs)
         state.registration_offsets = {b.broker_id: b.epoch for b in image.brokers.values()}
         return state
 
@@ -105,6 +115,7 @@ class ClusterState:
         for topic in delta.deleted_topics:
             old = before.topics_by_id[topic.topic_id]
             self._name_disappears(old.name)
+            self.constrained.pop(old.name, None)
             for index, partition in old.partitions.items():
                 self._disappears((old.topic_id, index), partition)
         for topic_id in delta.created_topics:
@@ -117,10 +128,19 @@ class ClusterState:
                 if was is not None:
                     self._disappears((topic_id, index), was)
                 self._appears((topic_id, index), partitions[index])
+        self._constrained(delta.changed_configs)
         if racks_moved:
             topics = self.image.topics_by_id.values()
             every = (partition for topic in topics for partition in topic.partitions.values())
             self.spreads = Counter(map(self._spread, every))
+
+    def _constrained(self, changed: Iterable[ConfigKey]) -> None:
+        for kind, name in changed:
+            if kind == RESOURCE_TOPIC and name in self.image.topic_ids_by_name:
+                if self.image.config(kind, name).get(CONSTRAINTS):
+                    self.constrained[name] = None
+                else:
+                    self.constrained.pop(name, None)
 
     def _racks_moved(self, before: MetadataImage, changed: Set[int]) -> bool:
         """Whether replicas stand in other racks although they have not moved."""

@@ -4,12 +4,11 @@ looked at again.
 What: every `leader.imbalance.check.interval.seconds` the brokers of whose preferred leaderships
 more than `leader.imbalance.per.broker.percentage` are led elsewhere get them back where that is
 clean; every `unclean.leader.election.interval.ms` partitions without a leader, of topics that allow
-it, elect uncleanly; replicas that no broker has yet get one (`filling.py`); a plan of moves
-goes on (`carrying.py`). Why the percentage: the
-document honours it although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4.
-Rules kept: at most MOST_RECORDS a run, the rest after a
-short pause, so that one batch stays small; a run looks only at partitions that are led elsewhere,
-or by nobody.
+it, elect uncleanly; replicas that no broker has yet get one (`filling.py`); a plan of moves goes on
+(`carrying.py`); observers follow their topics' constraints (`observing.py`). Why the percentage:
+the document honours it although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4.
+Rules kept: at most MOST_RECORDS a run, the rest after a short pause, so that one batch stays small;
+a run looks only at partitions that are led elsewhere, or by nobody.
 
 Source: Kafka's ReplicationControlManager (maybeBalancePartitionLeaders,
 maybeElectUncleanLeaders); document row R7. A dynamic change of `unclean.leader.election.enable`
@@ -25,6 +24,7 @@ from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.elections import change_isr, prefer_first
 from anabranch.core.controller.filling import Filling
 from anabranch.core.controller.membership import Consequences, is_active
+from anabranch.core.controller.observing import Observing
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
@@ -43,6 +43,7 @@ class Duties:
         self.unclean_ms = now_ms + config.unclean_leader_election_interval_ms
         self.filling = Filling(now_ms)
         self.carrying = Carrying(now_ms)
+        self.observing = Observing(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -55,6 +56,8 @@ class Duties:
             due.append(self.filling.due_ms)
         if is_carried(state.image.plan):
             due.append(self.carrying.due_ms)
+        if state.constrained:
+            due.append(self.observing.due_ms)
         return min(due)
 
     def due(
@@ -68,6 +71,8 @@ class Duties:
         result = self.filling.due(state, config, now_ms)
         if result is None:
             result = self.carrying.due(state, config, now_ms)
+        if result is None:
+            result = self.observing.due(state, config, now_ms)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

@@ -25,7 +25,7 @@ from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason
 from anabranch.core.controller.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
-from anabranch.core.placement.constraints import read_constraints
+from anabranch.core.placement.constraints import SETTING, read_constraints
 from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config
@@ -44,7 +44,6 @@ from anabranch.core.wire.metadata_records import (
 MOST_PARTITIONS_A_REQUEST = 10_000
 """Kafka's cap: one request must fit into one atomic batch."""
 USE_DEFAULT = -1
-CONSTRAINTS = "confluent.placement.constraints"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,7 @@ def _configs(planner: Planner, topic: CreatableTopic) -> dict[str, str]:
 def _refuse_constraints(name: str, topic: TopicConfig) -> None:
     if topic.confluent_placement_constraints:
         raise invalid_assignment(
-            f"Topic {name} has {CONSTRAINTS}, and a list of brokers by hand: leave one of them out."
+            f"Topic {name} has {SETTING}, and a list of brokers by hand: leave one of them out."
         )
 
 

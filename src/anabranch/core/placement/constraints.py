@@ -30,6 +30,7 @@ from typing import NamedTuple
 
 from anabranch.core.placement.placer import UsableBroker
 
+SETTING = "confluent.placement.constraints"
 MOST = 32_767
 """Replicas or observers of one partition: what a replication factor can say."""
 VERSIONS = (1, 2)
@@ -165,6 +166,11 @@ class Constrained(NamedTuple):
 
     replicas: list[tuple[int, ...]]
     observers: list[tuple[int, ...]]
+
+
+def in_racks(row: Sequence[int], racks: Mapping[int, str | None]) -> dict[str | None, int]:
+    """How many of a list are in each rack."""
+    return dict(Counter(racks.get(broker_id) for broker_id in row))
 
 
 def first_unmet(brokers: Sequence[UsableBroker], constraints: Constraints) -> Unmet | None:

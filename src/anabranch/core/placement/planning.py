@@ -30,6 +30,7 @@ class Why(StrEnum):
     BROKER_ADDED = "BROKER_ADDED"
     RACK_VIOLATION = "RACK_VIOLATION"
     FACTOR_CHANGED = "FACTOR_CHANGED"
+    CONSTRAINTS = "CONSTRAINTS"
 
 
 class PlannedMove(NamedTuple):

@@ -1,0 +1,69 @@
+"""R9: a topic that exists is brought to its constraints; observers are promoted without a copy."""
+
+from __future__ import annotations
+
+from anabranch.core.placement.constraint_plan import meet
+from anabranch.core.placement.constraints import Constraints
+from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.planning import Plan
+from anabranch.core.types import TopicPartition
+
+SITES = (Site(1, "east"), Site(2, "east"), Site(3, "west"), Site(4, "west"))
+T0 = TopicPartition("t", 0)
+
+
+def planned(
+    row: tuple[int, ...],
+    constraints: Constraints,
+    observers: tuple[int, ...] = (),
+    sites: tuple[Site, ...] = SITES,
+) -> Plan:
+    return meet(Layout(sites, {T0: row}), "t", constraints, {T0: observers})
+
+
+def test_the_worked_example_promotes_the_observer() -> None:
+    plan = planned((1, 2), Constraints({"east": 1, "west": 1}, {}), (4,))
+    [move] = plan.moves
+    assert (move.before, move.after) == ((1, 2), (1, 4))
+    assert "broker 4 is promoted: it observes" in move.sentence
+    assert "broker 2 gives its replica up: rack east is to have 1" in move.sentence
+
+
+def test_a_demoted_replica_is_said_to_be_able_to_observe() -> None:
+    [move] = planned((3, 1, 2), Constraints({"east": 2}, {"west": 1})).moves
+    assert move.after == (1, 2)
+    assert "broker 3 gives its replica up: rack west is to have 0; it may observe then" in (
+        move.sentence
+    )
+
+
+def test_what_fits_does_not_move() -> None:
+    plan = planned((2, 1), Constraints({"east": 2}, {"west": 1}))
+    assert (plan.moves, plan.obstacles) == ((), ())
+    assert plan.sentence == "meet the placement constraints of t: nothing has to move"
+
+
+def test_a_rack_with_too_few_is_an_obstacle_and_the_partition_does_not_move() -> None:
+    sites = (*SITES[:3], Site(4, "west", cordoned=True))
+    plan = planned((1, 2), Constraints({"west": 2}, {}), sites=sites)
+    assert plan.moves == ()
+    [obstacle] = plan.obstacles
+    assert obstacle.what == "2 replica(s) of t-0 in rack west"
+    assert obstacle.why == "0 are there, and 1 other broker(s) of it may be given one"
+    opened = planned((1, 2), Constraints({"west": 2}, {}))
+    assert opened.moves[0].after == (3, 4), "what it would take is true"
+
+
+def test_observers_that_would_lack_brokers_are_an_obstacle_beside_the_moves() -> None:
+    plan = planned((1, 3), Constraints({"east": 2}, {"west": 3}))
+    assert plan.moves[0].after == (1, 2)
+    [obstacle] = plan.obstacles
+    assert obstacle.what == "3 observer(s) of each partition of t in rack west"
+    assert "2 broker(s) there may be given one" in obstacle.why
+
+
+def test_a_broker_that_is_down_goes_before_one_that_is_up() -> None:
+    sites = (Site(1, "east", active=False), *SITES[1:])
+    assert planned((1, 2), Constraints({"east": 1, "west": 1}, {}), sites=sites).moves[0].after == (
+        2, 3
+    )  # fmt: skip
