@@ -52,7 +52,8 @@ def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -
 def _print(found: Explained) -> None:
     state = found.state
     leader = f"led by broker {state.leader}" if state.leader >= 0 else "led by nobody"
-    click.echo(f"{found.place}: {leader}, in sync {_ids(state.isr)}")
+    observed = f", observed by {_ids(state.observers)}" if state.observers else ""
+    click.echo(f"{found.place}: {leader}, in sync {_ids(state.isr)}{observed}")
     click.echo("Why here:")
     rows = [(each.broker_id, each.rack or "-", _state(found, each), each.sentence)
             for each in found.explanation.here]  # fmt: skip
@@ -99,6 +100,7 @@ def _told(found: Explained) -> dict[str, Any]:
         "partition": str(found.place),
         "leader": found.state.leader,
         "isr": [*found.state.isr],
+        "observers": [*found.state.observers],
         "here": [
             {**each._asdict(), "state": _state(found, each)} for each in found.explanation.here
         ],

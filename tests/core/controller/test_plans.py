@@ -391,6 +391,10 @@ def test_the_throttle_comes_with_the_plan_and_goes_with_its_end(world: World) ->
     assert world.image.config(RESOURCE_BROKER, "3")[RATE] == "1000000"
     ask(world, "cancel")
     assert RATE not in world.image.config(RESOURCE_BROKER, "3")
+    ask(world, "roll-back")
+    assert world.image.config(RESOURCE_BROKER, "3")[RATE] == "1000000"
+    run(world)
+    assert RATE not in world.image.config(RESOURCE_BROKER, "3")
 
 
 def test_a_throttle_of_somebody_else_is_left_alone(world: World) -> None:

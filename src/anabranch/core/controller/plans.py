@@ -176,7 +176,7 @@ def _check_throttle(consequences: Consequences, plan: PlanImage) -> None:
         raise ClientFault(
             ErrorCode.INVALID_REQUEST,
             f"A replication throttle is set for {', '.join(already[:NAMED_FAULTS])} already: "
-            "delete it, or apply the plan without one.",
+            "delete it, or apply a plan without one.",
         )
 
 
@@ -198,7 +198,7 @@ def _resume(consequences: Consequences, plan: PlanImage) -> Result[None]:
 
 
 def _go_on(consequences: Consequences, plan: PlanImage, sentence: str) -> Result[None]:
-    again: list[MetadataRecord] = []
+    again: list[MetadataRecord] = [*_throttle_again(consequences, plan)]
     for move in plan.under_way():
         now = standing(found(consequences.state, move), plan, move, Status.UNDER_WAY)
         if now is Standing.AT_START:
@@ -226,11 +226,11 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
     if plan.backwards:
         return _go_on(consequences, plan, "it goes on rolling back")
     turned = replace(plan, backwards=True, state=State.RUNNING)
+    throttle = _throttle_again(consequences, plan)
     back = _Back(consequences, plan)
     for index in back.under_way(exactly=True):
         back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
     sentence = "everything moves to where it was"
-    throttle = () if plan.is_open else tuple(throttle_on(consequences.state.image, plan))
     return back.result(replace(turned, sentence=sentence), throttle)
 
 
@@ -241,6 +241,14 @@ SETTLED: Mapping[Standing, Callable[[PlanImage], Status]] = {
 }
 """What a move that is under way no more is noted as; where somebody else moved the partition, it is
 left as it is."""
+
+
+def _throttle_again(consequences: Consequences, plan: PlanImage) -> tuple[MetadataRecord, ...]:
+    """The throttle of a plan that was over, and goes on."""
+    if plan.is_open:
+        return ()
+    _check_throttle(consequences, plan)
+    return tuple(throttle_on(consequences.state.image, plan))
 
 
 class _Back:

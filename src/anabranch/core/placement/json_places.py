@@ -36,9 +36,11 @@ def items(text: str, at: int, expected: str) -> Iterator[Item]:
     if text[at : at + 1] != "[":
         raise fault(text, at, f"{expected} is expected")
     at = skip(text, at + 1)
+    line, counted = line_of(text, at), at
     while text[at : at + 1] != "]":
         value, end = decode(text, at)
-        yield Item(value, at, line_of(text, at))
+        line, counted = line + text.count("\n", counted, at), at
+        yield Item(value, at, line)
         at = _next(text, end, "]", "the array")
 
 
