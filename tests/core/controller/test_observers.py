@@ -86,6 +86,7 @@ def test_what_is_set_replaces_what_was(world: World) -> None:
     assert set_observers(state, "t", 0, [3, 4]).records == ()
     result = set_observers(state, "t", 0, [4])
     assert result.reasons[0].sentence == "t-0 is observed by 4"
+    assert result.reasons[0].details == {"partition": "t-0", "observers": [4]}
     world.commit(result.records)
     assert partition(world).observers == (4,)
     world.commit(set_observers(state, "t", 0, []).records)

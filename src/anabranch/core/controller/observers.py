@@ -44,7 +44,7 @@ def set_observers(
     reason = Reason(
         Code.OBSERVERS_SET,
         f"{topic_name}-{index} is observed by {said}",
-        {"topic": topic_name, "partition": index, "observers": list(observers)},
+        {"partition": f"{topic_name}-{index}", "observers": list(observers)},
     )
     return Result((record,), None, (reason,))
 

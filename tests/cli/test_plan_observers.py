@@ -1,0 +1,80 @@
+"""R9 on real nodes: constraints change, a plan promotes the observer, and the demoted one observes."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+from tests.clients.members import until
+from tests.server.node_kit import ThreadNode
+from tests.server.test_three_nodes import produce, settings_of_three
+
+from anabranch.cli.main import main
+
+RACKS = {1: "a", 2: "b", 3: "c"}
+SETTING = "confluent.placement.constraints"
+
+
+@pytest.fixture
+def nodes(tmp_path):
+    started = []
+    for each, settings in settings_of_three(tmp_path).items():
+        settings["listeners"] = settings["listeners"].format(0)
+        started.append(ThreadNode(tmp_path / str(each), broker_rack=RACKS[each], **settings))
+    for node in started:
+        node.start()
+    yield started
+    for node in started:
+        node.stop()
+
+
+@pytest.fixture
+def verb(nodes):
+    """Run `anabranch WORDS`; its output."""
+
+    def run(*words: str, code: int = 0) -> str:
+        bootstrap = ",".join(node.bootstrap for node in nodes)
+        result = CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+        assert result.exit_code == code, result.output
+        return result.output
+
+    return run
+
+
+def shapes(verb) -> set[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Replicas, in-sync replicas and observers, sorted, of every partition of t."""
+    [topic] = json.loads(verb("topics", "describe", "--topic", "t", "--json"))
+    names = ("replicas", "isr", "observers")
+    return {tuple(tuple(sorted(part[name])) for name in names) for part in topic["partitions"]}
+
+
+def constrain(verb, text: str) -> None:
+    verb("configs", "alter", "--entity-type", "topics", "--entity-name", "t",
+         "--add-config", f"{SETTING}=[{text}]")  # fmt: skip
+
+
+def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, verb, tmp_path):
+    first = "replicas=a:1,b:1,observers=c:1"
+    verb("topics", "create", "--topic", "t", "--partitions", "3", "--config", f"{SETTING}={first}")
+    until(lambda: shapes(verb) == {((1, 2), (1, 2), (3,))})
+    produce(nodes[0].bootstrap, [b"%d" % each for each in range(300)])
+    assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
+    constrain(verb, "replicas=a:1,c:1,observers=b:1")
+    file = tmp_path / "plan.json"
+    said = verb("plan", "observers", "--topic", "t", "--out", str(file))
+    assert "broker 3 is promoted: it observes" in said
+    assert "broker 2 gives its replica up" in said
+    verb("apply", str(file))
+    until(lambda: shapes(verb) == {((1, 3), (1, 3), (2,))})
+    assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
+    constrain(verb, "replicas=a:1,c:2")
+    told = verb("plan", "observers", "--topic", "t")
+    assert "1 more active broker(s) in rack c that are not cordoned" in told
+
+
+def test_a_topic_without_constraints_is_refused_with_a_remedy(verb):
+    verb("topics", "create", "--topic", "t", "--partitions", "1", "--replication-factor", "2")
+    assert "has no placement constraints: set them first" in verb(
+        "plan", "observers", "--topic", "t", code=1
+    )
