@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.core.wire.own_fields import PlanTold
 
-STATES = {1: "running", 2: "paused", 3: "stopped", 4: "done", 5: "cancelled"}
-BACK = {"running": "rolling back", "done": "rolled back"}
 STOPPED = "stopped"
 REMEDY = (
     "Put that right, then: anabranch plan resume; or give it up: anabranch plan cancel, or "
@@ -76,14 +74,10 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
         click.echo(NO_PLAN)
 
 
-def state_of(plan: PlanTold) -> str:
-    """The state of a plan in a word or two."""
-    state = STATES.get(plan.state, "unknown")
-    return BACK.get(state, state) if plan.backwards else state
-
-
 def show(plan: PlanTold, *, as_json: bool) -> None:
     """Print how a plan fares."""
+    from anabranch.client.carried_plans import state_of
+
     if as_json:
         print_json(_told(plan))
         return
@@ -103,11 +97,13 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
             for each in plan.moves
         ]
         print_table(("partition", "from", "to", "state"), rows)
-    if STATES.get(plan.state) == STOPPED:
+    if state_of(plan) == STOPPED:
         click.echo(f"{REMEDY}.")
 
 
 def _told(plan: PlanTold) -> dict[str, Any]:
+    from anabranch.client.carried_plans import state_of
+
     return {
         "plan_id": plan.plan_id,
         "goal": plan.goal,

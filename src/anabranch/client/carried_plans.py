@@ -10,6 +10,7 @@ Source: `core/wire/own_fields.py`. Not here: making plans (`plans.py`).
 from __future__ import annotations
 
 from anabranch.client.cluster import Cluster, check
+from anabranch.core.controller.plan_state import OPEN, State
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.plan_file import PlanFile
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -31,6 +32,7 @@ from anabranch.core.wire.own_fields import (
 )
 
 TIMEOUT_MS = 30_000
+BACK = {State.RUNNING: "rolling back", State.DONE: "rolled back"}
 
 
 async def hand_over(
@@ -80,6 +82,17 @@ async def fares(cluster: Cluster) -> PlanTold | None:
 
     told = await cluster.retrying(attempt)
     return told if told.plan_id else None
+
+
+def state_of(plan: PlanTold) -> str:
+    """The state of a plan in a word or two."""
+    state = State(plan.state)
+    return BACK.get(state, state.name.lower()) if plan.backwards else state.name.lower()
+
+
+def is_open(plan: PlanTold) -> bool:
+    """Whether it keeps other plans out."""
+    return plan.state in OPEN
 
 
 async def _ask(cluster: Cluster, asked: PlanAsked) -> PlanTold:

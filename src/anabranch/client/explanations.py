@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anabranch.client.carried_plans import fares
+from anabranch.client.carried_plans import fares, is_open, state_of
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import reasons_of
 from anabranch.client.partitions import Partition
@@ -88,4 +88,7 @@ def _moves(
         if (each.topic, each.partition) == (place.topic, place.partition):
             assert plan is not None
             found.append(f"its move of the plan to {plan.goal}: {each.sentence}")
-    return found or list(explanation.moves)
+    found = found or list(explanation.moves)
+    if plan is not None and is_open(plan):
+        found.append(f"a plan is open, to {plan.goal}: {state_of(plan)}, {plan.sentence}")
+    return found

@@ -312,6 +312,8 @@ def test_a_deleted_topic_is_no_more_to_do(world: World) -> None:
 STALE = [
     ({"cluster_id": "other"}, ErrorCode.INCONSISTENT_CLUSTER_ID, "made for the cluster other"),
     ({"moves": []}, ErrorCode.INVALID_REQUEST, "1 to 20000 moves"),
+    ({"goal": "g" * 1001}, ErrorCode.INVALID_REQUEST, "at most 1000 characters"),
+    ({"because": "b" * 1001}, ErrorCode.INVALID_REQUEST, "at most 1000 characters"),
     ({"most_at_once": 0}, ErrorCode.INVALID_REQUEST, "0 at once"),
     ({"before": [1, 2, 4]}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "t-0 is on 1, 2, 3, not on"),
     ({"partition": 9}, ErrorCode.INVALID_REPLICA_ASSIGNMENT, "t-9 is not there"),
@@ -370,6 +372,13 @@ def test_verbs_without_a_plan_or_after_it(world: World) -> None:
         response, _ = ask(world, verb)
         assert response.error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
         assert "the last one, to drain broker(s) 3, is done" in response.error_message
+
+
+def test_a_field_that_cannot_be_read_does_nothing(world: World) -> None:
+    for field in (b"", b"\xff\xff\xff", tagged(PlanAsked(verb="carry"))[OWN_TAG][:-3]):
+        request = AlterPartitionReassignmentsRequest(unknown_tagged_fields={OWN_TAG: field})
+        assert world.ask(request, 1).error_code == ErrorCode.INVALID_REQUEST
+    assert world.image.plan is None
 
 
 def test_unmodified_clients_notice_nothing(world: World) -> None:

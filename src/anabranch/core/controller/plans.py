@@ -50,6 +50,8 @@ from anabranch.core.wire.own_fields import AskedMove, PlanAsked
 MOST_MOVES = 20_000
 """Moves of one plan: some 4 MB in the metadata log and in every snapshot."""
 NAMED_FAULTS = 5
+MOST_CHARACTERS = 1000
+"""Of a goal, and of the reason for a move."""
 ABOUT_PLANS = (PlanRecord, PlanMovesRecord, PlanProgressRecord)
 
 
@@ -76,12 +78,7 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
     state = consequences.state
     image, before = state.image, state.image.plan
     check_own_record(image, PlanRecord)
-    if asked.cluster_id != cluster_id:
-        raise ClientFault(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"The plan was made for the cluster {asked.cluster_id}, and this is {cluster_id}: make "
-            "one here.",
-        )
+    _check_asked(cluster_id, asked)
     if before is not None and before.is_open:
         if (before.goal, before.made_at_ms) == (asked.goal, asked.made_at_ms):
             return Result((), None)
@@ -89,12 +86,6 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
             ErrorCode.REASSIGNMENT_IN_PROGRESS,
             f"Another plan is open, to {before.goal} ({before.state.name.lower()}): wait for its "
             "end, or cancel it.",
-        )
-    if not 1 <= len(asked.moves) <= MOST_MOVES or asked.most_at_once < 1:
-        raise ClientFault(
-            ErrorCode.INVALID_REQUEST,
-            f"A plan has 1 to {MOST_MOVES} moves, of which at least one may be under way at once; "
-            f"this has {len(asked.moves)}, and {asked.most_at_once} at once: apply it in parts.",
         )
     plan = PlanImage(
         plan_id=1 if before is None else before.plan_id + 1,
@@ -110,6 +101,28 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
     _check_throttle(consequences, plan)
     records = (header_of(plan), *moves_of(plan), *throttle_on(image, plan))
     return Result(records, None, (plan_reason(plan),))
+
+
+def _check_asked(cluster_id: str, asked: PlanAsked) -> None:
+    """Raise unless it is a plan for this cluster, and of bounded size."""
+    if asked.cluster_id != cluster_id:
+        raise ClientFault(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"The plan was made for the cluster {asked.cluster_id}, and this is {cluster_id}: make "
+            "one here.",
+        )
+    if not 1 <= len(asked.moves) <= MOST_MOVES or asked.most_at_once < 1:
+        raise ClientFault(
+            ErrorCode.INVALID_REQUEST,
+            f"A plan has 1 to {MOST_MOVES} moves, of which at least one may be under way at once; "
+            f"this has {len(asked.moves)}, and {asked.most_at_once} at once: apply it in parts.",
+        )
+    texts = (text for each in asked.moves for text in (each.why, each.because))
+    if any(len(text) > MOST_CHARACTERS for text in (asked.goal, *texts)):
+        raise ClientFault(
+            ErrorCode.INVALID_REQUEST,
+            f"A goal, and the reason for a move, have at most {MOST_CHARACTERS} characters.",
+        )
 
 
 def _checked(consequences: Consequences, asked: list[AskedMove]) -> tuple[MoveImage, ...]:
