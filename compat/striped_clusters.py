@@ -52,6 +52,12 @@ class JavaRandom(Random):
             drawn = self.next_bits(31)
         return drawn % bound
 
+    def shuffle(self, items: list[Any]) -> None:  # type: ignore[override]
+        """Collections.shuffle: from the end, each with one before it or itself."""
+        for size in range(len(items), 1, -1):
+            chosen = self.randrange(size)
+            items[size - 1], items[chosen] = items[chosen], items[size - 1]
+
 
 def questions(count: int = CLUSTERS, seed: int = SEED) -> Iterator[Question]:
     """Clusters of up to MOST_BROKERS brokers, some fenced, in racks, without, or mixed; factors

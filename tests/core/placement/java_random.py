@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 
 class MockRandom(Random):
@@ -25,3 +26,9 @@ class MockRandom(Random):
         while drawn - drawn % bound + bound - 1 >= 1 << 31:
             drawn = self.next_bits(31)
         return drawn % bound
+
+    def shuffle(self, items: list[Any]) -> None:  # type: ignore[override]
+        """Collections.shuffle: from the end, each with one before it or itself."""
+        for size in range(len(items), 1, -1):
+            chosen = self.randrange(size)
+            items[size - 1], items[chosen] = items[chosen], items[size - 1]

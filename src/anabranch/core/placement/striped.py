@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain, count, islice
 from random import Random
-from typing import Any
 
 from anabranch.core.placement.placer import Ask, Placement, UsableBroker
 
@@ -186,10 +185,11 @@ class Stripes:
         return zip(*columns, strict=True)
 
     def _shuffle(self) -> None:
-        _shuffle(self.names, self.rng)
+        """From the end, each with one before it or itself: as Java's shuffle draws."""
+        self.rng.shuffle(self.names)
         for rack in self.by_name.values():
-            _shuffle(rack.fenced.brokers, self.rng)
-            _shuffle(rack.unfenced.brokers, self.rng)
+            self.rng.shuffle(rack.fenced.brokers)
+            self.rng.shuffle(rack.unfenced.brokers)
 
 
 def _rack(brokers: Sequence[UsableBroker], name: str | None, rng: Random) -> Rack:
@@ -201,10 +201,3 @@ def _rack(brokers: Sequence[UsableBroker], name: str | None, rng: Random) -> Rac
 
 def _none_first(rack: str | None) -> tuple[bool, str]:
     return rack is not None, rack or ""
-
-
-def _shuffle(items: list[Any], rng: Random) -> None:
-    """Fisher and Yates' shuffle from the end, which draws as Java's does."""
-    for size in range(len(items), 1, -1):
-        chosen = rng.randrange(size)
-        items[size - 1], items[chosen] = items[chosen], items[size - 1]
