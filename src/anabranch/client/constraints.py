@@ -5,16 +5,10 @@ Source: document row R9. Not here: what would have to move (`core/placement/cons
 
 from __future__ import annotations
 
-from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import describe_topics
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.placement.constraints import (
-    SETTING,
-    Constraints,
-    ConstraintsFault,
-    read_constraints,
-)
+from anabranch.core.placement.constraints import SETTING, Constraints
 from anabranch.core.placement.layout import Row
 from anabranch.core.types import TopicPartition
 
@@ -25,13 +19,7 @@ async def constraints_of(
     """The constraints of a topic and the observers of its partitions. Raises ApiError, also when it
     has no constraints."""
     [found] = await describe_topics(cluster, [topic])
-    configs = await describe_configs(cluster, ResourceKind.TOPIC, topic)
-    text = next((each.value or "" for each in configs if each.name == SETTING), "")
-    try:
-        constraints = read_constraints(text)
-    except ConstraintsFault as fault:
-        raise ApiError(ErrorCode.INVALID_CONFIG, f"{SETTING} of {topic}: {fault}") from None
-    if constraints is None:
+    if found.constraints is None:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Topic {topic} has no placement constraints: set them first, as in `anabranch configs "
@@ -39,4 +27,4 @@ async def constraints_of(
             f"{SETTING}=[replicas=east:2,observers=west:1]`.",
         )
     observers = {TopicPartition(topic, each.partition): each.observers for each in found.partitions}
-    return constraints, observers
+    return found.constraints, observers

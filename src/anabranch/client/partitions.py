@@ -23,6 +23,12 @@ from anabranch.client.cluster import Cluster, check, error_code
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.reassignments import UnderWay, under_way
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
+from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
+from anabranch.core.placement.constraints import (
+    Constraints,
+    ConstraintsFault,
+    read_constraints,
+)
 from anabranch.core.placement.racks import spread_of
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.messages.describe_configs import (
@@ -110,6 +116,8 @@ class Topic(NamedTuple):
     is_internal: bool
     minimum: int
     partitions: tuple[Partition, ...]
+    constraints: Constraints | None = None
+    """Its placement constraints, as far as they can be read here."""
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list[Topic]:
@@ -121,7 +129,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
             raise ApiError(code, f"Topic {each.name!r}: {ERRORS[code].sentence}")
     every = sorted(each.name or "" for each in found)
     exact = await _described(cluster, every)
-    minimums = await minimums_of(cluster, every)
+    settings = await settings_of(cluster, every)
     live = set(cluster.brokers)
     topics = []
     for topic in sorted(found, key=lambda each: each.name or ""):
@@ -131,8 +139,11 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
             _partition(each, listed.get(each.partition_index), live) for each in topic.partitions
         )
         in_order = tuple(sorted(partitions, key=lambda each: each.partition))
-        minimum = minimums.get(name, 1)
-        topics.append(Topic(name, topic.topic_id, topic.is_internal, minimum, in_order))
+        own = settings.get(name, {})
+        minimum = int(own.get(MINIMUM) or 1)
+        constraints = _constraints(own.get(CONSTRAINTS, ""))
+        told = Topic(name, topic.topic_id, topic.is_internal, minimum, in_order, constraints)
+        topics.append(told)
     return await _judged_by_racks(cluster, topics)
 
 
@@ -155,11 +166,12 @@ def in_racks(
 ) -> Topic:
     """The topic with every rack violation; `racks` has each broker that is registered."""
     there = len({rack for rack in racks.values() if rack})
+    wanted = None if topic.constraints is None else topic.constraints.replicas
 
     def judged(each: Partition) -> Partition:
         move = moves.get(TopicPartition(topic.name, each.partition))
         target = each.replicas if move is None else move.target
-        spread = spread_of(racks.get(broker_id) for broker_id in target)
+        spread = spread_of((racks.get(broker_id) or None for broker_id in target), wanted)
         return each._replace(violates_racks=spread.violates(there))
 
     return topic._replace(partitions=tuple(map(judged, topic.partitions)))
@@ -207,13 +219,22 @@ async def _described(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[i
         )
 
 
-async def minimums_of(cluster: Cluster, names: Sequence[str]) -> dict[str, int]:
-    """Topic -> its min.insync.replicas."""
-    found: dict[str, int] = {}
+def _constraints(text: str) -> Constraints | None:
+    try:
+        return read_constraints(text)
+    except ConstraintsFault:
+        return None
+
+
+async def settings_of(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Topic -> the settings that descriptions need, as far as the node knows them."""
+    found: dict[str, dict[str, str]] = {}
     for begin in range(0, len(names), CONFIGS_A_REQUEST):
         resources = [
             DescribeConfigsResource(
-                resource_type=ResourceKind.TOPIC, resource_name=name, configuration_keys=[MINIMUM]
+                resource_type=ResourceKind.TOPIC,
+                resource_name=name,
+                configuration_keys=[MINIMUM, CONSTRAINTS],
             )
             for name in names[begin : begin + CONFIGS_A_REQUEST]
         ]
@@ -222,7 +243,5 @@ async def minimums_of(cluster: Cluster, names: Sequence[str]) -> dict[str, int]:
         )
         for result in response.results:
             check(result.error_code, result.error_message)
-            for each in result.configs:
-                if each.name == MINIMUM:
-                    found[result.resource_name] = int(each.value or 1)
+            found[result.resource_name] = {each.name: each.value or "" for each in result.configs}
     return found

@@ -14,6 +14,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -116,7 +117,9 @@ def test_observers_follow_constraints_that_are_set_later_and_stay_when_they_are_
     constrain(world, "replicas=east:2")
     world.pass_time(1_100)
     assert observers(world) == [(), ()]
-    assert ClusterState.of(world.image).constrained == world.controller.state.constrained
+    assert (
+        ClusterState.of(world.image).racks.constrained == world.controller.state.racks.constrained
+    )
 
 
 def test_observers_wait_for_replicas_to_be_as_constrained_so_that_one_can_be_promoted() -> None:
@@ -156,3 +159,36 @@ def test_many_partitions_change_paced() -> None:
     world.pass_time(600)
     assert sum(map(bool, observers(world))) == 150
     assert world.replayed() == world.image
+
+
+def violations(world: World) -> int:
+    state, fresh = world.controller.state, ClusterState.of(world.image)
+    assert (state.racks.spreads, state.racks.constrained) == (
+        fresh.racks.spreads, fresh.racks.constrained
+    )  # fmt: skip
+    return state.racks.violations
+
+
+def test_what_constraints_ask_for_is_no_rack_violation_and_anything_else_is_one() -> None:
+    world = world_of_four()
+    world.create("t", [1, 2], [1, 3])
+    assert violations(world) == 1
+    constrain(world, EAST_AND_WEST)
+    assert violations(world) == 1, "the other one: 1 and 3 are not both in east"
+    move(world, 1, 2, index=1)
+    alter(world, 1, 3, 2, index=1)
+    assert violations(world) == 0
+    constrain(world, "replicas=east:1,west:1")
+    assert violations(world) == 2
+    constrain(world, None)
+    assert violations(world) == 2, "both are in east alone, and there is west"
+    world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    assert violations(world) == 0
+
+
+def test_a_rack_that_changes_its_name_is_seen_by_constraints() -> None:
+    world = world_of_four()
+    made(world)
+    assert violations(world) == 0
+    world.register(2, incarnation=2, rack="north")
+    assert violations(world) == 1

@@ -14,7 +14,7 @@ from anabranch.core.placement.racks import spread_of
 def counted(world: World) -> tuple[int, int]:
     """Rack violations and missing replicas; the same when they are counted afresh."""
     state, fresh = world.controller.state, ClusterState.of(world.image)
-    assert (state.spreads, state.missing_count) == (fresh.spreads, fresh.missing_count)
+    assert (state.racks.spreads, state.missing_count) == (fresh.racks.spreads, fresh.missing_count)
     told = world.controller.statistics()
     assert told["missing_replicas"] == state.missing_count
     return told["rack_violations"], state.missing_count

@@ -230,7 +230,7 @@ def assert_indexes_follow(state: ClusterState) -> None:
         kept = {key: value for key, value in kept.items() if value != {}}
         made = {key: value for key, value in getattr(fresh, name).items() if value != {}}
         assert kept == made, name
-    assert (state.spreads, state.missing_count) == (fresh.spreads, fresh.missing_count)
+    assert (state.racks.spreads, state.missing_count) == (fresh.racks.spreads, fresh.missing_count)
     assert +state.observed_count == fresh.observed_count
 
 

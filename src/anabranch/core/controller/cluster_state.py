@@ -6,27 +6,18 @@ number it leads, the number it should lead and those of them that it does not; t
 without a leader, those whose replicas move, how wide replica lists spread over racks, and topic
 names that could collide. Why: fencing a broker among a million partitions must not look at a
 million partitions. Rule kept: everything here follows from the image: `ClusterState.of(image)`
-equals the state advanced record by record. One thing looks at every partition: a broker with
-replicas that shows another rack than before, or is forgotten.
+equals the state advanced record by record. What racks cost is said in `rack_counts.py`.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Set
+from collections.abc import Iterable
 from typing import TypeAlias
 
-from anabranch.core.controller.image import (
-    RESOURCE_TOPIC,
-    ConfigKey,
-    MetadataDelta,
-    MetadataImage,
-    PartitionImage,
-)
-from anabranch.core.controller.reassignment import Move
+from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.controller.rack_counts import RackCounts
 from anabranch.core.controller.replay import replay_batch
-from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
-from anabranch.core.placement.racks import Spread, spread_of
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
 
@@ -61,10 +52,7 @@ class ClusterState:
         """Partitions that wait for brokers for some of their replicas."""
         self.missing_count = 0
         """Replicas of them that no broker has."""
-        self.spreads: Counter[Spread] = Counter()
-        """Partitions by how wide they spread over racks."""
-        self.constrained: dict[str, None] = {}
-        """Names of topics with placement constraints."""
+        self.racks = RackCounts()
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -75,12 +63,13 @@ class ClusterState:
         """The state that belongs to an image: one pass over everything, on taking office."""
         state = cls()
         state.image = image
+        state.racks = RackCounts.of(image)
         for topic_id in sorted(image.topics_by_id):  # the order in which records are made from it
             topic = image.topics_by_id[topic_id]
             state._name_appears(topic.name)
             for index, partition in topic.partitions.items():
                 state._appears((topic.topic_id, index), partition)
-        state._constrained(image.configs)
+                state.racks.appears(topic.name, partition)
         state.registration_offsets = {b.broker_id: b.epoch for b in image.brokers.values()}
         return state
 
@@ -100,61 +89,35 @@ class ClusterState:
         self.steps += 1
         return self.image.topics_by_id[key[0]].partitions[key[1]]
 
-    @property
-    def rack_violations(self) -> int:
-        """Partitions in fewer racks than they could be in."""
-        there = len({broker.rack for broker in self.image.brokers.values() if broker.rack})
-        return sum(count for spread, count in self.spreads.items() if spread.violates(there))
-
     def topic_name(self, key: PartitionKey) -> str:
         """The topic's name of an index entry."""
         return self.image.topics_by_id[key[0]].name
 
     def _follow(self, before: MetadataImage, delta: MetadataDelta) -> None:
-        racks_moved = self._racks_moved(before, delta.changed_brokers)
+        racks = self.racks
+        racks_moved = racks.follow_brokers(self.image, delta.changed_brokers, self.replica_count)
         for topic in delta.deleted_topics:
             old = before.topics_by_id[topic.topic_id]
             self._name_disappears(old.name)
-            self.constrained.pop(old.name, None)
             for index, partition in old.partitions.items():
                 self._disappears((old.topic_id, index), partition)
+                racks.disappears(old.name, partition)
+            racks.forget(old.name)
+        racks.follow_configs(before, self.image, delta.changed_configs)
         for topic_id in delta.created_topics:
             self._name_appears(self.image.topics_by_id[topic_id].name)
         for topic_id, indexes in delta.changed_partitions.items():
             old_topic = before.topics_by_id.get(topic_id)
-            partitions = self.image.topics_by_id[topic_id].partitions
+            topic = self.image.topics_by_id[topic_id]
             for index in indexes:
                 was = None if old_topic is None else old_topic.partitions.get(index)
                 if was is not None:
                     self._disappears((topic_id, index), was)
-                self._appears((topic_id, index), partitions[index])
-        self._constrained(delta.changed_configs)
+                    racks.disappears(topic.name, was)
+                self._appears((topic_id, index), topic.partitions[index])
+                racks.appears(topic.name, topic.partitions[index])
         if racks_moved:
-            topics = self.image.topics_by_id.values()
-            every = (partition for topic in topics for partition in topic.partitions.values())
-            self.spreads = Counter(map(self._spread, every))
-
-    def _constrained(self, changed: Iterable[ConfigKey]) -> None:
-        for kind, name in changed:
-            if kind == RESOURCE_TOPIC and name in self.image.topic_ids_by_name:
-                if self.image.config(kind, name).get(CONSTRAINTS):
-                    self.constrained[name] = None
-                else:
-                    self.constrained.pop(name, None)
-
-    def _racks_moved(self, before: MetadataImage, changed: Set[int]) -> bool:
-        """Whether replicas stand in other racks although they have not moved."""
-        for broker_id in changed:
-            was, now = before.brokers.get(broker_id), self.image.brokers.get(broker_id)
-            old, new = was and was.rack, now and now.rack
-            if (old or None) != (new or None) and self.replica_count[broker_id]:
-                return True
-        return False
-
-    def _spread(self, partition: PartitionImage) -> Spread:
-        brokers = self.image.brokers
-        target = Move.of(partition).target if partition.removing else partition.replicas
-        return spread_of(brokers[each].rack if each in brokers else None for each in target)
+            self.racks.count_anew(self.image)
 
     def _appears(self, key: PartitionKey, partition: PartitionImage) -> None:
         self.steps += 1
@@ -171,7 +134,6 @@ class ClusterState:
             self.away[preferred][key] = None
         if partition.adding or partition.removing:
             self.moving[key] = None
-        self.spreads[self._spread(partition)] += 1
         if partition.missing:
             self.short[key] = None
             self.missing_count += partition.missing
@@ -195,10 +157,6 @@ class ClusterState:
         self.moving.pop(key, None)
         self.short.pop(key, None)
         self.missing_count -= partition.missing
-        spread = self._spread(partition)
-        self.spreads[spread] -= 1
-        if not self.spreads[spread]:
-            del self.spreads[spread]
         if partition.leader < 0:
             self.leaderless.pop(key, None)
         else:

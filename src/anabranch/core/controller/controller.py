@@ -228,7 +228,7 @@ class Controller:
             "leaderless_partitions": len(self.state.leaderless),
             "not_led_by_preferred": sum(map(len, self.state.away.values())),
             "missing_replicas": self.state.missing_count,
-            "rack_violations": self.state.rack_violations,
+            "rack_violations": self.state.racks.violations,
             "committed_offset": self.log.end_offset,
         }
 

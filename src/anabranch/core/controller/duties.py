@@ -56,7 +56,7 @@ class Duties:
             due.append(self.filling.due_ms)
         if is_carried(state.image.plan):
             due.append(self.carrying.due_ms)
-        if state.constrained:
+        if state.racks.constrained:
             due.append(self.observing.due_ms)
         return min(due)
 
@@ -72,7 +72,7 @@ class Duties:
         if result is None:
             result = self.carrying.due(state, config, now_ms)
         if result is None:
-            result = self.observing.due(state, config, now_ms)
+            result = self.observing.due(state, now_ms)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

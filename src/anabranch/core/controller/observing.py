@@ -25,10 +25,8 @@ from anabranch.core.controller.features import may_write
 from anabranch.core.controller.image import MetadataImage, PartitionImage, TopicImage
 from anabranch.core.controller.observers import set_observers
 from anabranch.core.controller.result import Reason, Result
-from anabranch.core.placement.constraints import Constraints, choose, in_racks, read_constraints
+from anabranch.core.placement.constraints import Constraints, choose, in_racks
 from anabranch.core.placement.placer import UsableBroker
-from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.settings.topic import effective_topic_config
 from anabranch.core.wire.metadata_records import MetadataRecord, ReplicaRolesRecord
 
 INTERVAL_MS = 500
@@ -48,33 +46,29 @@ class Observing:
     def __init__(self, now_ms: int) -> None:
         self.due_ms = now_ms + INTERVAL_MS
         self._places: Places = ()
-        self._settled: dict[str, tuple[TopicImage, str]] = {}
+        self._settled: dict[str, tuple[TopicImage, Constraints]] = {}
         """Topics, as they were when nothing was left to do for them."""
 
-    def due(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> Result[None] | None:
+    def due(self, state: ClusterState, now_ms: int) -> Result[None] | None:
         """The changes that are due now, if there are any."""
         if now_ms < self.due_ms:
             return None
         self.due_ms = now_ms + INTERVAL_MS
         image = state.image
-        if not state.constrained or not may_write(image, ReplicaRolesRecord):
+        if not state.racks.constrained or not may_write(image, ReplicaRolesRecord):
             return None
         places = _places(image)
         if places != self._places:
             self._places = places
             self._settled = {}
         look = _Look(state, places)
-        for name in sorted(state.constrained):
-            topic = image.topic(name)
-            text = effective_topic_config(image, name, config).confluent_placement_constraints
-            constraints = read_constraints(text)
+        for name, constraints in sorted(state.racks.constrained.items()):
+            topic = image.topics_by_id[image.topic_ids_by_name[name]]
             settled = self._settled.get(name)
-            if topic is None or constraints is None:
-                continue
-            if settled is not None and settled[0] is topic and settled[1] == text:
+            if settled is not None and settled[0] is topic and settled[1] is constraints:
                 continue
             if look.leaves_nothing(topic, constraints):
-                self._settled[name] = topic, text
+                self._settled[name] = topic, constraints
             if look.is_over:
                 break
         records = tuple(look.records)
