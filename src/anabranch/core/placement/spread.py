@@ -78,7 +78,8 @@ class Floor:
         for heap in self.heaps:
             heapify(heap)
         self.always, self.partly, self.needed = _rounds(self.heaps, ask.replication_factor)
-        self.rack_keys, self.rack_steps = self._rack_keys(topic, ask.loads.replicas)
+        keys, self.rack_steps = self._rack_keys(topic, ask.loads.replicas)
+        self.rack_order = sorted(keys.values())
         self.lit = {rack for rack, heap in enumerate(self.heaps) if heap[0] < FENCED}
 
     def _keys(self, topic: Mapping[int, int], cluster: Mapping[int, int]) -> list[int]:
@@ -114,7 +115,7 @@ class Floor:
                 times[rack] = times.get(rack, 0) + 1
             places = [place for rack, count in times.items() for place in self._take(rack, count)]
         else:
-            places = [self._take_one(rack) for rack in chosen]
+            places = self._take_ones(chosen)
         leader = min(places, key=self.led.__getitem__)
         self.led[leader] += STEP
         places.remove(leader)
@@ -123,21 +124,36 @@ class Floor:
 
     def _chosen(self) -> list[int]:
         """The racks that give one replica more than every rack gives."""
-        keys, steps = self.rack_keys, self.rack_steps
-        order = sorted(keys.values())
-        chosen = [key & PLACE for key in order[: self.needed]]
-        if chosen and len(self.lit) < len(self.heaps) and self.lit.isdisjoint(chosen):
-            if self.lit.isdisjoint(self.always):  # somebody has to lead
-                chosen[-1] = next(key & PLACE for key in order if key & PLACE in self.lit)
-        for rack in chosen:
-            keys[rack] = (keys[rack] | CHANCE) - self.chance() + steps[rack]
+        order, steps, chance = self.rack_order, self.rack_steps, self.chance
+        needed = self.needed
+        if len(self.lit) < len(self.heaps) and needed:
+            self._let_somebody_lead(order)
+        chosen = []
+        for index in range(needed):
+            key = order[index]
+            rack = key & PLACE
+            chosen.append(rack)
+            order[index] = (key | CHANCE) + steps[rack] - chance()
+        order.sort()
         return chosen
 
-    def _take_one(self, rack: int) -> int:
-        heap = self.heaps[rack]
-        key = heap[0]
-        heapreplace(heap, (key | CHANCE) - self.chance() + STEP)
-        return key & PLACE
+    def _let_somebody_lead(self, order: list[int]) -> None:
+        """Where all racks that are due have fenced brokers alone, the next other one is due."""
+        due = [key & PLACE for key in order[: self.needed]]
+        if self.lit.isdisjoint(due) and self.lit.isdisjoint(self.always):
+            index = next(index for index, key in enumerate(order) if key & PLACE in self.lit)
+            order.insert(self.needed - 1, order.pop(index))
+
+    def _take_ones(self, racks: Sequence[int]) -> list[int]:
+        """A broker of each rack."""
+        heaps, chance = self.heaps, self.chance
+        places = []
+        for rack in racks:
+            heap = heaps[rack]
+            key = heap[0]
+            heapreplace(heap, (key | CHANCE) + STEP - chance())
+            places.append(key & PLACE)
+        return places
 
     def _take(self, rack: int, count: int) -> Iterator[int]:
         """That many brokers of a rack, distinct ones."""
