@@ -38,7 +38,12 @@ class View(NamedTuple):
     @property
     def layout(self) -> Layout:
         """A fresh layout to plan on."""
-        return Layout(self.sites, self.rows)
+        rules = {
+            topic.name: topic.constraints.replicas
+            for topic in self.topics
+            if topic.constraints is not None
+        }
+        return Layout(self.sites, self.rows, rules)
 
 
 async def look(cluster: Cluster) -> View:

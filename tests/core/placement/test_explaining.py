@@ -59,23 +59,40 @@ def test_why_nothing_moves_and_what_would() -> None:
     )
 
 
+def test_constraints_are_named() -> None:
+    cluster = sites("a: 1 2", "b: 3 4")
+    held = Layout(cluster, {T0: (1, 3)}, {"t": {"a": 1, "b": 1}})
+    found = explain(held, T0)
+    assert found.moves == (
+        "its racks are as the placement constraints of t want: 1 in rack a, 1 in rack b",
+    )
+    assert [each.sentence for each in found.not_there] == [
+        "the placement constraints of t want others, or no more"
+    ] * 2
+    wanting = Layout(cluster, {T0: (1, 3)}, {"t": {"a": 2}})
+    assert explain(wanting, T0).not_there[0].sentence == "it would get the next replica"
+    assert "`anabranch plan observers --topic t` would move it" in explain(wanting, T0).moves[0]
+
+
 def applied(plan: Layout, row: Row, changes: tuple[Change, ...]) -> Site | None:
     """Who gets the next replica with the changes made; who gave one up does not get it again."""
     state = dict(plan.sites)
-    made = Layout(state.values(), plan.before)
+    is_free = any(each.kind is Kind.UNCONSTRAIN for each in changes)
+    made = Layout(state.values(), plan.before, {} if is_free else plan.rules)
     gone = [each.broker_id for each in changes if each.kind is Kind.GIVE_UP]
     for each in changes:
         if each.kind is Kind.START:
             made.sites[each.broker_id] = made.sites[each.broker_id]._replace(active=True)
         elif each.kind is Kind.UNCORDON:
             made.sites[each.broker_id] = made.sites[each.broker_id]._replace(cordoned=False)
-        elif each.kind is not Kind.GIVE_UP:
+        elif each.kind in (Kind.CARRY_AT_LEAST, Kind.CARRY_AT_MOST):
             made.replicas[each.broker_id] = each.replicas
     stays = tuple(each for each in row if each not in gone)
-    return made.choose(stays, made.open_sites(gone))
+    return made.choose(stays, made.fitting(T0, stays, made.open_sites(gone)))
 
 
 RACKS = st.sampled_from([None, "a", "b", "c"])
+RULES = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers(1, 3), min_size=1)
 SITES = st.lists(st.tuples(RACKS, st.booleans(), st.booleans()), min_size=1, max_size=8)
 
 
@@ -88,10 +105,11 @@ def test_with_what_it_would_take_that_broker_is_chosen(
     ids = [each.broker_id for each in cluster]
     row = st.lists(st.sampled_from(ids), min_size=1, max_size=4, unique=True).map(tuple)
     rows = data.draw(st.lists(row, min_size=1, max_size=6))
-    plan = layout(cluster, *rows)
+    rules = data.draw(st.none() | RULES)
+    plan = Layout(cluster, layout(cluster, *rows).before, {"t": rules} if rules else {})
     for broker_id in set(ids) - set(rows[0]):
-        changes = what_it_takes(plan, rows[0], broker_id)
+        changes = what_it_takes(plan, T0, broker_id)
         chosen = applied(plan, rows[0], changes)
         assert chosen is not None and chosen.broker_id == broker_id
-        best = plan.choose(rows[0], plan.open_sites())
+        best = plan.choose(rows[0], plan.fitting(T0, rows[0], plan.open_sites()))
         assert (changes == ()) == (best is not None and best.broker_id == broker_id)

@@ -6,10 +6,11 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.placement.test_planning import layout
+from tests.core.placement.test_planning import layout, sites
 
 from anabranch.core.placement.layout import Layout, Site
-from anabranch.core.placement.planning import change_factor, drain, mend_racks
+from anabranch.core.placement.planning import change_factor, drain, fill, mend_racks
+from anabranch.core.types import TopicPartition
 
 RACKS = st.sampled_from(["a", "b", "c"])
 SITES = st.lists(st.tuples(RACKS, st.booleans(), st.booleans()), min_size=1, max_size=6)
@@ -69,3 +70,27 @@ def test_racks_are_mended_by_a_broker_in_a_rack_that_is_free(made: Layout) -> No
     for each in found:
         place = each.what.split(" of ")[1].split(" in ")[0]
         assert FIRST_NEW in moved[place]
+
+
+def test_plans_keep_to_placement_constraints_and_say_what_they_would_take() -> None:
+    """East has two on purpose: draining one of them stays in the east, or is an obstacle."""
+    cluster = sites("e: 1 2 3", "w: 4 5")
+    place = TopicPartition("t", 0)
+    rules = {"t": {"e": 2, "w": 1}}
+    (move,) = drain(Layout(cluster, {place: (1, 2, 4)}, rules), [2]).moves
+    assert move.after == (1, 3, 4)
+    assert mend_racks(Layout(cluster, {place: (1, 2, 4)}, rules)).moves == ()
+    (obstacle,) = drain(Layout(cluster, {place: (1, 2, 4)}, rules), [2, 3]).obstacles
+    assert obstacle.needs == (
+        "one more active broker in rack e that is not cordoned, or other constraints"
+    )
+    more = [*cluster, Site(9, "e")]
+    (move,) = drain(Layout(more, {place: (1, 2, 4)}, rules), [2, 3]).moves
+    assert move.after == (1, 9, 4)
+    (unmet,) = drain(Layout(cluster, {place: (4, 5)}, {"t": {"w": 1}}), [5]).obstacles
+    assert unmet.needs == "`anabranch plan observers --topic t` before that"
+    (factor,) = change_factor(Layout(cluster, {place: (1, 2, 4)}, rules), "t", 4).obstacles
+    assert factor.needs == "other constraints, then `anabranch plan observers --topic t`"
+    full = Layout(cluster, {TopicPartition("t", each): (1, 2, 4) for each in range(6)}, rules)
+    filled = fill(full, [3]).moves
+    assert filled and all({3, 4} < {*move.after} for move in filled)

@@ -3,8 +3,9 @@
 What: `explain` looks at one partition of a layout: each replica with what speaks for it, each other
 broker with why the next replica would not go there and what it would take, and whether anything
 asks for a move. "The next replica" is the one that `planning.py` would add, by the same order: open
-brokers only, then the rack with fewest of it, then who carries least, then the lower id. Rule kept:
-what it would take is true: with these changes made, and nothing else, that broker is chosen.
+brokers only, as the topic's placement constraints want, then the rack with fewest of it, then who
+carries least, then the lower id. Rule kept: what it would take is true: with these changes made,
+and nothing else, that broker is chosen.
 
 Not here: reasons that the controller gave (`core/controller/reasons.py`), who is in sync.
 """
@@ -12,6 +13,7 @@ Not here: reasons that the controller gave (`core/controller/reasons.py`), who i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -25,6 +27,8 @@ class Kind(StrEnum):
 
     START = "START"
     UNCORDON = "UNCORDON"
+    UNCONSTRAIN = "UNCONSTRAIN"
+    """The topic has no placement constraints."""
     GIVE_UP = "GIVE_UP"
     """That broker, in the same rack, gives its replica up."""
     CARRY_AT_MOST = "CARRY_AT_MOST"
@@ -47,6 +51,7 @@ class Change(NamedTuple):
 SENTENCES = {
     Kind.START: "broker {broker} is started",
     Kind.UNCORDON: "broker {broker} is not cordoned any more",
+    Kind.UNCONSTRAIN: "the topic has no placement constraints",
     Kind.GIVE_UP: "broker {broker} gives its replica up",
     Kind.CARRY_AT_MOST: "broker {broker} carries at most {count} replica(s)",
     Kind.CARRY_AT_LEAST: "broker {broker} carries at least {count} replica(s)",
@@ -86,7 +91,7 @@ def explain(layout: Layout, place: TopicPartition) -> Explanation:
     return Explanation(
         tuple(_here(layout, row, broker_id) for broker_id in row),
         tuple(
-            _not_there(layout, row, site)
+            _not_there(layout, place, site)
             for broker_id, site in sorted(layout.sites.items())
             if broker_id not in row
         ),
@@ -114,14 +119,17 @@ def _here(layout: Layout, row: Row, broker_id: int) -> Here:
     return Here(broker_id, site.rack, ", ".join(said))
 
 
-def _not_there(layout: Layout, row: Row, site: Site) -> NotThere:
-    changes = what_it_takes(layout, row, site.broker_id)
+def _not_there(layout: Layout, place: TopicPartition, site: Site) -> NotThere:
+    row = layout.rows[place]
+    changes = what_it_takes(layout, place, site.broker_id)
     if not changes:
         sentence = "it would get the next replica"
     elif not site.active:
         sentence = "it is down"
     elif site.cordoned:
         sentence = "it is cordoned"
+    elif changes[0].kind is Kind.UNCONSTRAIN:
+        sentence = f"the placement constraints of {place.topic} want others, or no more"
     elif changes[0].kind is Kind.GIVE_UP:
         sharing = [each for each in row if layout.rack(each) == site.rack]
         sentence = f"rack {site.rack} has one on {_ids(sharing)}, and other racks have fewer"
@@ -135,14 +143,19 @@ def _not_there(layout: Layout, row: Row, site: Site) -> NotThere:
     return NotThere(site.broker_id, site.rack, sentence, changes)
 
 
-def what_it_takes(layout: Layout, row: Row, broker_id: int) -> tuple[Change, ...]:
+def what_it_takes(layout: Layout, place: TopicPartition, broker_id: int) -> tuple[Change, ...]:
     """The changes with which that broker, which has no replica, would get the next one."""
+    row = layout.rows[place]
     site = layout.sites[broker_id]
+    if layout.choose(row, layout.fitting(place, row, layout.open_sites())) == site:
+        return ()
     changes: list[Change] = []
     if not site.active:
         changes.append(Change(Kind.START, broker_id))
     if site.cordoned:
         changes.append(Change(Kind.UNCORDON, broker_id))
+    if place.topic in layout.rules:
+        changes.append(Change(Kind.UNCONSTRAIN, broker_id))
     rivals = [each for each in layout.open_sites(row) if each.broker_id != broker_id]
     held = layout.in_racks(row)
     if rivals and site.rack is not None:
@@ -191,6 +204,9 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
                 f"broker {broker_id} {state}: nothing moves by itself; "
                 f"`anabranch plan drain --broker {broker_id}` would move what is there"
             )
+    rule = layout.rules.get(place.topic)
+    if rule is not None:
+        return [*found, _as_constrained(layout, place, rule)]
     alone = Layout(layout.sites.values(), {place: row})
     alone.replicas = Counter(layout.replicas)
     mended = mend_racks(alone)
@@ -199,6 +215,18 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
         found.append(f"`anabranch plan racks` would move it from {was} to {will}: {move.sentence}")
     found += [f"{each.what}: {each.why}; it would take {each.needs}" for each in mended.obstacles]
     return found or ["nothing asks for a move: its racks are spread, and its brokers are open"]
+
+
+def _as_constrained(layout: Layout, place: TopicPartition, rule: Mapping[str, int]) -> str:
+    """Whether placement constraints ask for a move."""
+    row = layout.rows[place]
+    wanted = ", ".join(f"{count} in rack {rack}" for rack, count in sorted(rule.items()))
+    if len(row) == sum(rule.values()) and not layout.racks_with_room(rule, row):
+        return f"its racks are as the placement constraints of {place.topic} want: {wanted}"
+    return (
+        f"the placement constraints of {place.topic} want {wanted}: "
+        f"`anabranch plan observers --topic {place.topic}` would move it"
+    )
 
 
 def _ids(broker_ids: list[int]) -> str:

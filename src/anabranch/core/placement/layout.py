@@ -37,8 +37,15 @@ class Site(NamedTuple):
 class Layout:
     """Who holds what; see the module's docstring."""
 
-    def __init__(self, sites: Iterable[Site], partitions: Mapping[TopicPartition, Row]) -> None:
+    def __init__(
+        self,
+        sites: Iterable[Site],
+        partitions: Mapping[TopicPartition, Row],
+        rules: Mapping[str, Mapping[str, int]] | None = None,
+    ) -> None:
         self.sites = {site.broker_id: site for site in sites}
+        self.rules = rules or {}
+        """By topic: how many replicas its placement constraints want in each rack."""
         self.before = partitions
         self.rows: dict[TopicPartition, Row] = dict(partitions)
         self.replicas: Counter[int] = Counter()
@@ -91,6 +98,22 @@ class Layout:
         """Replicas of a list in each rack; those without one are not counted."""
         racks = (self.rack(broker_id) for broker_id in row)
         return Counter(rack for rack in racks if rack is not None)
+
+    def fitting(
+        self, place: TopicPartition, row: Sequence[int], sites: Sequence[Site]
+    ) -> Sequence[Site]:
+        """Those of the brokers that may be given a replica of a partition that is on `row`, as its
+        topic's constraints say; all where it has none."""
+        rule = self.rules.get(place.topic)
+        if rule is None:
+            return sites
+        room = set(self.racks_with_room(rule, row))
+        return [site for site in sites if site.rack in room]
+
+    def racks_with_room(self, rule: Mapping[str, int], row: Sequence[int]) -> list[str]:
+        """The racks in which constraints want more than `row` has."""
+        held = self.in_racks(row)
+        return sorted(rack for rack, wanted in rule.items() if held[rack] < wanted)
 
     def choose(self, row: Sequence[int], sites: Sequence[Site]) -> Site | None:
         """The best of these brokers to get a replica of a partition that is on `row`: in the rack

@@ -4,8 +4,9 @@ What: one function a goal. `drain` empties brokers, `fill` lets new ones carry t
 `mend_racks` ends avoidable pairs in one rack, `change_factor` gives a topic more or fewer replicas.
 Each returns a `Plan`: moves with reasons, and obstacles, each with what it would take. Rules kept:
 a plan is made from a layout alone, and equal layouts give equal plans; no goal moves a replica that
-it need not move; a replica list keeps its order but for what is replaced, so that leaders stay
-where they can; what cannot be done is said partition by partition and stops nothing else.
+it need not move; a topic's placement constraints hold; a replica list keeps its order but for what
+is replaced, so that leaders stay where they can; what cannot be done is said partition by partition
+and stops nothing else.
 
 Worked example: brokers 1, 2, 3 in racks a, b, c, and 4 in c; draining 3 moves each of its replicas
 to 4 (rack c would be free again), and nothing else. Trade-off: moves are counted, not bytes.
@@ -85,7 +86,7 @@ def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
             if broker_id not in row:
                 continue
             stays = tuple(each for each in row if each != broker_id)
-            site = layout.choose(stays, sites)
+            site = layout.choose(stays, layout.fitting(place, stays, sites))
             if site is None:
                 obstacles.append(_nowhere(layout, place, row, broker_id, leaving))
                 continue
@@ -127,7 +128,8 @@ def _take_share(
     notes: dict[TopicPartition, str],
 ) -> None:
     """Take replicas from whoever carries most, as long as no rack gets worse by it."""
-    givers = [each for each in sorted(held) if each not in joining]
+    open_ids = {each.broker_id for each in layout.open_sites(joining)}
+    givers = sorted(open_ids & held.keys())
     while layout.replicas[site.broker_id] < share:
         givers = [each for each in givers if layout.replicas[each] > share and held[each]]
         if not givers:
@@ -137,6 +139,8 @@ def _take_share(
         row = layout.rows[place]
         stays = tuple(each for each in row if each != giver)
         if giver not in row or site.broker_id in row or place in notes:
+            continue
+        if not layout.fitting(place, stays, [site]):
             continue
         if (
             layout.in_racks(stays)[site.rack or ""]
@@ -155,7 +159,7 @@ def mend_racks(layout: Layout) -> Plan:
     racks = sorted({site.rack for site in sites if site.rack is not None})
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
-    for place in sorted(layout.rows):
+    for place in sorted(place for place in layout.rows if place.topic not in layout.rules):
         while (crowded := _crowded(layout, layout.rows[place])) is not None:
             row = layout.rows[place]
             held = layout.in_racks(row)
@@ -179,6 +183,8 @@ def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
     if not places or factor < 1:
         why = "there is no such topic" if not places else "a partition needs at least one replica"
         return Plan(goal, (), (Obstacle(topic, why, "a topic that exists and a factor above 0"),))
+    if topic in layout.rules:
+        return Plan(goal, (), (_constrained(layout, topic),))
     sites = layout.open_sites()
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
@@ -266,6 +272,8 @@ def _spare(layout: Layout, row: Row, broker_id: int) -> str:
 def _nowhere(
     layout: Layout, place: TopicPartition, row: Row, broker_id: int, leaving: Sequence[int]
 ) -> Obstacle:
+    if place.topic in layout.rules:
+        return _no_fitting(layout, place, row, broker_id)
     others = [site for each, site in sorted(layout.sites.items()) if each not in (*row, *leaving)]
     shut = [f"broker {site.broker_id} {_closed(site)}" for site in others if not site.is_open]
     why = f"no broker is left that has no replica of it: it has {len(row)}"
@@ -275,6 +283,31 @@ def _nowhere(
         f"the replica of {place} on broker {broker_id}",
         why,
         "one more active broker that is not cordoned, or a lower replication factor",
+    )
+
+
+def _no_fitting(layout: Layout, place: TopicPartition, row: Row, broker_id: int) -> Obstacle:
+    """No broker may take over a replica, as the topic's placement constraints say."""
+    stays = [each for each in row if each != broker_id]
+    racks = layout.racks_with_room(layout.rules[place.topic], stays)
+    what = f"the replica of {place} on broker {broker_id}"
+    if not racks:
+        why = "the replicas are not as the placement constraints of the topic want them"
+        return Obstacle(what, why, f"`anabranch plan observers --topic {place.topic}` before that")
+    where = f"rack {' or '.join(racks)}"
+    return Obstacle(
+        what,
+        f"its topic's placement constraints want it in {where}, where no other broker may be given "
+        "it",
+        f"one more active broker in {where} that is not cordoned, or other constraints",
+    )
+
+
+def _constrained(layout: Layout, topic: str) -> Obstacle:
+    return Obstacle(
+        topic,
+        f"its placement constraints want {sum(layout.rules[topic].values())} replica(s)",
+        f"other constraints, then `anabranch plan observers --topic {topic}`",
     )
 
 
