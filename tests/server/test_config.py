@@ -194,6 +194,8 @@ def test_line_numbers_count_continued_lines(load):
         (["log.dirs=/a,/a"], "there twice"),
         (["log.retention.ms=0"], "must be unlimited (-1) or"),
         (["broker.session.timeout.ms=1000"], "broker.heartbeat.interval.ms"),
+        (["cordoned.log.dirs=*"], "run `anabranch cluster cordon --broker ID`"),
+        (["cordoned.log.dirs=/d"], "folders cannot be cordoned one by one"),
         (["offsets.topic.compression.codec=5"], "offsets.topic.compression.codec"),
         (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
         (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),

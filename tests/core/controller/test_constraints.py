@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.core.controller.test_cordoning import set_cordon
-from tests.core.controller.test_missing import create, grow
+from tests.core.controller.test_missing import ON, create, grow
 from tests.core.controller.test_rack_violations import racks
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import World
@@ -14,6 +14,11 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -192,3 +197,25 @@ def test_a_rack_that_changes_its_name_is_seen_by_constraints() -> None:
     assert violations(world) == 0
     world.register(2, incarnation=2, rack="north")
     assert violations(world) == 1
+
+
+def test_constraints_wait_for_no_broker_that_is_missing() -> None:
+    world = World(settings=ON)
+    racks(world, b1="east", b2="west")
+    refused = made(world)
+    assert refused.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "2 replica(s) in rack east; brokers there that can be given one: 1." in (
+        refused.error_message
+    )
+
+
+def test_constraints_and_lists_by_hand_exclude_each_other() -> None:
+    world = world_of_four()
+    world.create("t", [1, 2])
+    constrain(world, EAST_AND_WEST)
+    assignment = CreatePartitionsAssignment(broker_ids=[1, 2])
+    topic = CreatePartitionsTopic(name="t", count=2, assignments=[assignment])
+    answer = world.ask(CreatePartitionsRequest(topics=[topic])).results[0]
+    assert answer.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert "a list of brokers by hand: leave one of them out" in answer.error_message
+    assert world.image.partition("t", 1) is None
