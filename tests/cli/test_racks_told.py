@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import urllib.request
 
 import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
-from tests.server.node_kit import ThreadNode
+from tests.server.node_kit import ThreadNode, free_port
+from tests.server.test_alerts import alerts
 from tests.server.test_three_nodes import settings_of_three
 
 from anabranch.cli.main import main
@@ -17,14 +19,15 @@ RACKS = {1: "a", 2: "a", 3: "b"}
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Three nodes of which the third, in a rack of its own, was never started."""
+    """Three nodes with pages of metrics; the third, in a rack of its own, was never started."""
     made = []
     for each, settings in settings_of_three(tmp_path).items():
         settings["listeners"] = settings["listeners"].format(0)
         made.append(
             ThreadNode(
                 tmp_path / str(each), broker_rack=RACKS[each],
-                enable_under_replicated_topic_creation="true", **settings,
+                enable_under_replicated_topic_creation="true",
+                http_listener=f"127.0.0.1:{free_port()}", **settings,
             )
         )  # fmt: skip
     for node in made[:2]:
@@ -47,6 +50,16 @@ def verb(nodes):
     return run
 
 
+def firing(nodes) -> set[str]:
+    """The alert rules that say something."""
+    pages = {}
+    for node in nodes:
+        if node.node is not None and node.node.is_ready:
+            page = node.node.http_address
+            pages[page] = urllib.request.urlopen(f"http://{page}/metrics").read().decode()
+    return alerts(pages, pages)
+
+
 def places(text: str) -> set[str]:
     return {topic["topic"] for topic in json.loads(text)}
 
@@ -62,10 +75,12 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     told = verb("cluster", "status")
     assert "given to the next that joins" in told and "rack violations       0" in told
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
+    assert {"MissingReplicas", "RackViolations"} & firing(nodes) == {"MissingReplicas"}
     nodes[2].start()
     until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == {"u"}
     assert "plan racks" in verb("cluster", "status")
+    assert {"MissingReplicas", "RackViolations"} & firing(nodes) == {"RackViolations"}
 
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):

@@ -30,19 +30,15 @@ from anabranch.core.placement.constraints import (
 )
 from anabranch.core.placement.racks import Spread, spread_of
 
-KNOWN_LISTS = 100_000
-"""Replica lists whose spread is remembered; a bound on memory."""
-
 
 class RackCounts:
     """Partitions by spread, and topics with constraints."""
 
     def __init__(self) -> None:
-        self.spreads: Counter[Spread] = Counter()
+        self.spreads: Counter[tuple[int, int]] = Counter()
         self.constrained: dict[str, Constraints] = {}
         """Placement constraints by topic name."""
         self._racks: dict[int, str | None] = {}
-        self._known: dict[tuple[int, ...], Spread] = {}
 
     @classmethod
     def of(cls, image: MetadataImage) -> RackCounts:
@@ -57,7 +53,7 @@ class RackCounts:
     def violations(self) -> int:
         """Partitions in fewer racks than they could be in, or not as constrained."""
         there = len(set(self._racks.values()) - {None})
-        return sum(count for spread, count in self.spreads.items() if spread.violates(there))
+        return sum(n for spread, n in self.spreads.items() if Spread(*spread).violates(there))
 
     def appears(self, name: str, partition: PartitionImage) -> None:
         """A partition of that topic is counted."""
@@ -117,7 +113,6 @@ class RackCounts:
             broker = image.brokers.get(broker_id)
             rack = None if broker is None else broker.rack or None
             if self._racks.get(broker_id) != rack:
-                self._known.clear()
                 moved = moved or carried.get(broker_id, 0) > 0
             self._racks.pop(broker_id, None)
             if broker is not None:
@@ -131,13 +126,12 @@ class RackCounts:
             for partition in topic.partitions.values():
                 self.appears(topic.name, partition)
 
-    def _spread(self, name: str, partition: PartitionImage) -> Spread:
+    def _spread(self, name: str, partition: PartitionImage) -> tuple[int, int]:
+        """A `Spread`, as a bare tuple: whoever takes over makes one for each partition."""
         target = Move.of(partition).target if partition.removing else partition.replicas
         if self.constrained and name in self.constrained:
             return spread_of(map(self._racks.get, target), self.constrained[name].replicas)
-        spread = self._known.get(target)
-        if spread is None:
-            if len(self._known) >= KNOWN_LISTS:
-                self._known.clear()
-            spread = self._known[target] = spread_of(map(self._racks.get, target))
-        return spread
+        racks = set(map(self._racks.get, target))
+        if None in racks:
+            return spread_of(map(self._racks.get, target))
+        return len(target), len(racks)
