@@ -13,7 +13,6 @@ from tests.server.test_three_nodes import produce, settings_of_three
 from anabranch.cli.main import main
 
 RACKS = {1: "a", 2: "b", 3: "c"}
-SETTING = "confluent.placement.constraints"
 
 
 @pytest.fixture
@@ -51,12 +50,12 @@ def shapes(verb) -> set[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 def constrain(verb, text: str) -> None:
     verb("configs", "alter", "--entity-type", "topics", "--entity-name", "t",
-         "--add-config", f"{SETTING}=[{text}]")  # fmt: skip
+         "--replica-placement", text)  # fmt: skip
 
 
 def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, verb, tmp_path):
     first = "replicas=a:1,b:1,observers=c:1"
-    verb("topics", "create", "--topic", "t", "--partitions", "3", "--config", f"{SETTING}={first}")
+    verb("topics", "create", "--topic", "t", "--partitions", "3", "--replica-placement", first)
     until(lambda: shapes(verb) == {((1, 2), (1, 2), (3,))})
     produce(nodes[0].bootstrap, [b"%d" % each for each in range(300)])
     assert "nothing has to move" in verb("plan", "observers", "--topic", "t")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.cli.running import (
     ask,
     bootstrap_option,
@@ -143,9 +144,10 @@ def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str
     "--delete-config", "deleted", multiple=True, metavar="KEY[,…]",
     help="Return these to their defaults.",
 )  # fmt: skip
+@placement_option
 def alter(
     bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
-    added: tuple[str, ...], deleted: tuple[str, ...],
+    added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None,
 ) -> None:  # fmt: skip
     """Change settings of a topic or a broker; the others stay as they are."""
     from anabranch.client.admin import ConfigOperation, alter_configs
@@ -159,6 +161,11 @@ def alter(
         for key, value in changes.items()
     ]
     dropped = [key.strip() for text in deleted for key in text.split(",") if key.strip()]
+    if placement is not None:
+        if kind != "topics":
+            raise click.UsageError("--replica-placement is a topic's: use --entity-type topics.")
+        text = placement_of(placement)
+        operations.append((ConfigOperation.SET, "confluent.placement.constraints", text))
     if not operations and not dropped:
         raise click.UsageError("Nothing to change: give --add-config or --delete-config.")
     all_operations = [*operations, *((ConfigOperation.DELETE, key, None) for key in dropped)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.cli.running import (
     ask,
     bootstrap_option,
@@ -27,6 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LISTS = ("replicas", "isr", "offline")
 ILL_LISTS = ("replicas", "isr", "eligible")
 ASSIGNMENT_LIST = re.compile(r"\d+(:\d+)*(,\d+(:\d+)*)*")
+CONSTRAINTS_SETTING = "confluent.placement.constraints"
 PLACER_SETTING = "replica.placer.class.name"
 TOPIC_SOURCE = 1
 """DescribeConfigs: the setting was given for the topic itself."""
@@ -53,6 +55,7 @@ def command() -> None:
     help='Brokers of each partition, as in 1:2,2:3 for two partitions; or a file of JSON, '
     '[{"id": 0, "replicas": [1, 2]}, …].',
 )  # fmt: skip
+@placement_option
 @click.option("--placer", metavar="NAME", help="Who chooses brokers: striped, computed or spread.")
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE",
@@ -63,7 +66,8 @@ def command() -> None:
 @json_option
 def create(
     bootstrap: str, timeout_seconds: float, topic: str, partitions: int | None,
-    replication_factor: int | None, replica_assignment: str | None, placer: str | None,
+    replication_factor: int | None, replica_assignment: str | None, placement: str | None,
+    placer: str | None,
     configs: tuple[str, ...], if_not_exists: bool, validate_only: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Create a topic."""
@@ -79,6 +83,8 @@ def create(
     settings = pairs(configs, "--config")
     if placer is not None:
         settings[PLACER_SETTING] = placer
+    if placement is not None:
+        settings[CONSTRAINTS_SETTING] = placement_of(placement)
 
     async def work(cluster: Cluster) -> Any:
         try:

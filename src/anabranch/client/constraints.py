@@ -8,7 +8,7 @@ from __future__ import annotations
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import describe_topics
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.placement.constraints import SETTING, Constraints
+from anabranch.core.placement.constraints import Constraints
 from anabranch.core.placement.layout import Row
 from anabranch.core.types import TopicPartition
 
@@ -23,8 +23,8 @@ async def constraints_of(
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"Topic {topic} has no placement constraints: set them first, as in `anabranch configs "
-            f"alter --entity-type topics --entity-name {topic} --add-config "
-            f"{SETTING}=[replicas=east:2,observers=west:1]`.",
+            f"alter --entity-type topics --entity-name {topic} --replica-placement "
+            "replicas=east:2,observers=west:1`.",
         )
     observers = {TopicPartition(topic, each.partition): each.observers for each in found.partitions}
     return found.constraints, observers

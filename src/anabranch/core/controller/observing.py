@@ -94,7 +94,7 @@ class _Look:
 
     @property
     def is_over(self) -> bool:
-        """Whether enough was looked at, or changed, for now."""
+        """Whether enough was looked at, or changed, in one go."""
         return self._looked >= MOST_LOOKED or len(self.records) >= MOST_A_LOOK
 
     def leaves_nothing(self, topic: TopicImage, constraints: Constraints) -> bool:
