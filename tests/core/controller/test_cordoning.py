@@ -12,6 +12,7 @@ from tests.core.controller.world import World
 from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.image import RESOURCE_BROKER
 from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import offsets_topic
 from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -126,3 +127,11 @@ def test_what_cannot_be_cordoned_is_refused(broker_id: int, text: str, words: st
     answer = set_cordon(cluster(), broker_id, text)
     assert answer.error_code != ErrorCode.NONE
     assert words in answer.error_message
+
+
+def test_the_offsets_topic_of_the_first_consumer_fits_the_brokers_that_are_open() -> None:
+    world = cluster(3)
+    topic = offsets_topic(world.image, world.controller.config)
+    assert topic.replication_factor == 2
+    answer = world.ask(CreateTopicsRequest(topics=[topic])).topics[0]
+    assert answer.error_code == ErrorCode.NONE

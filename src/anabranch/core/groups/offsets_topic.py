@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
@@ -41,11 +42,11 @@ def offsets_topic(image: MetadataImage, config: BrokerConfig) -> CreatableTopic:
     """How the topic is created when the first group asks for its coordinator.
 
     With `offsets.topic.replication.factor` set, that many replicas or none; by default as many as
-    there are brokers, at most three.
+    there are brokers that may be given one, at most three.
     """
     factor = config.offsets_topic_replication_factor
     if REPLICATION_FACTOR not in config.static:
-        factor = max(1, min(factor, len(image.brokers)))
+        factor = max(1, min(factor, len(image.brokers) - len(cordoned(image))))
     return CreatableTopic(
         name=OFFSETS_TOPIC,
         num_partitions=config.offsets_topic_num_partitions,
