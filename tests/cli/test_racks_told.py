@@ -75,6 +75,8 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     told = verb("cluster", "status")
     assert "given to the next that joins" in told and "rack violations       0" in told
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
+    none = verb("topics", "describe", "--rack-violations")
+    assert none == "No partition violates racks.\n"
     assert {"MissingReplicas", "RackViolations"} & firing(nodes) == {"MissingReplicas"}
     nodes[2].start()
     until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))

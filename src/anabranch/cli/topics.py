@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 LISTS = ("replicas", "isr", "offline")
 ILL_LISTS = ("replicas", "isr", "eligible")
+SAID_OF = {"missing-replicas": "misses a replica", "rack-violation": "violates racks"}
+"""How it is said of a partition that it is ill in that way; of other ways: "is under-replicated"."""
 ASSIGNMENT_LIST = re.compile(r"\d+(:\d+)*(,\d+(:\d+)*)*")
 CONSTRAINTS_SETTING = "confluent.placement.constraints"
 PLACER_SETTING = "replica.placer.class.name"
@@ -250,7 +252,8 @@ def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
         for part in each["partitions"]
     ]  # fmt: skip
     if not rows:
-        click.echo(f"No partition is {' or '.join(wanted)}.")
+        said_of = " or ".join(SAID_OF.get(name, f"is {name}") for name in wanted)
+        click.echo(f"No partition {said_of}.")
         return
     heads = ("topic", "partition", "leader", "replicas", "in sync", "eligible", "minimum", "state")
     print_table(heads, rows)
