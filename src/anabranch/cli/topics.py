@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LISTS = ("replicas", "isr", "offline")
 ILL_LISTS = ("replicas", "isr", "eligible")
 SAID_OF = {"missing-replicas": "misses a replica", "rack-violation": "violates racks"}
-"""How it is said of a partition that it is ill in that way; of other ways: "is under-replicated"."""
+"""How it is said of a partition that it is ill that way; of others: "is under-replicated"."""
 ASSIGNMENT_LIST = re.compile(r"\d+(:\d+)*(,\d+(:\d+)*)*")
 CONSTRAINTS_SETTING = "confluent.placement.constraints"
 PLACER_SETTING = "replica.placer.class.name"
