@@ -83,6 +83,10 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == {"u"}
     assert "plan racks" in verb("cluster", "status")
     assert {"MissingReplicas", "RackViolations"} & firing(nodes) == {"RackViolations"}
+    verb("configs", "alter", "--entity-type", "topics", "--entity-name", "u",
+         "--replica-placement", "replicas=a:2")  # fmt: skip
+    assert places(verb("topics", "describe", "--rack-violations", "--json")) == set()
+    until(lambda: not {"MissingReplicas", "RackViolations"} & firing(nodes))
 
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):
