@@ -67,3 +67,10 @@ def test_a_broker_that_is_down_goes_before_one_that_is_up() -> None:
     assert planned((1, 2), Constraints({"east": 1, "west": 1}, {}), sites=sites).moves[0].after == (
         2, 3
     )  # fmt: skip
+
+
+def test_a_factor_that_grows_takes_the_observer_and_one_that_shrinks_keeps_the_leader() -> None:
+    grown = planned((1, 2), Constraints({"east": 2, "west": 1}, {}), (4,)).moves[0]
+    assert grown.after == (1, 2, 4)
+    shrunk = planned((2, 1, 4), Constraints({"east": 1, "west": 1}, {"west": 1})).moves[0]
+    assert shrunk.after == (2, 4)
