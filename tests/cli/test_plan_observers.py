@@ -70,6 +70,12 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     constrain(verb, "replicas=a:1,c:2")
     told = verb("plan", "observers", "--topic", "t")
     assert "1 more active broker(s) in rack c that are not cordoned" in told
+    topics = tmp_path / "topics.json"
+    topics.write_text('{"version": 1, "topics": [{"topic": "t"}]}')
+    words = ("--generate", "--topics-file", str(topics), "--brokers", "1,2,3")
+    assert "which no proposal knows" in verb("partitions", "reassign", *words, code=1)
+    drained = verb("plan", "drain", "--broker", "1")
+    assert "placement constraints want it in rack a" in drained
 
 
 def test_a_topic_without_constraints_is_refused_with_a_remedy(verb):

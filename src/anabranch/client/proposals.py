@@ -14,8 +14,10 @@ from random import Random
 
 from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
+from anabranch.client.partitions import settings_of
 from anabranch.client.reassignments import assignment
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.placement.constraints import SETTING
 from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
 from anabranch.core.placement.reassignment_file import Moves
 from anabranch.core.placement.spread import spread
@@ -31,6 +33,14 @@ async def propose(
     for topic in topics:
         if topic not in known:
             raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic {topic} does not exist.")
+    settings = await settings_of(cluster, topics)
+    for topic in topics:
+        if settings.get(topic, {}).get(SETTING):
+            raise ApiError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Topic {topic} has placement constraints, which no proposal knows: `anabranch "
+                f"plan observers --topic {topic}` says what they want.",
+            )
     brokers = await _usable(cluster, broker_ids, ignore_racks=ignore_racks)
     proposed: Moves = {}
     for topic in topics:
