@@ -324,3 +324,18 @@ def test_a_forgotten_partition_is_watched_no_more():
     (session,) = sessions
     sessions.close(session.session_id)
     assert list(sessions.moved(TopicPartition("t", 0))) == []
+
+
+def test_records_are_answered_at_once_also_where_a_mark_waits_to_be_told():
+    """A partition that is written to from its first moment on is never quiet."""
+    peers = Peers(2, partitions=3, config={"replica.fetch.wait.max.ms": "500"})
+    peers[1].produce(1)
+    effect, answer = parked(peers, 2)
+    for end in range(2, 5):
+        peers[2].broker.replication.fetched(effect, answer, peers.now_ms)
+        peers[2].finish()
+        effect, box = parked(peers, 2)
+        assert box == [], "what has moved is a mark"
+        peers[1].produce(1)
+        (answer,) = box  # without a timer
+        assert peers[1].end == end

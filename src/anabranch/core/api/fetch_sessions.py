@@ -43,7 +43,6 @@ class Wanted:
         "fetch_offset",
         "high_watermark",
         "index",
-        "is_watched",
         "last_fetched_epoch",
         "leader_epoch",
         "log_start_offset",
@@ -60,7 +59,6 @@ class Wanted:
         self.index = request.partition
         self.told_high_watermark = -1
         self.told_log_start = -1
-        self.is_watched = False
         self.take(request)
 
     def take(self, request: FetchPartition) -> None:
@@ -134,19 +132,22 @@ class FetchSession:
             self.broker_epoch = broker_epoch
             self.news = dict.fromkeys(self.partitions.values())
 
-    def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> None:
-        """Add or update partitions."""
+    def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> list[Wanted]:
+        """Add or update partitions; those that are new."""
+        added = []
         for topic, topic_id, request in wanted:
             key = (topic_id if self.uses_topic_ids else topic, request.partition)
             known = self.partitions.get(key)
             if known is None:
                 known = self.partitions[key] = Wanted(topic, topic_id, request)
+                added.append(known)
             else:
                 known.take(request)
                 if self.privileged:  # it may have dropped what it was told last, in another epoch
                     known.told_high_watermark = known.high_watermark
             if self.privileged:
                 self.news[known] = None
+        return added
 
     def forget(self, forgotten: list[ForgottenTopic]) -> list[Wanted]:
         """Take partitions out; the ones that were in."""
@@ -177,7 +178,8 @@ class FetchSessions:
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
-        """Where followers' sessions have no news, and what would have some."""
+        """For which followers' sessions a change of a partition may be news: for all that have it,
+        as a parked fetch must be woken also where it has news that could wait."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -204,16 +206,13 @@ class FetchSessions:
         forgotten: list[ForgottenTopic],
     ) -> None:
         """Add or update partitions of a session, then take out forgotten ones."""
-        session.change(wanted)
+        self._watch(session, session.change(wanted))
         if forgotten:
             self._unwatch(session, session.forget(forgotten))
 
     def no_news(self, session: FetchSession, wanted: Wanted) -> None:
         """A follower has all of a partition and knows all of it: look again when it moves."""
         del session.news[wanted]
-        if not wanted.is_watched:
-            wanted.is_watched = True
-            self._watched.setdefault(wanted.place, {})[session] = wanted
 
     def moved(self, place: Hashable) -> Iterable[FetchSession]:
         """The followers' sessions for which a change of this partition may be news."""
@@ -224,9 +223,14 @@ class FetchSessions:
             session.news[wanted] = None
         return watchers
 
+    def _watch(self, session: FetchSession, added: Iterable[Wanted]) -> None:
+        if session.privileged:
+            for wanted in added:
+                self._watched.setdefault(wanted.place, {})[session] = wanted
+
     def _unwatch(self, session: FetchSession, gone: Iterable[Wanted]) -> None:
         for wanted in gone:
-            watchers = self._watched.get(wanted.place) if wanted.is_watched else None
+            watchers = self._watched.get(wanted.place)
             if watchers is not None:
                 watchers.pop(session, None)
                 if not watchers:
@@ -266,6 +270,7 @@ class FetchSessions:
             session.partitions[name, wanted.index] = wanted
         if privileged:
             session.news = dict.fromkeys(partitions)
+            self._watch(session, partitions)
         self._sessions[session.session_id] = session
         return session
 
