@@ -51,8 +51,16 @@ def test_both_forms_say_the_same() -> None:
         ("replicas=east:1,east:1", "rack east is named twice"),
         ("replicas=east:32767,west:1", "at most 32767 altogether"),
         ("{", "line 1, column 2"),
+        ("replicas=east:" + "9" * 5000, "write RACK:COUNT"),
+        ('{"version": ' + "9" * 5000 + "}", "a number is too long"),
+        ('{"version": ' + "[" * 30_000, "nested too deeply"),
+        ('{"version": 2, "\\ud800": 1}', "'\\ud800': no such field"),
+        (
+            '{"version": 2, "replicas": [{"count": 1, "constraints": {"rack": "\\ud800"}}]}',
+            "replicas[0]: '\\ud800' is no name of a rack",
+        ),
         ('{"version": 3}', "version: write 1 or 2"),
-        ('{"version": 2, "racks": []}', "racks: no such field"),
+        ('{"version": 2, "racks": []}', "'racks': no such field"),
         ('{"version": 2, "replicas": {}}', "replicas: write a list"),
         ('{"version": 2, "replicas": [{"count": 1}]}', "replicas[0]: write an object"),
         (
@@ -116,3 +124,11 @@ def test_each_rack_gets_exactly_what_is_asked_for_evenly(
     for rack in replicas:
         held = [carried[each.broker_id] for each in brokers if each.rack == rack]
         assert max(held) - min(held) <= 1
+
+
+@given(st.text() | st.text(alphabet='replicas=obv:,{}[]"1 ').map(lambda text: "replicas=" + text))
+def test_any_text_is_constraints_or_a_fault_that_can_be_sent(text: str) -> None:
+    try:
+        read_constraints(text)
+    except ConstraintsFault as fault:
+        str(fault).encode()

@@ -23,6 +23,7 @@ bringing a topic that exists to its constraints (`constraint_plan.py`), records
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -35,6 +36,7 @@ MOST = 32_767
 """Replicas or observers of one partition: what a replication factor can say."""
 VERSIONS = (1, 2)
 KEYS = frozenset({"version", "replicas", "observers", "observerPromotionPolicy"})
+COUNT = re.compile(r"[0-9]{1,9}")
 PARTS = ("replicas", "observers")
 
 
@@ -101,7 +103,7 @@ def _from_words(text: str) -> Constraints:
         if what not in parts:
             raise ConstraintsFault(f"{word.strip()!r}: write replicas=RACK:COUNT,observers=…")
         rack, colon, count = (rest if is_part else name).strip().rpartition(":")
-        if not colon or not rack.strip() or not count.strip().isdecimal():
+        if not colon or not rack.strip() or not COUNT.fullmatch(count.strip()):
             raise ConstraintsFault(f"{word.strip()!r}: write RACK:COUNT, as in east:2")
         _add(parts[what], what, rack.strip(), int(count))
     return Constraints(parts["replicas"], parts["observers"])
@@ -114,9 +116,13 @@ def _from_json(text: str) -> Constraints:
         raise ConstraintsFault(
             f"line {fault.lineno}, column {fault.colno}: {fault.msg}; is this JSON?"
         ) from None
+    except (ValueError, RecursionError):
+        raise ConstraintsFault("a number is too long, or objects are nested too deeply") from None
     unknown = sorted(told.keys() - KEYS)
     if unknown:
-        raise ConstraintsFault(f"{unknown[0]}: no such field; there are {', '.join(sorted(KEYS))}")
+        raise ConstraintsFault(
+            f"{unknown[0]!a}: no such field; there are {', '.join(sorted(KEYS))}"
+        )
     if type(told.get("version")) is not int or told["version"] not in VERSIONS:
         raise ConstraintsFault("version: write 1 or 2")
     if told.get("observerPromotionPolicy"):
@@ -151,6 +157,8 @@ def _counts(what: str, rows: object) -> dict[str, int]:
 
 
 def _add(counts: dict[str, int], place: str, rack: str, count: int) -> None:
+    if not rack.isprintable():  # nor could a refusal name it
+        raise ConstraintsFault(f"{place}: {rack!a} is no name of a rack")
     if rack in counts:
         raise ConstraintsFault(f"{place}: rack {rack} is named twice")
     if not 1 <= count <= MOST:
