@@ -83,6 +83,9 @@ class Cold:
     read: ColdRead
     again: Callable[[int], Any]
 
+    def __post_init__(self) -> None:
+        self.read.forget_frames()
+
 
 @dataclass(slots=True)
 class NoAnswer:

@@ -63,6 +63,7 @@ class Loader:
                     offset, max_bytes=self._read_bytes, upto=upto, at_least_one=True
                 )
             except ColdRead as cold:
+                cold.forget_frames()
                 yield cold
                 continue
             if not batches:

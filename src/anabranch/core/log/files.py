@@ -32,6 +32,11 @@ class ColdRead(Exception):
         self.position = position
         self.length = length
 
+    def forget_frames(self) -> None:
+        """Let go of the calls that it came through, which hold on to it and to what they have read
+        so far: megabytes, until the collector finds the circle."""
+        self.__traceback__ = self.__context__ = None
+
 
 class Syncable(Protocol):
     """Something whose last state can be made to survive a power cut; may be called in a thread."""
