@@ -261,3 +261,16 @@ def test_what_explain_says_it_would_take_is_true(cluster, verb, topic):
         assert verb("cluster", "uncordon", "--broker", "3").exit_code == 0
     (move,) = json.loads(verb(*factor).stdout)["moves"]
     assert move["to"] == [1, 2, 4, 3]
+
+
+def test_plans_keep_to_placement_constraints(cluster, verb, topic):
+    topic("bound", "1:3")
+    setting = "confluent.placement.constraints=[replicas=a:1,c:1]"
+    altered = verb("configs", "alter", "--entity-type", "topics", "--entity-name", "bound",
+                   "--add-config", setting)  # fmt: skip
+    assert altered.exit_code == 0, altered.output
+    (move,) = json.loads(verb("plan", "drain", "--broker", "3", "--json").stdout)["moves"]
+    assert move["to"] == [1, 4]
+    none = verb("plan", "drain", "--broker", "1")
+    assert "placement constraints want it in rack a, where no other broker" in none.output
+    assert "want: 1 in rack a, 1 in rack c" in verb("explain", "bound-0").output
