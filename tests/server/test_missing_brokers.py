@@ -73,6 +73,15 @@ def test_on_clients_write_at_once_and_the_third_broker_fills_up(three):
     assert all(sorted(ids) == [1, 2, 3] and ids[0] != 3 for ids, _ in replicas(admin))
 
 
+def test_topics_that_come_with_their_first_record_follow_the_same_rule(three):
+    brokers = three(ON, "default.replication.factor=3", "auto.create.topics.enable=true")
+    producer = Producer({"bootstrap.servers": brokers.nodes[0].bootstrap, "acks": "all"})
+    producer.produce("by-itself", b"first")
+    assert producer.flush(20) == 0
+    ((ids, in_sync),) = replicas(admin_of(brokers), "by-itself")
+    assert (sorted(ids[:2]), ids[2:], in_sync) == ([1, 2], [-1], [1, 2])
+
+
 def test_in_a_rolling_restart_no_creation_fails(three):
     brokers = three(ON)
     brokers.nodes[2].start()
