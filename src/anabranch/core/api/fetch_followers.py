@@ -64,9 +64,13 @@ class FollowerFetch(Fetch):
         return len(self._held.news) < len(self._held.partitions)
 
     def park(self, _found: Round) -> Wait:
-        """Wait for news of any partition."""
-        if any(self.marks_moved(wanted) for wanted in self._held.news):
-            self.remind()
+        """Wait for news of any partition, also of those of which some could wait."""
+        for wanted in self._held.news:
+            replica = self.broker.partitions.get(wanted.topic, wanted.index)
+            if replica is not None:
+                self.broker.fetch_sessions.watch(self._held, wanted)
+                if self.marks_moved(wanted, replica):
+                    self.remind()
         most_bytes = max(0, self.reading.max_bytes)
         return Wait((self._held,), self.deadline_ms, self.poll, most_bytes)
 

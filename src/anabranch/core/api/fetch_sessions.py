@@ -43,6 +43,7 @@ class Wanted:
         "fetch_offset",
         "high_watermark",
         "index",
+        "is_watched",
         "last_fetched_epoch",
         "leader_epoch",
         "log_start_offset",
@@ -59,6 +60,7 @@ class Wanted:
         self.index = request.partition
         self.told_high_watermark = -1
         self.told_log_start = -1
+        self.is_watched = False
         self.take(request)
 
     def take(self, request: FetchPartition) -> None:
@@ -132,22 +134,19 @@ class FetchSession:
             self.broker_epoch = broker_epoch
             self.news = dict.fromkeys(self.partitions.values())
 
-    def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> list[Wanted]:
-        """Add or update partitions; those that are new."""
-        added = []
+    def change(self, wanted: Iterable[tuple[str, TopicId, FetchPartition]]) -> None:
+        """Add or update partitions."""
         for topic, topic_id, request in wanted:
             key = (topic_id if self.uses_topic_ids else topic, request.partition)
             known = self.partitions.get(key)
             if known is None:
                 known = self.partitions[key] = Wanted(topic, topic_id, request)
-                added.append(known)
             else:
                 known.take(request)
                 if self.privileged:  # it may have dropped what it was told last, in another epoch
                     known.told_high_watermark = known.high_watermark
             if self.privileged:
                 self.news[known] = None
-        return added
 
     def forget(self, forgotten: list[ForgottenTopic]) -> list[Wanted]:
         """Take partitions out; the ones that were in."""
@@ -178,8 +177,7 @@ class FetchSessions:
         self._random = random
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
         self._watched: dict[Hashable, dict[FetchSession, Wanted]] = {}
-        """For which followers' sessions a change of a partition may be news: for all that have it,
-        as a parked fetch must be woken also where it has news that could wait."""
+        """For which followers' sessions a change of a partition may be news."""
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -206,13 +204,20 @@ class FetchSessions:
         forgotten: list[ForgottenTopic],
     ) -> None:
         """Add or update partitions of a session, then take out forgotten ones."""
-        self._watch(session, session.change(wanted))
+        session.change(wanted)
         if forgotten:
             self._unwatch(session, session.forget(forgotten))
 
     def no_news(self, session: FetchSession, wanted: Wanted) -> None:
         """A follower has all of a partition and knows all of it: look again when it moves."""
         del session.news[wanted]
+        self.watch(session, wanted)
+
+    def watch(self, session: FetchSession, wanted: Wanted) -> None:
+        """Tell the session from now on when a partition moves; its topic is known by name."""
+        if not wanted.is_watched:
+            wanted.is_watched = True
+            self._watched.setdefault(wanted.place, {})[session] = wanted
 
     def moved(self, place: Hashable) -> Iterable[FetchSession]:
         """The followers' sessions for which a change of this partition may be news."""
@@ -223,16 +228,12 @@ class FetchSessions:
             session.news[wanted] = None
         return watchers
 
-    def _watch(self, session: FetchSession, added: Iterable[Wanted]) -> None:
-        if session.privileged:
-            for wanted in added:
-                self._watched.setdefault(wanted.place, {})[session] = wanted
-
     def _unwatch(self, session: FetchSession, gone: Iterable[Wanted]) -> None:
         for wanted in gone:
-            watchers = self._watched.get(wanted.place)
-            if watchers is not None:
-                watchers.pop(session, None)
+            watchers = self._watched.get(wanted.place) if wanted.is_watched else None
+            # a topic of the same name may have been named since, with another id
+            if watchers is not None and watchers.get(session) is wanted:
+                del watchers[session]
                 if not watchers:
                     del self._watched[wanted.place]
 
@@ -270,7 +271,6 @@ class FetchSessions:
             session.partitions[name, wanted.index] = wanted
         if privileged:
             session.news = dict.fromkeys(partitions)
-            self._watch(session, partitions)
         self._sessions[session.session_id] = session
         return session
 
