@@ -41,7 +41,7 @@ MUTANTS = (
         module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
-        seed=741,
+        seed=348,
         caught_by="L3",
     ),
     Mutant(
@@ -60,7 +60,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=487,
+        seed=571,
         caught_by="L6",
     ),
     Mutant(
@@ -151,7 +151,7 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=107,
+        seed=122,
         caught_by="lost-write",
     ),
     Mutant(
@@ -169,7 +169,7 @@ MUTANTS = (
         module=PRODUCERS,
         old="if first != (last + 1) % SEQUENCES:",
         new="if first < 0:",
-        seed=23,
+        seed=24,
         caught_by="L8",
     ),
     Mutant(
