@@ -105,10 +105,10 @@ class ThreeNodes:
             f"{wanted} in sync",
         )
 
-    def write(self, count=20):
+    def write(self, count=20, *, idempotent=True):
         """Records that are acknowledged by all in-sync replicas."""
         producer = confluent_kafka.Producer(
-            {"bootstrap.servers": self.bootstrap, "enable.idempotence": True}
+            {"bootstrap.servers": self.bootstrap, "acks": "all", "enable.idempotence": idempotent}
         )
         values = [b"%d" % next(self._numbers) for _ in range(count)]
         errors = []

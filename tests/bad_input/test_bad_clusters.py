@@ -189,7 +189,7 @@ def test_a_metadata_store_on_a_full_disk(cluster_on_it, small_disk):
 
     eventually(is_full, "a change that is refused", 60)
     eventually(lambda: says(cluster, "full", str(cluster.store)), "a line that says why")
-    cluster.write()
+    cluster.write(idempotent=False)  # new producer ids are metadata
     filler.unlink()
     goes_on_after(cluster, "room")
 

@@ -34,6 +34,7 @@ plant(mutant)
 from anabranch.sim.schedule import run_schedule
 print(run_schedule(mutant.seed).violation, end="")
 """
+# pytest would import what it rewrites past the mutant, and an installed package's modules are of that
 FAIL = """
 import sys
 from anabranch.sim.mutant_table import DIRECTED
@@ -41,7 +42,8 @@ from anabranch.sim.mutants import plant
 mutant = next(each for each in DIRECTED if each.name == {name!r})
 plant(mutant)
 import pytest
-sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", mutant.caught_by]))
+sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--assert=plain",
+                      mutant.caught_by]))
 """
 SHOW = """
 from anabranch.sim.mutants import Mutant, plant

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.controller.test_features import SAFE, UPGRADE, refused, update
 from tests.core.controller.test_reassignment import alter, move
@@ -458,6 +458,7 @@ STEPS = st.lists(
 
 
 @settings(max_examples=60, deadline=None)
+@example(["wait", "meddle", "cancel"])
 @given(STEPS)
 def test_whatever_happens_log_snapshot_and_state_agree_and_a_roll_back_ends_where_it_began(
     steps: list[str],

@@ -226,7 +226,7 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
     if not plan.is_open:
         raise _over(plan)
     back = _Back(consequences, plan)
-    for index in back.under_way():
+    for index in back.under_way(exactly=True):
         back.take(index, plan.start(plan.moves[index]), plan.untouched)
     stays = f"; {back.kept} could not be without losing records, and go on" if back.kept else ""
     sentence = f"{back.count} move(s) were taken back, what was done stays{stays}"
@@ -298,8 +298,11 @@ class _Back:
         """Take one move back; where that would lose records, with `insist` move back in order."""
         move = self._plan.moves[index]
         name = self._consequences.state.topic_name((move.topic_id, move.partition))
+        partition = found(self._consequences.state, move)
+        was_taken_back = partition is not None and not Move.of(partition).is_running
+        takes = moved_to if was_taken_back else take_back  # the order that it had, at once
         try:
-            moved = take_back(self._consequences, name, move.partition, replicas)
+            moved = takes(self._consequences, name, move.partition, replicas)
         except ClientFault:
             self.kept += 1
             if not insist:
