@@ -15,6 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.files import DiskFull
 from anabranch.core.replication.progress import (
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
@@ -46,6 +47,15 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
+HELD_UP_MS = 30_000
+"""How long after a full disk refused a batch those behind it are refused alike."""
+
+
+def _producer_of(records: Buffer) -> int:
+    """The producer id in a batch's header."""
+    return int.from_bytes(records[43:51], "big", signed=True)
+
+
 class Replica:
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
@@ -65,6 +75,7 @@ class Replica:
         "flushed_counts",
         "folder",
         "followers",
+        "held_up",
         "high_watermark",
         "holders",
         "in_sync_replicas",
@@ -118,6 +129,8 @@ class Replica:
         self.appended_bytes = 0
         self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
+        self.held_up: dict[int, int] = {}
+        """Producers of which a batch was refused because the disk was full, and when."""
         self.holders: tuple[Progress, ...] = ()
         self.proposal: Proposal | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -264,12 +277,31 @@ class Replica:
             )
         for follower in self.followers.values():
             follower.stayed(self.log.end_offset)
-        result = self.log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
-        )
+        try:
+            result = self.log.append_as_leader(
+                records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
+            )
+        except DiskFull:
+            self.held_up[_producer_of(records)] = now_ms
+            raise
+        except ApiError as error:
+            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                self._check_held_up(_producer_of(records), now_ms)
+            raise
+        if self.held_up:
+            self.held_up.pop(_producer_of(records), None)
         self.appended_bytes += len(records)
         self.advance()
         return result
+
+    def _check_held_up(self, producer_id: int, now_ms: int) -> None:
+        """Raise DiskFull for a batch whose predecessor was refused for that: told that it is out of
+        order, librdkafka raises its epoch and sends again what other brokers have taken."""
+        since_ms = self.held_up.get(producer_id)
+        if since_ms is not None and 0 <= now_ms - since_ms < HELD_UP_MS:
+            raise DiskFull(
+                f"{self.topic_partition}: the batch before this one was refused, as a disk is full"
+            )
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
