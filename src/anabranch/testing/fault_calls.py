@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
@@ -45,11 +46,12 @@ class Undo:
         self._undo()
 
 
-class FaultCalls:
+class FaultCalls(ABC):
     """The part of `LocalCluster` that does harm."""
 
+    @abstractmethod
     def _running(self) -> RunningCluster:
-        raise NotImplementedError
+        """The cluster as it runs. Raises ClusterError when it does not."""
 
     # Brokers.
 
