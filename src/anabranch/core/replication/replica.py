@@ -172,6 +172,7 @@ class Replica:
             self.is_leader = False
         if new_epoch:
             self.followers = {}
+            self.held_up = {}
             self.leader_high_watermark = -1
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
