@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = ("demo", "up", "test", "check", "fuzz", "sim", "chaos", "bench", "compat", "docs", "clean")
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+IGNORED = (ROOT / ".gitignore").read_text()
+REFERENCE = (ROOT / "scripts" / "reference.py").read_text()
 HALF_A_PAGE_WORDS = 320
 
 
@@ -23,6 +27,19 @@ def test_each_verb_is_one_script(verb):
     text = script.read_text()
     assert "set -euo pipefail" in text
     assert verb == "clean" or "scripts/venv" in text, "a verb works on a fresh clone by itself"
+
+
+def test_clean_removes_generated_pages_and_no_others(tmp_path):
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    for folder in ("docs/reference", "src", "tests", "bench", "compat", "fuzz", "chaos"):
+        (tmp_path / folder).mkdir(parents=True)
+    kept = set(re.findall(r"^!/docs/reference/(.+)$", IGNORED, re.MULTILINE))
+    written = set(re.findall(r'"([a-z-]+\.md)": \w+_page', REFERENCE))
+    assert kept and written
+    for name in kept | written:
+        (tmp_path / "docs" / "reference" / name).touch()
+    subprocess.run([tmp_path / "scripts" / "clean"], check=True, timeout=60)
+    assert {path.name for path in (tmp_path / "docs" / "reference").iterdir()} == kept
 
 
 def test_ci_runs_check_and_test():
