@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 from controller_kit import Follower, Host, eventually, registration, unused_port
 from node_kit import settings_of
 
+from anabranch.client.admin import create_topic
+from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
@@ -20,6 +23,7 @@ from anabranch.server.config import load_config
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.node import Node
+from anabranch.server.partitions import PartitionShell
 from anabranch.server.registration import Registration, previous_broker_epoch
 
 OTHER_FOLDER = [b"e" * 16]
@@ -53,6 +57,49 @@ async def test_a_broker_registers_and_is_let_in(host: Host, follower: Follower) 
     await broker.shutdown()
     assert host.image.brokers[1].fenced
     assert stops == []
+
+
+async def test_a_node_is_let_in_only_when_its_logs_are_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Elected while it opens them, it would lead what no client can write or read there yet."""
+    settings = settings_of(tmp_path / "node", **{"broker.heartbeat.interval.ms": "20"})
+    node = Node(load_config(None, settings))
+    await node.start()
+    async with Cluster(node.bootstrap_servers) as cluster:
+        await create_topic(cluster, "t", partitions=3)
+    await node.stop()
+    gate = asyncio.Event()
+    settled = PartitionShell.settled
+
+    async def late(shell: PartitionShell) -> None:
+        await gate.wait()
+        await settled(shell)
+
+    monkeypatch.setattr(PartitionShell, "settled", late)
+    again = Node(load_config(None, settings))
+    starting = asyncio.create_task(again.start())
+    await eventually(lambda: again.broker is not None and len(again.broker.broker.partitions) == 3)
+    assert again.controller is not None
+    controller = again.controller.controller
+    contacts: set[int] = set()
+    contact_ms = controller.sessions.contact_ms
+    await eventually(lambda: contacts.update(contact_ms.values()) or len(contacts) > 3)
+    assert controller.image.brokers[1].fenced
+    assert leaders(again) == {-1}
+    gate.set()
+    await starting
+    assert not controller.image.brokers[1].fenced
+    assert leaders(again) == {1}
+    await again.stop()
+
+
+def leaders(node: Node) -> set[int]:
+    """Who leads partitions of `t`, as the controller of this node knows."""
+    assert node.controller is not None
+    topic = node.controller.controller.image.topic("t")
+    assert topic is not None
+    return {each.leader for each in topic.partitions.values()}
 
 
 async def test_a_living_broker_keeps_its_session(host: Host, follower: Follower) -> None:

@@ -1,11 +1,12 @@
 """A broker's life with its controller: register, heartbeat, leave.
 
-What: registration with a fresh incarnation id, heartbeats (every 10 ms, and at every step of the
-metadata, until it is let in; then every `broker.heartbeat.interval.ms`, and at once to another
-controller), and the controlled shutdown. Rule kept: the broker says how far it has read the
-metadata, so that it is let in only when it knows of its own registration. When another incarnation
-took its place it stops. The epoch of the last clean shutdown, if every folder says the same, is
-shown at registration, so that the controller knows that nothing was lost. Source: KIP-631, KIP-966.
+What: registration with a fresh incarnation id, heartbeats (every `broker.heartbeat.interval.ms`, at
+once to another controller, and every 10 ms from when it asks to be let in until it is), and the
+controlled shutdown. Rules kept: the broker says how far it has read the metadata, so that it is let
+in only when it knows of its own registration; it wants to stay fenced while it opens its logs, so
+that it never leads what it cannot serve yet. When another incarnation took its place it stops. The
+epoch of the last clean shutdown, if every folder says the same, is shown at registration, so that
+the controller knows that nothing was lost. Source: KIP-631, KIP-966.
 The states themselves are decided in `core/controller/brokers.py`.
 """
 
@@ -91,6 +92,7 @@ class Registration:
         self._obstacle = ""
         self._on_stop = on_stop or (lambda sentence: LOG.error(sentence))
         self._leaving = False
+        self._may_enter = False
         self._wanted = asyncio.Event()
         self._let_in = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -117,7 +119,10 @@ class Registration:
         self._wanted.set()
 
     async def unfenced(self) -> None:
-        """Return when this broker's own metadata shows it unfenced."""
+        """Ask to be let in, now that everything hosted here is open; return when this broker's own
+        metadata shows it unfenced."""
+        self._may_enter = True
+        self.beat_now()
         while not self._is_in():
             await self._let_in.wait()
             await asyncio.sleep(0 if self._is_in() else 0.001)
@@ -228,9 +233,9 @@ class Registration:
                     self._on_stop(fault.message)
                     return
                 LOG.warning("no heartbeat reached a controller", why=fault.message)
-            fenced = not self._let_in.is_set()
+            knocks = self._may_enter and not self._let_in.is_set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout((STARTING_MS if fenced else self._heartbeat_ms) / 1000):
+                async with asyncio.timeout((STARTING_MS if knocks else self._heartbeat_ms) / 1000):
                     await self._wanted.wait()
             self._wanted.clear()
 
@@ -267,7 +272,7 @@ class Registration:
             broker_id=self.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self._image().offset,
-            want_fence=False,
+            want_fence=not self._may_enter,
             want_shut_down=self._leaving,
             offline_log_dirs=list(self._failed_directories()),
         )

@@ -107,11 +107,11 @@ class BrokerRole:
         )
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._newest = MetadataImage.empty()
-        self._is_published = False
+        self._published = asyncio.Event()
         self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
 
     async def join(self) -> None:
-        """Register, open what this broker hosts, and wait until the controller lets it in."""
+        """Register, open what this broker hosts, and only then have the controller let it in."""
         node = self._node
         self.registration = Registration(
             self._channel,
@@ -130,9 +130,10 @@ class BrokerRole:
         )
         self.broker.broker_epoch = await self.registration.register()
         self._begin_to_act()
-        await self.registration.unfenced()
+        await self._published.wait()
         await self.partitions.settled()
         await self.flusher.finished()  # what recovery found counts, and is shown, once it is safe
+        await self.registration.unfenced()
         self.upkeep.start()
         self.cleaner.start()
         self.groups.start()
@@ -172,7 +173,7 @@ class BrokerRole:
         if self.registration is not None:
             self.broker.broker_epoch = self.registration.broker_epoch
         self._newest = image
-        if self._is_published:
+        if self._published.is_set():
             self._follow(image, delta, delta)
         else:
             self._begin_to_act()
@@ -180,8 +181,9 @@ class BrokerRole:
     def _begin_to_act(self) -> None:
         image = self._newest
         own = image.brokers.get(self.broker.broker_id)
-        if not self._is_published and own is not None and own.epoch == self.broker.broker_epoch:
-            self._is_published = True
+        known = own is not None and own.epoch == self.broker.broker_epoch
+        if known and not self._published.is_set():
+            self._published.set()
             self._follow(image, everything(image), None)
 
     def _follow(
