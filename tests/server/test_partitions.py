@@ -285,6 +285,28 @@ def test_a_log_whose_folder_is_gone_is_missed(world):
     assert world.replica().log.end_offset == 0
 
 
+def test_two_power_cuts_in_a_row_show_nothing_that_was_not_committed(world):
+    """What replaces committed records that a power cut took is not committed by their mark."""
+    both = PartitionImage(replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=0)
+    delta = world.create("t", 1)
+    topic = world.topics["t"]
+    world.topics["t"] = TopicImage(topic.name, topic.topic_id, Map({0: both}))
+    world.publish(delta)
+    world.append()
+    size = world.replica().log.active.size
+    world.append(2)
+    world.replica().follower_fetched(2, 3)
+    world.shell.each_folder(world.shell.checkpoint_high_watermarks)
+    del world.files.contents[world.replica().log.active.file.path][size:]
+    world.restart()
+    world.publish()
+    assert (world.replica().log.end_offset, world.replica().high_watermark) == (1, 1)
+    world.append(5)
+    world.restart()
+    world.publish()
+    assert (world.replica().log.end_offset, world.replica().high_watermark) == (6, 1)
+
+
 def test_a_topic_deleted_before_a_crash_is_not_missed_when_it_is_created_again(world):
     world.publish(world.create("t", 1))
     world.append(3)

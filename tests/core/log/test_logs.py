@@ -70,6 +70,80 @@ def test_a_truncation_lowers_the_checkpoint_first() -> None:
     assert tags(opened(files)[1]) == [0]
 
 
+def shortened(files: MemoryFiles, partitions: int) -> dict[TopicPartition, int]:
+    """Logs of three batches on a disk that a power cut took the last two of, and their ends."""
+    folder = LogFolder(files, "data")
+    places = [TopicPartition("flights", index) for index in range(partitions)]
+    for place in places:
+        log = folder.create_log(place, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        append(log, batch(tag=0))
+        sync(log)
+        size = log.active.size
+        append(log, batch(tag=1))
+        append(log, batch(tag=2))
+        del files.contents[log.active.file.path][size:]
+    folder.checkpoint()
+    folder.checkpoint_high_watermarks(dict.fromkeys(places, 9))
+    return dict.fromkeys(places, 3)
+
+
+def written_high_watermarks(files: MemoryFiles) -> dict[TopicPartition, int]:
+    return parse_offsets(files.read("data/replication-offset-checkpoint"))
+
+
+def test_before_a_log_that_lost_its_end_grows_what_was_committed_of_it_is_lowered() -> None:
+    files = MemoryFiles()
+    shortened(files, 1)
+    folder, _ = opened(files)
+    assert written_high_watermarks(files) == {KEY: 3}
+    assert folder.high_watermarks == {KEY: 3}
+
+
+def test_one_write_lowers_the_marks_of_all_logs_that_lost_their_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = MemoryFiles()
+    ends = shortened(files, 5)
+    writes: list[str] = []
+    write_atomic = files.write_atomic
+
+    def counted(path: str, encoded: bytes, *, sync: bool) -> None:
+        writes.append(path)
+        write_atomic(path, encoded, sync=sync)
+
+    monkeypatch.setattr(files, "write_atomic", counted)
+    folder = LogFolder(files, "data")
+    for place in ends:
+        folder.open_log(place, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        assert written_high_watermarks(files) == ends
+    assert writes == ["data/replication-offset-checkpoint"]
+
+
+def test_a_log_that_is_whole_keeps_what_was_committed_of_it_beside_one_that_is_not() -> None:
+    files = MemoryFiles()
+    ends = shortened(files, 2)
+    first, second = ends
+    before = LogFolder(files, "data")
+    append(before.open_log(second, TOPIC_ID, CONFIG, now_ms=NOW_MS), batch(tag=1))
+    before.checkpoint_high_watermarks({first: 9, second: 6})
+    folder = LogFolder(files, "data")
+    folder.open_log(first, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    folder.open_log(second, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    assert folder.high_watermarks == {first: 3, second: 6}
+    folder.checkpoint_high_watermarks(folder.high_watermarks)
+    assert written_high_watermarks(files) == {first: 3, second: 6}
+
+
+def test_a_truncation_lowers_what_was_committed_first() -> None:
+    files = MemoryFiles()
+    folder, log = begun(files)
+    folder.checkpoint_high_watermarks({KEY: 6})
+    log.truncate_to(7)
+    assert written_high_watermarks(files) == {KEY: 6}
+    log.truncate_to(4)
+    assert written_high_watermarks(files) == {KEY: 3}
+
+
 def test_a_new_partition_under_an_old_name_owes_nothing_to_the_old_one() -> None:
     files = MemoryFiles()
     folder, log = begun(files)

@@ -309,3 +309,23 @@ def test_an_epoch_s_end_is_asked_by_epoch():
     assert ask(3) == (0, -1, -1)
     assert ask(2, current=1)[0] == ErrorCode.FENCED_LEADER_EPOCH
     assert ask(2, current=3)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_crash_soon_after_a_power_cut_shows_nothing_that_was_not_committed():
+    """What a power cut took was committed; what is written in its place is not."""
+    peers = Peers(2)
+    peers[1].produce(1)
+    peers[1].produce(2)
+    peers.settle()
+    assert peers[1].high_watermark == 3
+    peers.restart(2, lose_from=1)
+    peers.restart(1, lose_from=1)
+    peers.publish()
+    assert peers[1].high_watermark == 1
+    peers.elect(1)
+    peers.lose_all()
+    peers[1].produce(2, size=20)  # only here
+    assert (peers[1].end, peers[1].high_watermark) == (3, 1)
+    peers[1].begin()  # no checkpoint was written since
+    peers.publish(1)
+    assert (peers[1].end, peers[1].high_watermark) == (3, 1)

@@ -1,9 +1,9 @@
 """One folder of `log.dirs`: its partitions, its checkpoints, its clean-shutdown marker.
 
 Rule kept: a checkpoint never promises more than is there. It is lowered on stable storage before a
-log gets shorter or a partition begins anew under an old name, and raised only after syncs. A fault
-of the folder takes all its logs offline. Not here: locking the folder (`server/folders.py`) and
-timers.
+log gets shorter or a partition begins anew under an old name, and before a log that a power cut
+made shorter may grow; it is raised only after syncs. A fault of the folder takes all its logs
+offline. Not here: locking the folder (`server/folders.py`) and timers.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ class LogFolder:
 
     `clean` says that the last process closed all logs; the marker is gone once this object exists,
     so that a crash from here on is noticed. `broker_epoch` is what the marker said, else -1.
-    `high_watermarks` and `clean_points` (where the next compaction begins) are as checkpointed.
+    `clean_points` (where the next compaction begins) are as checkpointed, `high_watermarks` as they
+    were known to the last process, until they are written again.
     """
 
     def __init__(self, files: Files, path: str) -> None:
@@ -81,6 +82,7 @@ class LogFolder:
         self._recovery_points = self._read_offsets(RECOVERY_POINTS)
         self._log_starts = self._read_offsets(LOG_STARTS)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
+        self._written_high_watermarks = dict(self.high_watermarks)
         self.clean_points = self._read_offsets(CLEAN_POINTS)
         if self.clean:
             files.remove(marker)
@@ -153,6 +155,7 @@ class LogFolder:
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )
+        self._lower_high_watermark(key, log.end_offset)
         self.logs[key] = log
         return log
 
@@ -227,9 +230,10 @@ class LogFolder:
 
     def checkpoint_high_watermarks(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Write high watermarks where they moved."""
-        if dict(offsets) != self.high_watermarks:
+        if dict(offsets) != self._written_high_watermarks:
             self._write(HIGH_WATERMARKS, offsets)
-            self.high_watermarks = dict(offsets)
+            self._written_high_watermarks = dict(offsets)
+        self.high_watermarks = dict(offsets)
 
     def checkpoint_clean(self, key: TopicPartition, offset: int) -> None:
         """Note that a partition is compacted up to an offset."""
@@ -280,18 +284,37 @@ class LogFolder:
             if offsets.get(key, 0) > end_offset:
                 self._write(name, {**offsets, key: end_offset})
                 offsets[key] = end_offset
+        self._lower_high_watermark(key, end_offset)
+
+    def _lower_high_watermark(self, key: TopicPartition, end_offset: int) -> None:
+        """What a log lost was committed; what takes its place is not, and may not pass for it.
+
+        A power cut shortens many logs: with the first of them, those that are not open yet are
+        noted with what was synced of them, which they have. So one write does for all."""
+        written = self._written_high_watermarks
+        if written.get(key, 0) > end_offset:
+            lowered = {
+                each: offset if each in self.logs else min(offset, self.promised(each))
+                for each, offset in written.items()
+            }
+            lowered[key] = end_offset
+            self._write(HIGH_WATERMARKS, lowered)
+            self._written_high_watermarks = lowered
+        if self.high_watermarks.get(key, 0) > end_offset:
+            self.high_watermarks[key] = end_offset
 
     def _forget_checkpoints(self, key: TopicPartition) -> None:
         """What was promised for a deleted partition of the same name does not hold for this one."""
         for name, offsets in (
             (RECOVERY_POINTS, self._recovery_points),
             (LOG_STARTS, self._log_starts),
-            (HIGH_WATERMARKS, self.high_watermarks),
+            (HIGH_WATERMARKS, self._written_high_watermarks),
             (CLEAN_POINTS, self.clean_points),
         ):
             if offsets.get(key, 0) > 0:
                 self._write(name, {other: offsets[other] for other in offsets if other != key})
                 del offsets[key]
+        self.high_watermarks.pop(key, None)
 
     def fail(self, fault: StorageFault) -> None:
         """Take the folder offline, and every log in it."""
