@@ -25,9 +25,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help=f"of faults (default {SECONDS:g})")
     parser.add_argument("--seed", type=int, help="of the faults (default: a new one)")
     parser.add_argument("--store", choices=("both", "sqlite", "postgres"), default="both")
-    parser.add_argument("--folder", type=Path, help="where everything is left behind")
+    parser.add_argument("--folder", type=Path, help="a new one, for everything")
     parser.add_argument("--keep", action="store_true", help="keep logs of a clean run too")
     arguments = parser.parse_args()
+    if arguments.folder is not None and not is_free(arguments.folder):
+        parser.error(f"{arguments.folder} holds something that a run would remove: name a new one")
     seed = arguments.seed if arguments.seed is not None else given("SEED")
     seed = time.time_ns() % 2**31 if seed is None else int(seed)
     seconds = arguments.seconds or given("SECONDS") or SECONDS
@@ -42,6 +44,11 @@ def main() -> int:
     if report.is_clean and not arguments.keep:
         clear(folder)
     return 0 if report.is_clean else 1
+
+
+def is_free(folder: Path) -> bool:
+    """Whether nothing is there, or an empty folder."""
+    return not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
 
 
 def given(name: str) -> float | None:

@@ -121,8 +121,13 @@ class Verdict:
             f" {self.rebalances:,} rebalances; longest gap {self.longest_gap_ms / 1000:.1f} s",
             ", ".join(f"{count:,} {name}" for name, count in counts.items()),
             *self.examples,
-            *(f"no {part} was acknowledged or shown anything" for part in self.idle),
+            *self.idle_lines,
         ]
+
+    @property
+    def idle_lines(self) -> list[str]:
+        """Kinds of clients of which nothing is proved."""
+        return [f"no {part} was acknowledged or shown anything" for part in self.idle]
 
 
 @dataclass

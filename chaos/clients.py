@@ -104,7 +104,7 @@ class Sender:
     def _listen(self, producer: Producing, seconds: float) -> None:
         """Hear of outcomes and write them down."""
         producer.poll(seconds)
-        acks: dict[Place, list[tuple[Place, int, int]]] = {}
+        acks: dict[tuple[str, Place], list[tuple[Place, int, int]]] = {}
         while self._heard:
             token, offset, why = self._heard.popleft()
             if token.client == self.client:
@@ -114,9 +114,10 @@ class Sender:
                     "unknown", client=token.client, at=token.place.text, n=token.n, count=1, why=why
                 )
             else:
-                acks.setdefault(token.place, []).append((token.place, token.n, offset))
-        for each in acks.values():
-            self.writer.acknowledged(self.client, each)
+                named = (token.client, token.place)
+                acks.setdefault(named, []).append((token.place, token.n, offset))
+        for (client, _), each in acks.items():
+            self.writer.acknowledged(client, each)
         self.notes.write()
         if time.monotonic() >= self._flush_due:
             self._flush_due = time.monotonic() + FLUSH_SECONDS

@@ -153,17 +153,25 @@ def _offsets(path: Path) -> dict[TopicPartition, int]:
     return checkpoints.parse_offsets(path.read_bytes()) if path.exists() else {}
 
 
-def compare(folders: Iterable[Path], topics: Iterable[str] | None = None) -> Comparison:
-    """Compare all replicas in these log folders, of these topics or of all."""
-    found = [read_folder(Path(folder)) for folder in folders]
+def compare(
+    folders: Iterable[Path], topics: Iterable[str] | None = None, *, everywhere: bool = False
+) -> Comparison:
+    """Compare all replicas in these log folders, of these topics or of all; `everywhere` says that
+    each partition has one in each folder."""
+    found = [(Path(folder).name, read_folder(Path(folder))) for folder in folders]
     wanted = None if topics is None else set(topics)
     result = Comparison()
-    for place in sorted({place for copies in found for place in copies}):
-        copies = [each[place] for each in found if place in each]
-        if len(copies) > 1 and (wanted is None or place.topic in wanted):
+    for place in sorted({place for _, copies in found for place in copies}):
+        if wanted is not None and place.topic not in wanted:
+            continue
+        copies = [each[place] for _, each in found if place in each]
+        without = [name for name, each in found if place not in each]
+        if everywhere and without:
+            _teller(place, result)(f"no replica in {', '.join(without)}")
+        if len(copies) > 1:
             compare_copies([copy.read() for copy in copies], result)
-    if not result.partitions:
-        result.differences.append("no partition has two replicas in these folders")
+    if not result.records:
+        result.differences.append("nothing committed has two replicas in these folders")
     return result
 
 

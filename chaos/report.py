@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.check import Verdict
+from chaos.replicas import Comparison
 
 LEAST = {"acks": 1_000_000, "elections": 50, "truncations": 10, "lease changes": 5}
 """What a run must reach to count as a proof."""
@@ -28,45 +29,39 @@ class PartReport:
     config: dict[str, str]
     seconds: float = 0.0
     rounds: int = 0
-    acks: int = 0
     elections: int = 0
     unclean_elections: int = 0
     last_known: int = 0
     """Elections of a last known leader: nobody who was in sync had ended in order."""
     truncations: int = 0
     lease_changes: int = 0
-    longest_gap_s: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)
     healing_s: list[float] = field(default_factory=list)
-    anomalies: Counter[str] = field(default_factory=Counter)
-    examples: list[str] = field(default_factory=list)
-    differences: list[str] = field(default_factory=list)
     surprises: list[str] = field(default_factory=list)
     bugs: list[str] = field(default_factory=list)
     sentences: Counter[str] = field(default_factory=Counter)
-    compared: str = ""
-    verdict: dict[str, Any] = field(default_factory=dict)
+    verdict: Verdict = field(default_factory=Verdict)
+    """What the judge of histories says."""
+    compared: Comparison = field(default_factory=Comparison)
 
-    def take_verdict(self, verdict: Verdict) -> None:
-        """What the judge of histories says."""
-        self.acks = verdict.acks
-        self.longest_gap_s = verdict.longest_gap_ms / 1000
-        self.anomalies = Counter(verdict.counts)
-        self.examples = list(verdict.examples)
-        self.verdict = verdict.as_dict()
+    @property
+    def acks(self) -> int:
+        """Records that producers were told are there."""
+        return self.verdict.acks
 
     @property
     def complaints(self) -> list[str]:
         """Everything that must not be, a line each."""
-        found = [f"{name}: {count:,}" for name, count in self.anomalies.items() if count]
+        found = [f"{name}: {count:,}" for name, count in self.verdict.counts.items()]
         if not self.acks:
             found.append("nothing was acknowledged")
         if self.unclean_elections:
             found.append(f"{self.unclean_elections} unclean elections")
         return [
             *found,
-            *self.examples[:SHOWN],
-            *(f"replicas differ: {each}" for each in self.differences[:SHOWN]),
+            *self.verdict.examples[:SHOWN],
+            *self.verdict.idle_lines,
+            *(f"replicas differ: {each}" for each in self.compared.differences[:SHOWN]),
             *self.surprises[:SHOWN],
             *(f"in a log: {each}" for each in self.bugs[:SHOWN]),
         ]
@@ -75,17 +70,22 @@ class PartReport:
         """For people."""
         faults = ", ".join(f"{name} {count}" for name, count in self.faults.most_common())
         healing = sorted(self.healing_s) or [0.0]
+        gap_s = self.verdict.longest_gap_ms / 1000
         return [
             f"{self.store}: {self.seconds:.0f} s, {self.rounds} rounds, "
             f"{self.faults.total()} faults: {faults}",
             f"  {self.acks:,} acks, {self.elections} elections ({self.last_known} of a last known "
             f"leader), {self.truncations} truncations, {self.lease_changes} lease changes",
-            f"  longest time without an acknowledgement {self.longest_gap_s:.1f} s; whole after "
+            f"  longest time without an acknowledgement {gap_s:.1f} s; whole after "
             f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
-            f"  {self.compared}",
+            f"  {self.compared.line()}",
             *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
             *(f"  ANOMALY {each}" for each in self.complaints),
         ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For programs."""
+        return {**vars(self), "verdict": self.verdict.as_dict(), "compared": vars(self.compared)}
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Report:
             "clean": self.is_clean,
             "counts": not self.missing,
             **self.totals,
-            "parts": [vars(each) for each in self.parts],
+            "parts": [each.as_dict() for each in self.parts],
         }
 
     def text(self) -> str:

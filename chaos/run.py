@@ -116,9 +116,9 @@ class Part:
             faults = draw_round(self.seed, self.number, number, self.scene.kinds())
             with self._marking():
                 happened = carry_out_round(self.scene, faults, self.say, until_s)
-                self.report.faults.update(happened)
-                self._become_whole(f"after round {number}")
-                wait_at_most(CALM_SECONDS, lambda: False)
+            self.report.faults.update(happened)
+            self._become_whole(f"after round {number}")
+            time.sleep(CALM_SECONDS)
             number += 1
         self.report.rounds = number
 
@@ -162,7 +162,7 @@ class Part:
 
     @contextlib.contextmanager
     def _marking(self) -> Iterator[None]:
-        """Look while a round goes on."""
+        """Look while a round goes on; nobody else looks meanwhile, since two would count twice."""
         ended = threading.Event()
 
         def look() -> None:
@@ -198,10 +198,8 @@ class Part:
         report.surprises += self.nodes.surprises + self.crowd.surprises
         report.bugs = list(self.logs.bugs)
         self.say("judging")
-        verdict = check.judge(self.crowd.histories)
-        report.take_verdict(verdict)
-        compared = replicas.compare(self.nodes.folders)
-        report.differences, report.compared = compared.differences, compared.line()
+        report.verdict = check.judge(self.crowd.histories)
+        report.compared = replicas.compare(self.nodes.folders, everywhere=True)
         report.seconds = time.monotonic() - self._began_s
 
 

@@ -77,7 +77,10 @@ class Watch:
         return self.image.partition(topic, index)
 
     def unwell(self) -> list[str]:
-        """A sentence a partition that nobody leads or that has not all replicas in sync."""
+        """A sentence a partition that nobody leads or that has not all replicas in sync. Raises
+        what went wrong in the thread."""
+        if self.fault is not None:
+            raise self.fault
         found = []
         image = self.image
         for topic in image.topics_by_id.values():

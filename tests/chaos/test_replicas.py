@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from anabranch.core.log import checkpoints
@@ -81,6 +83,19 @@ def test_equal_replicas(disks):
 
 def test_nothing_to_compare_proves_nothing(tmp_path):
     assert replicas.compare([tmp_path]).differences
+
+
+def test_high_watermarks_that_are_not_there_prove_nothing(disks):
+    for folder in disks.folders:
+        (folder / checkpoints.HIGH_WATERMARKS).unlink()
+    assert disks.compared().differences == ["nothing committed has two replicas in these folders"]
+
+
+def test_a_replica_that_is_not_there(disks):
+    shutil.rmtree(disks.folders[1] / "t-x-1")
+    assert disks.compared().differences == []
+    compared = replicas.compare(disks.folders, everywhere=True)
+    assert compared.differences == ["t-x-1: no replica in two"]
 
 
 def test_another_value(disks):
