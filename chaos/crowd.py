@@ -157,15 +157,9 @@ class Crowd:
         for client in chosen:
             client.signal(signal.SIGCONT)
             client.signal(signal.SIGTERM)
-        until = time.monotonic() + END_SECONDS
+        for client in end_all(END_SECONDS, chosen):
+            self.surprises.append(f"client {client.name} did not end when it was asked to")
         for client in chosen:
-            assert client.process is not None
-            try:
-                client.process.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                self.surprises.append(f"client {client.name} did not end when it was asked to")
-                self.kill(client)
-                continue
             if client.code not in (0, -signal.SIGKILL):
                 self.surprises.append(self._ended(client))
 
@@ -186,14 +180,8 @@ class Crowd:
         for client in clients:
             client.bootstrap = self.bootstrap
             client.start()
-        until = time.monotonic() + READ_SECONDS
+        end_all(READ_SECONDS, clients)
         for client in clients:
-            assert client.process is not None
-            try:
-                client.process.wait(max(0.1, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                client.signal(signal.SIGKILL)
-                client.process.wait()
             if client.code != 0:
                 self.surprises.append(f"{self._ended(client)}: not everything could be read")
 
@@ -201,6 +189,20 @@ class Crowd:
         """Kill whoever is left."""
         for client in self.clients + self._last:
             client.signal(signal.SIGKILL)
+
+
+def end_all(seconds: float, clients: Sequence[Client]) -> list[Client]:
+    """Wait for all of them, and kill those that have not ended then; these."""
+    until, killed = time.monotonic() + seconds, []
+    for client in clients:
+        assert client.process is not None
+        try:
+            client.process.wait(max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            client.process.kill()
+            client.process.wait()
+            killed.append(client)
+    return killed
 
 
 class Acks:

@@ -24,13 +24,15 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.testing import ClusterError
+from anabranch.testing.fault_calls import Undo
 from chaos.crowd import Crowd
 from chaos.nodes import IDS, Nodes
 from chaos.plan import FAMILIES, Fault
 from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
 from chaos.watch import Watch
 
-Act = Callable[["Scene", Fault], contextlib.AbstractContextManager[str]]
+Happening = contextlib.AbstractContextManager[str]
+Act = Callable[["Scene", Fault], Happening]
 ADMIN_SECONDS = 5.0
 STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
 
@@ -84,35 +86,33 @@ class Scene:
 # Processes.
 
 
+Strike = Callable[[int], bool]
+
+
 @contextlib.contextmanager
-def _killed(scene: Scene, *ids: int) -> Iterator[str]:
+def _away(
+    scene: Scene, what: str, strike: Strike, back: Strike, ids: tuple[int, ...]
+) -> Iterator[str]:
+    """Some brokers are gone, and come back; a strike says whether it hit somebody."""
     roles = {each: scene.role(each) for each in ids}
-    killed = [each for each in ids if scene.nodes.kill(each)]
-    if not killed:
-        raise Nothing(f"{ids} dead already")
-    yield "kill " + " and ".join(roles[each] for each in killed)
-    for each in killed:
-        scene.nodes.begin(each)
+    struck = [each for each in ids if strike(each)]
+    if not struck:
+        raise Nothing(f"none of {ids} is there to {what}")
+    yield f"{what} " + " and ".join(roles[each] for each in struck)
+    for each in struck:
+        back(each)
 
 
-@contextlib.contextmanager
-def _paused(scene: Scene, *ids: int) -> Iterator[str]:
-    roles = {each: scene.role(each) for each in ids}
-    paused = [each for each in ids if scene.nodes.pause(each)]
-    if not paused:
-        raise Nothing(f"{ids} do not run")
-    yield "pause " + " and ".join(roles[each] for each in paused)
-    for each in paused:
-        scene.nodes.resume(each)
+def _killed(scene: Scene, *ids: int) -> Happening:
+    return _away(scene, "kill", scene.nodes.kill, scene.nodes.begin, ids)
 
 
-@contextlib.contextmanager
-def _stopped(scene: Scene, broker_id: int) -> Iterator[str]:
-    role = scene.role(broker_id)
-    if not scene.nodes.stop(broker_id):
-        raise Nothing(f"{broker_id} does not run")
-    yield f"stop {role}"
-    scene.nodes.begin(broker_id)
+def _paused(scene: Scene, *ids: int) -> Happening:
+    return _away(scene, "pause", scene.nodes.pause, scene.nodes.resume, ids)
+
+
+def _stopped(scene: Scene, *ids: int) -> Happening:
+    return _away(scene, "stop", scene.nodes.stop, scene.nodes.begin, ids)
 
 
 def _another(scene: Scene, fault: Fault, one: int) -> int:
@@ -120,7 +120,7 @@ def _another(scene: Scene, fault: Fault, one: int) -> int:
     return others[int(fault.other * len(others)) % len(others)]
 
 
-def _kill_two(scene: Scene, fault: Fault) -> contextlib.AbstractContextManager[str]:
+def _kill_two(scene: Scene, fault: Fault) -> Happening:
     one = scene.some(fault.aim)
     return _killed(scene, one, _another(scene, fault, one))
 
@@ -164,44 +164,42 @@ def _kill_all(scene: Scene, fault: Fault) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _cut(scene: Scene, one: int, other: int | None = None, *, one_way: bool) -> Iterator[str]:
-    scene.nodes.cluster.cut(one, other, one_way=one_way)
+def _undone(undo: Undo, said: str) -> Iterator[str]:
+    """Something that was begun is undone at the end."""
+    with undo:
+        yield said
+
+
+def _cut(scene: Scene, one: int, other: int | None = None, *, one_way: bool) -> Happening:
     towards = "the others" if other is None else str(other)
-    way = " in one direction" if one_way else ""
-    yield f"cut {scene.role(one)} off from {towards}{way}"
-    scene.nodes.cluster.heal(one, other)
+    said = f"cut {scene.role(one)} off from {towards}{' in one direction' if one_way else ''}"
+    return _undone(scene.nodes.cluster.cut(one, other, one_way=one_way), said)
 
 
-def _cut_pair(scene: Scene, fault: Fault) -> contextlib.AbstractContextManager[str]:
+def _cut_pair(scene: Scene, fault: Fault) -> Happening:
     one = scene.some(fault.aim)
     return _cut(scene, one, _another(scene, fault, one), one_way=fault.strength < 0.3)
 
 
-@contextlib.contextmanager
-def _delay(scene: Scene, fault: Fault) -> Iterator[str]:
+def _delay(scene: Scene, fault: Fault) -> Happening:
     one, ms = scene.some(fault.aim), int(5 + fault.strength**2 * 400)
-    scene.nodes.cluster.delay(one, ms=ms)
-    yield f"delay {scene.role(one)} by {ms} ms"
-    scene.nodes.cluster.heal(one)
+    said = f"delay {scene.role(one)} by {ms} ms"
+    return _undone(scene.nodes.cluster.delay(one, ms=ms), said)
 
 
 # Disks and clocks.
 
 
-@contextlib.contextmanager
-def _slow_disk(scene: Scene, fault: Fault) -> Iterator[str]:
+def _slow_disk(scene: Scene, fault: Fault) -> Happening:
     one, ms = scene.some(fault.aim), int(5 + fault.strength**2 * 500)
-    scene.nodes.cluster.slow_disk(one, ms=ms)
-    yield f"slow the disk of {scene.role(one)} by {ms} ms"
-    scene.nodes.cluster.heal_disk(one)
+    said = f"slow the disk of {scene.role(one)} by {ms} ms"
+    return _undone(scene.nodes.cluster.slow_disk(one, ms=ms), said)
 
 
-@contextlib.contextmanager
-def _full_disk(scene: Scene, fault: Fault) -> Iterator[str]:
+def _full_disk(scene: Scene, fault: Fault) -> Happening:
     one = scene.some(fault.aim)
-    scene.nodes.cluster.full_disk(one)
-    yield f"fill the disk of {scene.role(one)}"
-    scene.nodes.cluster.heal_disk(one)
+    said = f"fill the disk of {scene.role(one)}"
+    return _undone(scene.nodes.cluster.full_disk(one), said)
 
 
 @contextlib.contextmanager
