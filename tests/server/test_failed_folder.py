@@ -129,6 +129,61 @@ def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_pa
     assert places_in(bootstrap, broker_id, folder) == there
 
 
+def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_path):
+    bootstrap = bootstrap_of(processes)
+    admin = create(bootstrap)
+    broker_id = asked(bootstrap, controller_of).controller_id
+    folder = tmp_path / str(broker_id) / "b"
+    there = places_in(bootstrap, broker_id, folder)
+    assert there and set(partitions(admin)) - there, "replicas in both folders"
+    acks = Acks(bootstrap)
+    until(lambda: len(acks.times) > 100)
+
+    node = processes[broker_id]
+    node.process.send_signal(signal.SIGTERM)
+    node.ended()
+    folder.rename(folder.with_name("away"))
+    folder.write_text("no folder")
+    node.start().ready()
+    until(lambda: all((broker_id in now.isrs) != (at in there) for at, now in placed(admin)))
+    assert offline_folders(bootstrap, broker_id) == {str(folder)}
+    write_everywhere(bootstrap)
+    admin.create_topics([NewTopic("v", 2, 3)])["v"].result(20)
+    until(lambda: all(len(each.isrs) == 3 for _, each in placed(admin, "v")))
+    for at, now in placed(admin):
+        assert now.leader >= 0
+        assert now.leader != broker_id or at not in there
+
+    node.process.send_signal(signal.SIGTERM)
+    _, errors = node.ended()
+    assert f"{folder} is not a folder; correct log.dirs" in errors
+    folder.unlink()
+    folder.with_name("away").rename(folder)
+    node.start().ready()
+    until(lambda: is_whole(bootstrap))
+    assert places_in(bootstrap, broker_id, folder) == there
+    assert not offline_folders(bootstrap, broker_id)
+    acks.stop()
+    assert not acks.failures
+    assert count_of(bootstrap) == len(acks.times)
+
+
+def placed(admin, topic="u"):
+    """The partitions of a topic with their indexes, as the cluster tells of them."""
+    return admin.list_topics(topic, timeout=10).topics[topic].partitions.items()
+
+
+def offline_folders(bootstrap, broker_id):
+    """The folders that a broker says it cannot use."""
+
+    async def look(cluster):
+        return {
+            each.log_dir for each in await describe_log_dirs(cluster, broker_id) if each.error_code
+        }
+
+    return asked(bootstrap, look)
+
+
 def test_when_no_folder_is_left_the_broker_stops(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
     create(bootstrap)

@@ -111,6 +111,11 @@ METRICS: tuple[Exported, ...] = (
         "Partitions that this node should host and cannot.",
     ),
     Exported(
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        GAUGE,
+        "Folders of log.dirs that this node cannot use.",
+    ),
+    Exported(
         "kafka_server_replicamanager_underreplicatedpartitions",
         GAUGE,
         "Partitions led here with fewer in-sync replicas than replicas.",

@@ -2,9 +2,10 @@
 
 What: every folder of `log.dirs` and the one of the metadata log holds a lock file while the node
 runs (`.lock`) and says whose it is (`meta.properties`, KIP-631: cluster, node and directory id). A
-fresh folder needs no format step. Rule kept: nothing is written into a folder before all of them
+fresh folder needs no format step. Rules kept: nothing is written into a folder before all of them
 were found to be ours; a folder of another node, of another cluster, or of an older format is
-refused in one line.
+refused in one line; one that its disk refuses is left out while another of `log.dirs` works, unless
+it is the folder of the metadata log. Source of that: KIP-112, Kafka's LogManager.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import errno
 import fcntl
 import os
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.log.checkpoints import (
@@ -24,9 +26,12 @@ from anabranch.core.log.checkpoints import (
     parse_meta_properties,
 )
 from anabranch.core.types import parse_topic_id
+from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
+
+LOG = logger("folders")
 
 LOCK = ".lock"
 THE_STORE = "the metadata store", "metadata.store.url"
@@ -38,38 +43,49 @@ class FolderFault(OSError):
     """A folder cannot be used; the sentence says why and what to do."""
 
 
-class HeldFolders:
-    """Folders that this process holds until `release`."""
+class UnusableFolder(FolderFault):
+    """Its disk, or who owns it, refuses; other folders of the node may do without it."""
 
-    def __init__(self, node_id: int) -> None:
-        self.paths: list[str] = []
+
+class HeldFolders:
+    """Folders that this process holds until `release`. `unusable` are those that it does without,
+    and why."""
+
+    def __init__(self, node_id: int, log_dirs: Sequence[str], metadata_log_dir: str) -> None:
         self.metas: dict[str, MetaProperties | None] = {}
+        self.unusable: dict[str, str] = {}
         self._node_id = node_id
+        self._log_dirs = log_dirs
+        self._metadata_log_dir = metadata_log_dir
         self._locks: list[int] = []
 
     @property
-    def directory_ids(self) -> list[bytes]:
-        """The ids of the folders, in the order in which they were named."""
-        metas = [self.metas[path] for path in self.paths]
-        return [parse_topic_id(meta.directory_id) for meta in metas if meta is not None]
-
-    @property
     def directories(self) -> dict[str, bytes]:
-        """The ids of the folders by path."""
-        return dict(zip(self.paths, self.directory_ids, strict=True))
+        """The ids of the folders of `log.dirs` that can be used, by path, as they were named."""
+        metas = {path: self.metas.get(path) for path in self._log_dirs}
+        return {path: parse_topic_id(meta.directory_id) for path, meta in metas.items() if meta}
 
     def cluster_id_or_new(self) -> str:
         """The cluster that the folders belong to; a new id when they are fresh."""
         known = [meta.cluster_id for meta in self.metas.values() if meta is not None]
         return known[0] if known else new_id()
 
-    def hold(self, path: str) -> None:
-        """Make a folder if need be, lock it, and read whose it is. Raises FolderFault."""
-        if path in self.metas:
-            return
-        self._locks.append(lock(path))
-        self.paths.append(path)
-        self.metas[path] = self._read(path)
+    def hold(self) -> None:
+        """Make the folders if need be, lock them, and read whose they are. Raises FolderFault."""
+        for path in dict.fromkeys((*self._log_dirs, self._metadata_log_dir)):
+            try:
+                self._locks.append(lock(path))
+                self.metas[path] = self._read(path)
+            except UnusableFolder as fault:
+                self._do_without(path, fault)
+
+    def _do_without(self, path: str, fault: UnusableFolder) -> None:
+        """Leave a folder out. Raises its fault when it cannot be spared."""
+        self.metas.pop(path, None)
+        self.unusable[path] = str(fault)
+        if path == self._metadata_log_dir or self.unusable.keys() >= set(self._log_dirs):
+            raise fault
+        LOG.error("a log folder is offline", path=path, why=str(fault))
 
     def _read(self, path: str) -> MetaProperties | None:
         name = os.path.join(path, META_PROPERTIES)
@@ -83,7 +99,7 @@ class HeldFolders:
                 f"{name}: {fault}; give the node another folder in log.dirs"
             ) from None
         except OSError as fault:
-            raise FolderFault(folder_sentence(path, fault)) from None
+            raise UnusableFolder(folder_sentence(path, fault)) from None
         if meta.node_id != self._node_id:
             raise FolderFault(
                 f"folder {path} belongs to node {meta.node_id}, and this is node {self._node_id}; "
@@ -104,9 +120,13 @@ class HeldFolders:
                     f"folder {path} belongs to cluster {meta.cluster_id}, and {whose} to cluster "
                     f"{cluster_id}; correct log.dirs or {setting}"
                 )
-        for path, meta in self.metas.items():
+        for path, meta in tuple(self.metas.items()):
             if meta is None or not meta.directory_id:
-                self.metas[path] = mark(path, MetaProperties(cluster_id, self._node_id, new_id()))
+                try:
+                    fresh = MetaProperties(cluster_id, self._node_id, new_id())
+                    self.metas[path] = mark(path, fresh)
+                except UnusableFolder as fault:
+                    self._do_without(path, fault)
         return cluster_id
 
     def release(self) -> None:
@@ -117,11 +137,10 @@ class HeldFolders:
 
 
 def hold(config: NodeConfig) -> HeldFolders:
-    """Lock every folder of a node, or none. Raises FolderFault."""
-    held = HeldFolders(config.node_id)
+    """Lock every folder of a node that can be used, or none. Raises FolderFault."""
+    held = HeldFolders(config.node_id, config.log_dirs, config.metadata_log_dir)
     try:
-        for path in (*config.log_dirs, config.metadata_log_dir):
-            held.hold(path)
+        held.hold()
         clusters = {meta.cluster_id for meta in held.metas.values() if meta is not None}
         if len(clusters) > 1:
             raise FolderFault(
@@ -140,7 +159,7 @@ def lock(path: str) -> int:
         os.makedirs(path, exist_ok=True)
         descriptor = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as fault:
-        raise FolderFault(folder_sentence(path, fault)) from None
+        raise UnusableFolder(folder_sentence(path, fault)) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # nodes of one process too
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the lock that Kafka takes
@@ -154,7 +173,7 @@ def lock(path: str) -> int:
 
 
 def mark(path: str, meta: MetaProperties) -> MetaProperties:
-    """Write meta.properties so that it survives a power cut."""
+    """Write meta.properties so that it survives a power cut. Raises UnusableFolder."""
     name = os.path.join(path, META_PROPERTIES)
     try:
         with open(name + ".tmp", "wb") as file:
@@ -166,7 +185,7 @@ def mark(path: str, meta: MetaProperties) -> MetaProperties:
         os.fsync(folder)
         os.close(folder)
     except OSError as fault:
-        raise FolderFault(folder_sentence(path, fault)) from None
+        raise UnusableFolder(folder_sentence(path, fault)) from None
     return meta
 
 

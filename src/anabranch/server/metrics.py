@@ -91,11 +91,12 @@ class NodeCollector(Collector):
         assert self._node.broker is not None
         replicas = self._replicas()
         leaders = [each for each in replicas if each.is_leader]
-        offline = len(self._node.broker.broker.partitions.offline)
+        hosted = self._node.broker.broker.partitions
         prefix = "kafka_server_replicamanager_"
         yield prefix + "partitioncount", (), len(replicas)
         yield prefix + "leadercount", (), len(leaders)
-        yield prefix + "offlinereplicacount", (), offline
+        yield prefix + "offlinereplicacount", (), len(hosted.offline)
+        yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(hosted.offline_folders)
         yield from samples_of_leaders(leaders)
         self._count_records()
         for topic, count in self._records.items():

@@ -313,7 +313,10 @@ class PartitionShell:
         if self._opened:
             return
         self._opened = True
-        for path in self._broker.partitions.folders:
+        partitions = self._broker.partitions
+        for path in partitions.folders:
+            if path in partitions.offline_folders:
+                continue
             try:
                 folder = self.folders[path] = LogFolder(self._files, path)
                 for place, topic_id in folder.partitions():

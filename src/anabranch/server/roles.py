@@ -38,7 +38,7 @@ from anabranch.server.groups import GroupShell
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
-from anabranch.server.registration import Registration, previous_broker_epoch
+from anabranch.server.registration import UNKNOWN_EPOCH, Registration, previous_broker_epoch
 from anabranch.server.replicating import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
@@ -94,6 +94,7 @@ class BrokerRole:
             self.dispatcher.settle,
         )
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
+        self.broker.partitions.offline_folders |= held.unusable.keys()
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
         self.assigning = Assigning(self.broker, channel, held.directories)
@@ -108,7 +109,9 @@ class BrokerRole:
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._newest = MetadataImage.empty()
         self._published = asyncio.Event()
-        self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
+        self._previous_epoch = UNKNOWN_EPOCH
+        if not held.unusable:
+            self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
 
     async def join(self) -> None:
         """Register, open what this broker hosts, and only then have the controller let it in."""
@@ -117,7 +120,7 @@ class BrokerRole:
             self._channel,
             node_id=node.config.node_id,
             cluster_id=node.cluster_id,
-            directory_ids=self._held.directory_ids,
+            directory_ids=tuple(self._held.directories.values()),
             endpoints=node.advertised(),
             rack=node.config.rack,
             image=lambda: self.broker.image,
@@ -213,8 +216,8 @@ class BrokerRole:
             )
 
     def _failed_directories(self) -> list[bytes]:
-        directories = self.assigning.directories
-        return [directories[path] for path in sorted(self.broker.partitions.offline_folders)]
+        offline = self.broker.partitions.offline_folders
+        return [known for path, known in self._held.directories.items() if path in offline]
 
     def _folder_failed(self) -> None:
         if self.registration is not None:
