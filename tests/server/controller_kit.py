@@ -15,6 +15,7 @@ from anabranch.core.controller.result import Result
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, TopicRecord
+from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
@@ -118,7 +119,7 @@ class Follower:
             {name.replace("_", "."): value for name, value in settings.items()}
         )
         folder.mkdir(exist_ok=True)
-        self.copy = MetadataCopy.open(RealFiles(), str(folder), config, 1)
+        self.copy = MetadataCopy.open(RealFiles(), str(folder), config, wall_ms())
         self.sentences: list[str] = []
         self.deltas: list[MetadataDelta] = []
         self.image = MetadataImage.empty()
