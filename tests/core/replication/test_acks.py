@@ -9,7 +9,6 @@ from tests.core.replication.peers import Peers, outcome_of
 
 from anabranch.core.api.handler import NoAnswer
 from anabranch.core.errors import ErrorCode
-from anabranch.core.log.files import DiskFull
 
 CELLS = [
     # acks, min.insync.replicas, in sync: accepted?, acknowledged by, visible at last?
@@ -146,25 +145,3 @@ def test_acks_all_with_a_flush_each_message_waits_for_the_followers_disks():
     peers[2].finish()
     peers.run(4)
     assert outcome_of(answer[0]).error_code == ErrorCode.NONE
-
-
-def test_what_comes_behind_a_batch_that_a_full_disk_refused_is_refused_alike(monkeypatch):
-    """Told OUT_OF_ORDER_SEQUENCE_NUMBER, librdkafka raises its epoch and doubles what others have."""
-    peers = Peers(1)
-    producer = {"producer_id": 7, "producer_epoch": 0}
-    assert peers[1].produce(1, base_sequence=0, **producer).error_code == 0
-    with monkeypatch.context() as patched:
-
-        def refuse(*_how):
-            raise DiskFull("no room")
-
-        patched.setattr("anabranch.core.log.appending._write", refuse)
-        full = peers[1].produce(1, base_sequence=1, **producer)
-    behind = peers[1].produce(1, base_sequence=2, **producer)
-    stranger = peers[1].produce(1, base_sequence=5, producer_id=8, producer_epoch=0)
-    assert full.error_code == behind.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert stranger.error_code in (0, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
-    assert peers[1].produce(1, base_sequence=1, **producer).error_code == 0
-    assert peers[1].produce(1, base_sequence=2, **producer).error_code == 0
-    skipped = peers[1].produce(1, base_sequence=9, **producer)
-    assert skipped.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

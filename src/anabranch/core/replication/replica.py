@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import DiskFull
+from anabranch.core.replication.held_up import HeldUp
 from anabranch.core.replication.progress import (
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
@@ -47,15 +48,6 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-HELD_UP_MS = 30_000
-"""How long after a full disk refused a batch those behind it are refused alike."""
-
-
-def _producer_of(records: Buffer) -> int:
-    """The producer id in a batch's header."""
-    return int.from_bytes(records[43:51], "big", signed=True)
-
-
 class Replica:
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
@@ -64,7 +56,7 @@ class Replica:
     `led_from_epoch` the epoch in which it began to lead without a break, -1 when it does not lead.
     `holders` are the followers whose log ends bound the high watermark. `proposal` is the change of
     the ISR that is under way. `leader_high_watermark` is what the leader last told a follower,
-    and may lie beyond the follower's own end; -1 before.
+    and may lie beyond the follower's own end; -1 before. `held_up` is there once a disk was full.
     """
 
     __slots__ = (
@@ -129,8 +121,7 @@ class Replica:
         self.appended_bytes = 0
         self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
-        self.held_up: dict[int, int] = {}
-        """Producers of which a batch was refused because the disk was full, and when."""
+        self.held_up: HeldUp | None = None
         self.holders: tuple[Progress, ...] = ()
         self.proposal: Proposal | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -172,7 +163,7 @@ class Replica:
             self.is_leader = False
         if new_epoch:
             self.followers = {}
-            self.held_up = {}
+            self.held_up = None
             self.leader_high_watermark = -1
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
@@ -278,31 +269,21 @@ class Replica:
             )
         for follower in self.followers.values():
             follower.stayed(self.log.end_offset)
+        if self.held_up:
+            self.held_up.check(records, now_ms)
         try:
             result = self.log.append_as_leader(
                 records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
             )
         except DiskFull:
-            self.held_up[_producer_of(records)] = now_ms
-            raise
-        except ApiError as error:
-            if error.code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
-                self._check_held_up(_producer_of(records), now_ms)
+            self.held_up = self.held_up or HeldUp()
+            self.held_up.refused(records, now_ms)
             raise
         if self.held_up:
-            self.held_up.pop(_producer_of(records), None)
+            self.held_up.taken(records)
         self.appended_bytes += len(records)
         self.advance()
         return result
-
-    def _check_held_up(self, producer_id: int, now_ms: int) -> None:
-        """Raise DiskFull for a batch whose predecessor was refused for that: told that it is out of
-        order, librdkafka raises its epoch and sends again what other brokers have taken."""
-        since_ms = self.held_up.get(producer_id)
-        if since_ms is not None and 0 <= now_ms - since_ms < HELD_UP_MS:
-            raise DiskFull(
-                f"{self.topic_partition}: the batch before this one was refused, as a disk is full"
-            )
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
