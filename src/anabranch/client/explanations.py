@@ -53,7 +53,7 @@ async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
     return Explained(
         place,
         state,
-        moving.adding if moving else (),
+        moving.coming if moving else (),
         moving.removing if moving else (),
         explanation,
         _moves(view, place, await _plan(cluster), explanation),
@@ -77,7 +77,7 @@ def _moves(
     moving = view.moving.get(place)
     if moving is not None:
         target = ", ".join(map(str, moving.target))
-        waits = ", ".join(map(str, moving.adding)) or "those that stay"
+        waits = ", ".join(map(str, moving.coming)) or "those that stay"
         found.append(f"it moves to {target}: waiting for {waits} to be in sync")
     if place in view.short:
         found.append(

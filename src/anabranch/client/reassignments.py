@@ -53,6 +53,11 @@ class UnderWay(NamedTuple):
         """The replicas when it is done."""
         return tuple(each for each in self.replicas if each not in self.removing)
 
+    @property
+    def coming(self) -> Row:
+        """Those that it waits for; of a move that replaced another, `adding` may have more."""
+        return tuple(each for each in self.adding if each not in self.removing)
+
 
 class Progress(StrEnum):
     """How far a partition is from what a file asks for."""

@@ -153,6 +153,18 @@ def test_one_broker_fills_one_of_several_missing_replicas() -> None:
     assert shape(world) == (4, 0, 0, 4)
 
 
+def test_a_second_broker_that_is_there_fills_when_the_first_has_copied() -> None:
+    world = cluster(1, 2)
+    create(world, factor=4)
+    world.start(3, 4)
+    world.pass_time(600)
+    assert world.partition("t").adding == (3,)
+    world.pass_time(2_000)
+    alter(world, *world.partition("t").isr, 3)
+    world.pass_time(600)
+    assert (world.partition("t").adding, shape(world)) == ((4,), (4, 1, 0, 4))
+
+
 def test_a_filling_goes_on_when_the_setting_is_off_again() -> None:
     world = cluster(1, 2)
     create(world)
@@ -213,6 +225,52 @@ def test_a_move_gives_missing_replicas_up_and_missing_again_when_taken_back() ->
     assert move(world, cancel=True).error_code == ErrorCode.NONE
     state = world.partition("t")
     assert (sorted(state.replicas), state.missing, state.suspended) == ([1, 2], 1, 0)
+
+
+def test_the_factor_counts_a_replica_that_is_being_filled_once() -> None:
+    world = cluster(1, 2)
+    create(world)
+    world.start(3, 4)
+    world.pass_time(600)
+    assert shape(world) == (3, 1, 0, 3)
+    asked = move(world, 1, 2, 4, allow_replication_factor_change=False)
+    assert asked.error_code == ErrorCode.NONE, asked.error_message
+
+
+def test_a_move_instead_of_a_filling_is_taken_back_to_what_was_there_before_both() -> None:
+    world = cluster(1, 2)
+    create(world)
+    world.start(3, 4)
+    world.pass_time(600)
+    assert world.partition("t").adding == (3,)
+    move(world, 1, 2, 4)
+    assert world.partition("t").replication_factor == 3
+    move(world, cancel=True)
+    state = world.partition("t")
+    assert (sorted(state.replicas), state.missing, state.suspended) == ([1, 2], 1, 0)
+
+
+def test_fewer_replicas_than_there_are_leave_none_to_be_missed() -> None:
+    world = cluster(1, 2, 3)
+    create(world, factor=4)
+    assert (world.partition("t").missing, world.partition("t").suspended) == (1, 0)
+    leader, follower, _ = world.partition("t").replicas
+    move(world, leader, follower)
+    state = world.partition("t")
+    assert (state.replicas, state.missing, state.suspended) == ((leader, follower), 0, 0)
+    assert state.replication_factor == 2
+
+
+def test_giving_missing_replicas_up_is_done_at_once_and_said() -> None:
+    world = cluster(1, 2)
+    create(world)
+    row = world.partition("t").replicas
+    move(world, *row)
+    assert shape(world) == (2, 0, 0, 2)
+    names = ", ".join(map(str, row))
+    assert world.sentences("REASSIGNMENT_DONE") == [
+        f"t-0 stays on {names}: no replica of it is missing any more"
+    ]
 
 
 def test_a_move_that_is_done_has_exactly_the_replicas_that_were_asked_for() -> None:

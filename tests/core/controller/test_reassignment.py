@@ -198,6 +198,19 @@ def test_a_move_may_be_taken_back(world: World) -> None:
     assert move(world, cancel=True).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
+@pytest.mark.parametrize("targets", [[(4, 5), (4, 5)], [(4, 5), (5, 3)], [(4, 5), (4, 3), (5, 1)]])
+def test_a_move_in_place_of_another_is_taken_back_to_what_was_there_before_both(
+    world: World, targets: list[tuple[int, ...]]
+) -> None:
+    for target in targets:
+        assert move(world, *target).error_code == ErrorCode.NONE
+    assert world.partition("t").replication_factor == 3
+    assert move(world, cancel=True).error_code == ErrorCode.NONE
+    after = world.partition("t")
+    assert (sorted(after.replicas), after.isr) == ([1, 2, 3], (1, 2, 3))
+    assert (after.adding, after.removing) == ((), ())
+
+
 def test_a_move_is_not_taken_back_at_the_price_of_records(world: World) -> None:
     move(world, 4, 5, 1)
     for broker_id in (2, 3):
@@ -276,12 +289,11 @@ def test_a_fenced_target_is_waited_for(world: World) -> None:
     assert world.partition("t").isr == (1, 2, 3)
 
 
-def test_who_moves_away_and_dies_ends_the_move(world: World) -> None:
-    """Fencing is a change like any other: what can end, ends."""
+def test_a_move_ends_although_somebody_who_goes_is_down(world: World) -> None:
     move(world, 4, 5)
     alter(world, 1, 2, 4)
-    state = world.partition("t")
-    assert state.removing == (1, 2, 3)
+    world.beat(2, want_fence=True)
+    assert world.partition("t").removing == (1, 2, 3)
     alter(world, 1, 4, 5)
     after = world.partition("t")
     assert (after.replicas, after.leader) == ((4, 5), 4)

@@ -19,22 +19,16 @@ from msgspec.structs import replace
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences
-from anabranch.core.controller.moving import Moved
 from anabranch.core.controller.moving import move as moved_to
 from anabranch.core.controller.plan_standing import Standing, away, found, standing
 from anabranch.core.controller.plan_state import MoveImage, PlanImage, State, Status, header_of
 from anabranch.core.controller.plan_throttle import throttle_off
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.reassignment import Move
-from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.wire.metadata_records import (
-    MetadataRecord,
-    PartitionChangeRecord,
-    PlanProgressRecord,
-)
+from anabranch.core.wire.metadata_records import MetadataRecord, PlanProgressRecord
 
 INTERVAL_MS = 500
 """Between two looks."""
@@ -184,7 +178,7 @@ class Step:
         self._records += moved.records
         self._reasons += moved.reasons
         self._begun += 1
-        if _is_over(self._state.partition(key), moved):
+        if not moved.goes_on:
             self._note(index, plan.aimed)
         else:
             self._note(index, Status.UNDER_WAY)
@@ -206,14 +200,6 @@ class Step:
         if sorted(partition.replicas) == sorted(self._plan.start(move)):
             return f"the move of {place} was taken back by somebody else"
         return f"{place} is on {target}, where somebody else moved it"
-
-
-def _is_over(before: PartitionImage, moved: Moved) -> bool:
-    """Whether a move ended with the record that begins it."""
-    first = moved.records[0] if moved.records else None
-    if not isinstance(first, PartitionChangeRecord):
-        return True
-    return not Move.of(changed_partition(before, first)).is_running
 
 
 def changed(state: ClusterState, plan: PlanImage) -> Iterator[MetadataRecord]:

@@ -65,13 +65,14 @@ class Filling:
             if len(reasons) == room:
                 break
         if not reasons:
-            self._in_vain = seen
+            if state.short.keys().isdisjoint(state.moving):  # else one may be filled after its move
+                self._in_vain = seen
             return None
         return Result(tuple(records), None, tuple(reasons))
 
 
 def _choices(state: ClusterState) -> Iterator[tuple[PartitionKey, int]]:
-    """Partitions by topic name and index, each with the broker that it gets."""
+    """Partitions that wait and do not move, each with the broker that it gets."""
     image = state.image
     closed = cordoned(image)
     active = [
@@ -80,7 +81,7 @@ def _choices(state: ClusterState) -> Iterator[tuple[PartitionKey, int]]:
         if broker.active and broker_id not in closed
     ]
     given = dict(state.replica_count)
-    for key in sorted(state.short, key=lambda key: (state.topic_name(key), key[1])):
+    for key in state.short:
         partition = state.partition(key)
         if partition.adding or partition.removing:
             continue

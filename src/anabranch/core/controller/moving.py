@@ -42,6 +42,8 @@ class Moved(NamedTuple):
 
     records: tuple[MetadataRecord, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    goes_on: bool = False
+    """Whether it waits for somebody to be in sync."""
 
 
 def move(
@@ -62,23 +64,23 @@ def move(
         return _taken_back(consequences, key, partition, place, None)
     wanted = check_manual(consequences.state.image, target, None)
     refuse_cordoned(consequences.state.image, wanted, partition.replicas)
-    factor = len(Move.of(partition).target) + partition.missing + partition.suspended
+    factor = len(Move.of(partition).target) + partition.missing
     if not may_change_factor and len(wanted) != factor:
         raise ClientFault(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {factor} to {len(wanted)}",
         )
-    lists = begun(partition.replicas, wanted)
+    lists = begun(partition.replicas, wanted, partition.adding)
     record = change_isr(*key, partition, partition.isr, consequences.rules(key), move=lists)
     if record is None and not partition.missing:
-        return Moved()
+        return Moved(goes_on=lists.is_running)
     record = record or PartitionChangeRecord(partition_id=index, topic_id=key[0])
-    reasons = (_said(place, partition, lists, record, because),)
+    goes_on = Move.of(changed_partition(partition, record)).is_running
+    reasons = (_said(place, partition, lists, because, goes_on=goes_on),)
     if not partition.missing:
-        return Moved((record,), reasons)
-    ends = not changed_partition(partition, record).adding and not lists.removing
-    suspended = 0 if ends else partition.suspended + partition.missing
-    return Moved((record, _missing(key, 0, suspended)), reasons)
+        return Moved((record,), reasons, goes_on)
+    suspended = partition.suspended + partition.missing if goes_on else 0
+    return Moved((record, _missing(key, 0, suspended)), reasons, goes_on)
 
 
 def take_back(
@@ -138,16 +140,19 @@ def _taken_back(
 
 
 def _said(
-    place: str, before: PartitionImage, lists: Move, record: PartitionChangeRecord, because: str
+    place: str, before: PartitionImage, lists: Move, because: str, *, goes_on: bool
 ) -> Reason:
     why = f" ({because})" if because else ""
     was, will = (", ".join(map(str, row)) for row in (before.replicas, lists.target))
     details = {"partition": place, "from": list(before.replicas), "to": list(lists.target)}
-    if record.replicas == list(lists.target):
-        return Reason(
-            Code.REASSIGNMENT_DONE, f"{place} is on {will} instead of {was}{why}", details
-        )
-    adding = ", ".join(map(str, lists.adding)) or "nobody new"
+    if not goes_on:
+        done = f"{place} is on {will} instead of {was}{why}"
+        if was == will:
+            gone = ": no replica of it is missing any more" if before.missing else ""
+            done = f"{place} stays on {will}{gone}{why}"
+        return Reason(Code.REASSIGNMENT_DONE, done, details)
+    comes = [each for each in lists.adding if each not in lists.removing]
+    adding = ", ".join(map(str, comes)) or "nobody new"
     return Reason(
         Code.REASSIGNMENT_BEGUN,
         f"{place} moves from {was} to {will}: waiting for {adding} to be in sync{why}",

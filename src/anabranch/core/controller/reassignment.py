@@ -4,7 +4,8 @@ What: the three states of a move. `begun` says what the lists are while it runs:
 those that leave. `settled` ends it as soon as every replica that stays is in sync: from then on the
 move needs nobody. `reverted` takes it back. Rule kept: nothing is removed before what replaces it
 is in sync, so a move by itself never takes a partition below the replicas that it had; and a move
-is nothing but these lists, so it survives every controller.
+is nothing but these lists, so it survives every controller. Beyond Kafka: a move that replaces one
+under way is taken back to what was there before both, since whoever was coming stays named as that.
 
 Source: Kafka's PartitionReassignmentReplicas and PartitionReassignmentRevert, KIP-455. Not here:
 which replicas should move (placement), requests (`core/api/p45_alter_partition_reassignments.py`),
@@ -49,10 +50,10 @@ class Move(NamedTuple):
         return _without(self.replicas, self.adding)
 
 
-def begun(replicas: Sequence[int], target: Sequence[int]) -> Move:
-    """The lists while the replicas `replicas` give way to `target`. A change of order alone is
-    done at once."""
-    adding = [each for each in target if each not in replicas]
+def begun(replicas: Sequence[int], target: Sequence[int], coming: Sequence[int] = ()) -> Move:
+    """The lists while the replicas `replicas`, of which `coming` were being added, give way to
+    `target`. A change of order alone is done at once."""
+    adding = {each for each in target if each not in replicas}.union(coming)
     removing = [each for each in replicas if each not in target]
     return Move((*target, *sorted(removing)), tuple(sorted(adding)), tuple(sorted(removing)))
 
