@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.core.controller.cordoning import CORDON, EVERY_FOLDER, cordoned
+from anabranch.core.controller.cordoning import CORDON, EVERY_FOLDER, cordoned, is_cordoned
 from anabranch.core.controller.features import may_write
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.membership import default_directory, is_active, usable_brokers
@@ -58,9 +58,8 @@ def refuse_cordoned(
 ) -> None:
     """Raise INVALID_REPLICA_ASSIGNMENT where a list brings a replica to a cordoned broker; `having`
     are brokers that have one already."""
-    closed = cordoned(image)
     for broker_id in replicas:
-        if broker_id in closed and broker_id not in having:
+        if broker_id not in having and is_cordoned(image, broker_id):
             raise invalid_assignment(
                 f"Broker {broker_id} gets nothing new: {CORDON} is {EVERY_FOLDER} there."
             )

@@ -15,7 +15,7 @@ from enum import Enum
 
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.directories import go_offline
-from anabranch.core.controller.features import check_broker_features
+from anabranch.core.controller.features import check_broker_features, offered
 from anabranch.core.controller.image import BrokerImage
 from anabranch.core.controller.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.reasons import Cause, Code
@@ -90,11 +90,7 @@ def register(
     if existing is not None:
         _check_succession(existing, sessions, request, now_ms)
     _check_directories(state, request)
-    features = {
-        each.name: (each.min_supported_version, each.max_supported_version)
-        for each in request.features
-    }
-    check_broker_features(state.image, features)
+    check_broker_features(state.image, offered(request.features))
     same = existing is not None and existing.incarnation_id == request.incarnation_id
     records: list[MetadataRecord] = []
     consequences = Consequences(state, config, sessions.suspects - {request.broker_id})

@@ -13,6 +13,7 @@ from anabranch.core.controller.features import (
     CONTROLLERS_SINCE,
     METADATA_VERSION,
     missing_level,
+    offered,
 )
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.reasons import Code
@@ -40,11 +41,7 @@ def register_controller(
             "The current MetadataVersion is too old to support controller registrations.",
         )
     record = _record(request)
-    features = {
-        each.name: (each.min_supported_version, each.max_supported_version)
-        for each in request.features
-    }
-    missing = missing_level(image, features)
+    missing = missing_level(image, offered(request.features))
     if missing is not None:
         raise ClientFault(ErrorCode.UNSUPPORTED_VERSION, missing.sentence("controller"))
     answer = ControllerRegistrationResponse(error_message=None)

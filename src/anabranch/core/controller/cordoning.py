@@ -18,13 +18,14 @@ CORDON = "cordoned.log.dirs"
 EVERY_FOLDER = "*"
 
 
+def is_cordoned(image: MetadataImage, broker_id: int) -> bool:
+    """Whether a broker gets nothing new."""
+    return image.config(RESOURCE_BROKER, str(broker_id)).get(CORDON) == EVERY_FOLDER
+
+
 def cordoned(image: MetadataImage) -> frozenset[int]:
     """The registered brokers that get nothing new."""
-    return frozenset(
-        broker_id
-        for broker_id in image.brokers
-        if image.config(RESOURCE_BROKER, str(broker_id)).get(CORDON) == EVERY_FOLDER
-    )
+    return frozenset(each for each in image.brokers if is_cordoned(image, each))
 
 
 def said_of(image: MetadataImage) -> str:

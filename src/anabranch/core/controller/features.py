@@ -6,8 +6,10 @@ not register. Changing levels: `feature_updates.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from immutables import Map
 
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
@@ -101,6 +103,13 @@ class MissingLevel(NamedTuple):
             f"{self.level} of {self.feature}. The {who} wants a version between {self.low} and "
             f"{self.high}, inclusive."
         )
+
+
+def offered(features: Iterable[Any]) -> Map[str, tuple[int, int]]:
+    """The levels, lowest and highest, that a node names in a request or a record."""
+    return Map(
+        {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
+    )
 
 
 def missing_level(

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from anabranch.core.controller.assignments import check_manual
 from anabranch.core.controller.carrying import changed, plan_reason
-from anabranch.core.controller.cordoning import cordoned
+from anabranch.core.controller.cordoning import is_cordoned
 from anabranch.core.controller.features import check_own_record
 from anabranch.core.controller.membership import Consequences
 from anabranch.core.controller.moving import move as moved_to
@@ -176,7 +176,7 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
     down = away(state, comes)
     if down:
         return f"broker {down[0]}, where {place} is to go, is down"
-    closed = sorted(cordoned(state.image) & set(comes))
+    closed = [each for each in comes if is_cordoned(state.image, each)]
     if closed:
         return f"broker {closed[0]}, where {place} is to go, is cordoned"
     return None
@@ -226,7 +226,7 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
     if not plan.is_open:
         raise _over(plan)
     back = _Back(consequences, plan)
-    for index in back.under_way(exactly=True):
+    for index in back.under_way():
         back.take(index, plan.start(plan.moves[index]), plan.untouched)
     stays = f"; {back.kept} could not be without losing records, and go on" if back.kept else ""
     sentence = f"{back.count} move(s) were taken back, what was done stays{stays}"
@@ -241,7 +241,7 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
     turned = replace(plan, backwards=True, state=State.RUNNING)
     throttle = _throttle_again(consequences, plan)
     back = _Back(consequences, plan)
-    for index in back.under_way(exactly=True):
+    for index in back.under_way():
         back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
     sentence = "everything moves to where it was"
     return back.result(replace(turned, sentence=sentence), throttle)
@@ -277,9 +277,9 @@ class _Back:
         self.kept = 0
         """Moves that cannot be taken back without losing records."""
 
-    def under_way(self, *, exactly: bool = False) -> Iterator[int]:
-        """The moves that are, with `exactly` also those that were taken back into another order; of
-        those that were, how far they came is noted."""
+    def under_way(self) -> Iterator[int]:
+        """The moves that are, and those that were taken back into another order; of the others, how
+        far they came is noted."""
         plan = self._plan
         for index, move in enumerate(plan.moves):
             if plan.status(index) is not Status.UNDER_WAY:
@@ -287,7 +287,7 @@ class _Back:
             partition = found(self._consequences.state, move)
             now = standing(partition, plan, move, Status.UNDER_WAY)
             is_other = partition is not None and partition.replicas != plan.start(move)
-            if now is Standing.GOING or (exactly and now is Standing.AT_START and is_other):
+            if now is Standing.GOING or (now is Standing.AT_START and is_other):
                 yield index
             elif now in SETTLED:
                 self._note(index, SETTLED[now](plan))

@@ -15,6 +15,7 @@ from typing import Any
 from immutables import Map
 from msgspec.structs import replace
 
+from anabranch.core.controller.features import offered
 from anabranch.core.controller.image import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -269,15 +270,9 @@ def _register_broker(builder: ImageBuilder, record: records.RegisterBrokerRecord
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(record.log_dirs),
-        features=_features(record.features),
+        features=offered(record.features),
     )
     builder.brokers.add(record.broker_id)
-
-
-def _features(features: Iterable[Any]) -> Map[str, tuple[int, int]]:
-    return Map(
-        {each.name: (each.min_supported_version, each.max_supported_version) for each in features}
-    )
 
 
 def _endpoints(end_points: Iterable[Any]) -> Map[str, Endpoint]:
@@ -349,7 +344,7 @@ def _register_controller(builder: ImageBuilder, record: records.RegisterControll
         record.controller_id,
         bytes(record.incarnation_id),
         _endpoints(record.end_points),
-        _features(record.features),
+        offered(record.features),
     )
 
 
