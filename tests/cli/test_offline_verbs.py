@@ -113,6 +113,23 @@ def test_the_metadata_log_is_shown_record_by_record(copy):
     assert "RegisterBrokerRecord" in run("metadata", "dump", copy).stdout
 
 
+def test_a_file_of_something_else_is_no_metadata(tmp_path):
+    (tmp_path / "notes.txt").write_text("bootstrap.servers=127.0.0.1:9092\n" * 5)
+    done = run("metadata", "dump", tmp_path / "notes.txt")
+    assert done.exit_code == 1
+    assert "no batch" in done.output and "Traceback" not in done.output
+
+
+def test_the_copy_of_a_node_that_runs_is_left_alone(copy):
+    node = ThreadNode(copy).start()
+    try:
+        done = run("metadata", "restore", "--dir", copy)
+    finally:
+        node.stop()
+    assert done.exit_code == 1
+    assert "in use by another node" in done.output
+
+
 def test_a_lost_store_is_restored_by_the_verb(copy):
     (copy / "metadata-store.db").unlink()
     done = run("metadata", "restore", "--dir", copy)
@@ -150,3 +167,4 @@ def test_restore_wants_to_know_which_node():
 
 def test_the_version_is_the_packages():
     assert run("version").stdout == f"anabranch {__version__}\n"
+    assert run("--version").stdout == run("version").stdout

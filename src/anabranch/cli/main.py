@@ -15,12 +15,14 @@ from typing import Any
 
 import click
 
+from anabranch import __version__
+
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
     "up": "Run one node or several with nothing to configure.",
     "demo": "Send 336,776 real records through three brokers, and survive a SIGKILL.",
     "topics": "Create, list, describe, alter and delete topics.",
-    "partitions": "Elect the leaders of partitions.",
+    "partitions": "Elect the leaders of partitions, and move their replicas.",
     "plan": "Say what would have to move for a goal, and why; steer plans.",
     "apply": "Carry out a plan that was reviewed.",
     "explain": "Say why a partition's replicas are here and not there.",
@@ -87,6 +89,7 @@ def sentence_of(fault: Exception) -> str:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Example: anabranch up",
 )
+@click.version_option(__version__, message="anabranch %(version)s")
 def main() -> None:
     """A replicated, partitioned log that speaks the Kafka protocol."""
 

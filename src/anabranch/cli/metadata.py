@@ -60,7 +60,12 @@ def records_of(path: Path) -> Any:
 
     data = path.read_bytes()
     try:
-        for position, header in walk(data):
+        batches = list(walk(data))
+        if data and not batches:
+            raise click.ClickException(
+                f"{path}: there is no batch of records in it; name a segment or a snapshot."
+            )
+        for position, header in batches:
             for record in decode_records(data, position):
                 said = {"offset": record.offset, "epoch": header.leader_epoch}
                 if header.is_control:

@@ -3,11 +3,13 @@
 What: `restore_store` reads a copy of the metadata log (snapshot and segments) and makes it the
 store's whole content. The copy may be one that Apache Kafka wrote: so a folder of Kafka's is taken
 over. Rule kept: a store that is longer than the copy, or another cluster's, is not
-touched. All nodes must be stopped; the command that calls this says so.
+touched, nor is the copy of a node that runs. All other nodes must be stopped, too; the command that
+calls this says so.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
 from anabranch.core.controller.metadata_store import Snapshot, StoredBatch
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Files
+from anabranch.server.folders import lock
 from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
 from anabranch.server.metadata_store.opening import open_store
 
@@ -31,14 +34,34 @@ class Restored(NamedTuple):
 
 
 async def restore_store(files: Files, metadata_log_dir: str, store_url: str) -> Restored:
-    """Make the copy in `metadata_log_dir` the content of the store. Raises StorageFault.
+    """Make the copy in `metadata_log_dir` the content of the store.
 
     `metadata_log_dir` is the log folder that holds `__cluster_metadata-0` and `meta.properties`.
+    Raises StorageFault, and FolderFault while a node uses the folder.
     """
     cluster_id = _cluster_id(files, metadata_log_dir)
+    if not files.is_dir(f"{metadata_log_dir}/{PARTITION}"):
+        raise StorageFault(
+            f"{metadata_log_dir}/{PARTITION} does not exist; name the log folder of a node"
+        )
+    held = lock(metadata_log_dir)
+    try:
+        snapshot, batches, end_offset = _read(files, metadata_log_dir)
+        store = await open_store(store_url)
+        try:
+            await store.restore(cluster_id, snapshot, batches)
+        finally:
+            await store.close()
+    finally:
+        os.close(held)
+    size_bytes = sum(len(batch.payload) for batch in batches)
+    size_bytes += len(snapshot.payload) if snapshot is not None else 0
+    return Restored(cluster_id, end_offset, len(batches), size_bytes)
+
+
+def _read(files: Files, metadata_log_dir: str) -> tuple[Snapshot | None, list[StoredBatch], int]:
+    """What the copy holds, and where it ends."""
     folder = f"{metadata_log_dir}/{PARTITION}"
-    if not files.is_dir(folder):
-        raise StorageFault(f"{folder} does not exist; name the log folder of a node")
     try:
         copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
     except Bug as fault:
@@ -50,16 +73,9 @@ async def restore_store(files: Files, metadata_log_dir: str, store_url: str) -> 
         start = snapshot.end_offset if snapshot is not None else 0
         batches = [batch for batch in _batches(copy) if batch.end_offset > start]
         _check_seamless(folder, start, batches)
+        return snapshot, batches, copy.image.next_offset
     finally:
         copy.close()
-    store = await open_store(store_url)
-    try:
-        await store.restore(cluster_id, snapshot, batches)
-    finally:
-        await store.close()
-    size_bytes = sum(len(batch.payload) for batch in batches)
-    size_bytes += len(snapshot.payload) if snapshot is not None else 0
-    return Restored(cluster_id, copy.image.next_offset, len(batches), size_bytes)
 
 
 def _snapshot(files: Files, folder: str) -> Snapshot | None:
