@@ -97,7 +97,8 @@ def verbs() -> dict[str, click.Command]:
 
 def help_of(name: str, command: click.Command) -> str:
     """What `--help` prints."""
-    context = click.Context(command, info_name=f"anabranch {name}", max_content_width=90)
+    shared = importlib.import_module("anabranch.cli.main").main.context_settings
+    context = click.Context(command, info_name=f"anabranch {name}", max_content_width=90, **shared)
     return command.get_help(context)
 
 

@@ -73,7 +73,9 @@ def test_offsets_are_moved(verb, committed):
     [
         (("describe", "--group", "nobody"), "GROUP_ID_NOT_FOUND"),
         (("delete", "--group", "nobody"), "GROUP_ID_NOT_FOUND"),
+        (("list", "--state", "awake"), "Stable"),
         (("reset-offsets", "--group", "readers"), "Say where to"),
+        (("reset-offsets", "--group", "g", "--to-earliest", "--to-latest"), "Say where to"),
         (("reset-offsets", "--group", "nobody", "--to-latest"), "--topic"),
         (("reset-offsets", "--group", "g", "--topic", "lines:x", "--to-latest"), "NAME:0,1"),
         (("reset-offsets", "--group", "g", "--to-datetime", "soon"), "2026-11-21T08:00:00"),

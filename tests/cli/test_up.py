@@ -61,6 +61,7 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
         (["--port", "65534"], "--port 65534 leaves no room for 3 brokers"),
         (["--set", "node.id=7"], "--set node.id=… cannot hold for 3 brokers"),
         (["--set", "num.partitions=none"], "num.partitions"),
+        (["--racks", "a,,c"], "--racks a,,c: a rack is without a name"),
     ],
 )
 def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, sentence):

@@ -41,7 +41,7 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
     again = verb("topics", "create", "--topic", "twice", "--if-not-exists")
     assert lines(again) == ["Topic twice exists already."]
     refused(verb("topics", "describe", "--topic", "nowhere"), "nowhere")
-    refused(verb("topics", "delete", "--topic", "nowhere"), "UNKNOWN_TOPIC_OR_PARTITION")
+    refused(verb("topics", "delete", "--topic", "nowhere"), "nowhere: ", "UNKNOWN_TOPIC_OR_PARTITION")
     gone = verb("topics", "delete", "--topic", "nowhere", "--if-exists")
     assert lines(gone) == ["There is no topic nowhere."]
     refused(verb("topics", "create", "--topic", "a/b"), "INVALID_TOPIC_EXCEPTION")

@@ -17,12 +17,15 @@ from anabranch.cli.running import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from anabranch.client.cluster import Cluster
     from anabranch.client.groups import Progress
 
 Place = tuple[str, int]
+STATES = (
+    "Empty", "PreparingRebalance", "CompletingRebalance", "Stable", "Dead",
+    "Assigning", "Reconciling",
+)  # fmt: skip
+"""Of groups of the classic protocol, then those that only KIP-848 has (a cluster of Kafka's)."""
 
 group_option = click.option("--group", required=True, metavar="NAME", help="The group's name.")
 
@@ -41,6 +44,8 @@ def list_(bootstrap: str, timeout_seconds: float, state: str | None, as_json: bo
     """List the groups of a cluster."""
     from anabranch.client import groups
 
+    if state is not None and state.lower() not in map(str.lower, STATES):
+        raise click.UsageError(f"--state {state!r} is none of {', '.join(STATES)}.")
     found = ask(bootstrap, groups.list_groups, timeout_seconds=timeout_seconds)
     rows = [
         (each.group_id, each.group_state, each.protocol_type, each.group_type)
@@ -140,8 +145,8 @@ def delete(bootstrap: str, timeout_seconds: float, group: str) -> None:
     "--topic", "topics", multiple=True, metavar="NAME[:PARTITIONS]",
     help="A topic, as in flights or flights:0,1. Default: all that the group has committed.",
 )  # fmt: skip
-@click.option("--to-earliest", "target", flag_value="earliest", help="To the first record.")
-@click.option("--to-latest", "target", flag_value="latest", help="Behind the last record.")
+@click.option("--to-earliest", is_flag=True, help="To the first record.")
+@click.option("--to-latest", is_flag=True, help="Behind the last record.")
 @click.option("--to-offset", type=click.IntRange(0), metavar="N", help="To this offset.")
 @click.option("--shift-by", type=int, metavar="N", help="Forward, or back when negative.")
 @click.option(
@@ -152,11 +157,11 @@ def delete(bootstrap: str, timeout_seconds: float, group: str) -> None:
 @json_option
 def reset_offsets(
     bootstrap: str, timeout_seconds: float, group: str, topics: tuple[str, ...],
-    target: str | None, to_offset: int | None, shift_by: int | None, to_datetime: str | None,
-    execute: bool, as_json: bool,
+    to_earliest: bool, to_latest: bool, to_offset: int | None, shift_by: int | None,
+    to_datetime: str | None, execute: bool, as_json: bool,
 ) -> None:  # fmt: skip
     """Move the offsets of a group without members; only shown unless --execute is given."""
-    chosen = [target, to_offset, shift_by, to_datetime]
+    chosen = [to_earliest or None, to_latest or None, to_offset, shift_by, to_datetime]
     if sum(each is not None for each in chosen) != 1:
         raise click.UsageError(
             "Say where to: one of --to-earliest, --to-latest, --to-offset, --shift-by or "
@@ -172,16 +177,15 @@ def reset_offsets(
         places = await _places(cluster, committed, wanted)
         starts, ends = await _bounds(cluster, places)
         places = [place for place in places if place in starts and place in ends]
-        targets: dict[str | None, Callable[[Place], int]] = {
-            "earliest": starts.__getitem__,
-            "latest": ends.__getitem__,
-            None: lambda place: _chosen(place, to_offset, shift_by, committed, starts),
-        }
-        target_of = targets[target]
-        moved = {place: target_of(place) for place in places}
         if timestamp is not None:
             found = await groups.offsets_at(cluster, places, timestamp)
             moved = {place: found[place] if found[place] >= 0 else ends[place] for place in places}
+        elif to_earliest or to_latest:
+            moved = {place: (starts if to_earliest else ends)[place] for place in places}
+        else:
+            moved = {
+                place: _chosen(place, to_offset, shift_by, committed, starts) for place in places
+            }
         moved = {
             place: min(max(offset, starts[place]), ends[place]) for place, offset in moved.items()
         }

@@ -55,7 +55,9 @@ def command(
     folder: str, port: int, brokers: int, racks: str, settings: tuple[str, ...], as_json: bool
 ) -> None:
     """Run a cluster with nothing to configure."""
-    names = [each.strip() for each in racks.split(",") if each.strip()]
+    names = [each.strip() for each in racks.split(",")] if racks else []
+    if not all(names):
+        raise click.ClickException(f"--racks {racks}: a rack is without a name; write a,b,c")
     if brokers > 1:
         _refuse_unfit(port, brokers, settings)
         _run_several(folder, port, brokers, names, settings, as_json=as_json)

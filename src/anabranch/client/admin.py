@@ -127,7 +127,7 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
         topics=[DeleteTopicState(name=name)], topic_names=[name], timeout_ms=TIMEOUT_MS
     )
     response: DeleteTopicsResponse = await cluster.send(request)
-    check(response.responses[0].error_code, response.responses[0].error_message)
+    check(response.responses[0].error_code, response.responses[0].error_message, of=name)
 
 
 async def create_partitions(cluster: Cluster, name: str, count: int) -> None:
@@ -135,7 +135,7 @@ async def create_partitions(cluster: Cluster, name: str, count: int) -> None:
     topic = CreatePartitionsTopic(name=name, count=count, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
     response: CreatePartitionsResponse = await cluster.send(request)
-    check(response.results[0].error_code, response.results[0].error_message)
+    check(response.results[0].error_code, response.results[0].error_message, of=name)
 
 
 async def describe_configs(
@@ -152,7 +152,7 @@ async def describe_configs(
         response: DescribeConfigsResponse = await cluster.send_to(broker_id_of(name), request)
     else:
         response = await cluster.send(request)
-    check(response.results[0].error_code, response.results[0].error_message)
+    check(response.results[0].error_code, response.results[0].error_message, of=name)
     return response.results[0].configs
 
 

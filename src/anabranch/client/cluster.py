@@ -39,10 +39,16 @@ class BrokerAddress(NamedTuple):
     rack: str | None
 
 
-def check(code: int, message: str | None = None) -> None:
-    """Raise ApiError for an error code in a response; 0 is silence."""
+def check(code: int, message: str | None = None, *, of: str = "") -> None:
+    """Raise ApiError for an error code in a response; 0 is silence.
+
+    `of` names what was refused: it stands before a sentence that does not name it.
+    """
     if code:
-        raise ApiError(error_code(code), message or "")
+        fault = ApiError(error_code(code), message or "")
+        if of not in fault.message:
+            fault = ApiError(fault.code, f"{of}: {fault.message}")
+        raise fault
 
 
 def error_code(code: int) -> ErrorCode:

@@ -142,7 +142,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
     async def ask(broker_id: int) -> None:
         request = DeleteGroupsRequest(groups_names=[group_id])
         response: DeleteGroupsResponse = await cluster.send_to(broker_id, request)
-        check(response.results[0].error_code)
+        check(response.results[0].error_code, of=group_id)
 
     await _coordinated(cluster, group_id, ask)
 
