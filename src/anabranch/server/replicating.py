@@ -32,7 +32,8 @@ RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
 
 
 class ReplicationShell:
-    """Sockets and time for `broker.replication`. `begin` begins a step, `settle` ends it."""
+    """Sockets and time for `broker.replication`. `begin` begins a step, `settle` ends it; what is
+    done in between knows one time, that of the begin: what is due at it is found due by all."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class ReplicationShell:
     def _ring(self) -> None:
         self._timer, self._due_ms = None, FAR_MS
         self._begin()
-        self._broker.replication.tick(steady_ms())
+        self._broker.replication.tick(self._broker.steady_ms)
         self._settle()
 
     # Copying from leaders.
@@ -131,10 +132,10 @@ class ReplicationShell:
         self._begin()
         if isinstance(answer, Exception):
             self._complain(effect.leader_id, str(answer) or type(answer).__name__)
-            self._broker.replication.fetch_failed(effect, steady_ms())
+            self._broker.replication.fetch_failed(effect, self._broker.steady_ms)
         else:
             self._silent.discard(effect.leader_id)
-            self._broker.replication.fetched(effect, answer, steady_ms())
+            self._broker.replication.fetched(effect, answer, self._broker.steady_ms)
             self._tell_cuts()
         self._settle()
 
@@ -190,9 +191,9 @@ class ReplicationShell:
             LOG.warning("no controller took a change of in-sync replicas", why=_said(fault))
         self._begin()
         if response is None:
-            self._broker.replication.alter_failed(effect, steady_ms())
+            self._broker.replication.alter_failed(effect, self._broker.steady_ms)
         else:
-            self._broker.replication.altered(effect, response, steady_ms())
+            self._broker.replication.altered(effect, response, self._broker.steady_ms)
         self._settle()
 
 
