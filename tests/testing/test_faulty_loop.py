@@ -58,6 +58,14 @@ def heal(faults):
     faults.heal_links([PEER])
 
 
+async def used(server, port):
+    """A connection to the peer on which a byte has passed."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"1")
+    await server.has(b"1")
+    return reader, writer
+
+
 async def nothing(reader):
     """Whether nothing arrives, not even an end."""
     with pytest.raises(TimeoutError):
@@ -66,9 +74,7 @@ async def nothing(reader):
 
 def test_bytes_behind_a_cut_wait_in_both_directions_and_keep_their_order():
     async def work(faults, server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"1")
-        await server.has(b"1")
+        reader, writer = await used(server, port)
         cut(faults)
         buffer = bytearray(b"2")
         writer.write(buffer)
@@ -91,9 +97,7 @@ def test_bytes_behind_a_cut_wait_in_both_directions_and_keep_their_order():
 
 def test_the_end_of_a_connection_does_not_pass_a_cut():
     async def work(faults, server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"1")
-        await server.has(b"1")
+        reader, writer = await used(server, port)
         cut(faults)
         server.writer.write(b"last")
         server.writer.close()
@@ -108,9 +112,7 @@ def test_the_end_of_a_connection_does_not_pass_a_cut():
 @pytest.mark.parametrize("way", ["close", "abort"])
 def test_who_closes_behind_a_cut_is_done_and_the_other_side_is_told_later(way):
     async def work(faults, server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"1")
-        await server.has(b"1")
+        reader, writer = await used(server, port)
         cut(faults)
         getattr(writer.transport, way)()
         await writer.wait_closed()
@@ -119,6 +121,18 @@ def test_who_closes_behind_a_cut_is_done_and_the_other_side_is_told_later(way):
         await asyncio.sleep(MOMENT_SECONDS)
         assert not server.ended.is_set()
         heal(faults)
+        await server.ended.wait()
+
+    on_a_loop(work)
+
+
+def test_who_closes_needs_no_byte_of_the_other_side_to_be_done():
+    async def work(faults, server, port):
+        reader, writer = await used(server, port)
+        cut(faults, outgoing=False)
+        writer.close()
+        await writer.wait_closed()
+        assert await reader.read() == b""
         await server.ended.wait()
 
     on_a_loop(work)
@@ -139,9 +153,7 @@ def test_a_dial_hangs_until_the_link_heals():
 
 def test_a_cut_of_one_direction_leaves_the_other():
     async def work(faults, server, port):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"1")
-        await server.has(b"1")
+        reader, writer = await used(server, port)
         cut(faults, incoming=False)
         writer.write(b"2")
         server.writer.write(b"a")

@@ -132,8 +132,11 @@ class Link(asyncio.Protocol, asyncio.Transport):
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is gone."""
-        self._in.put(lambda: self._tell_lost(exc))
+        """The socket is gone; who closed it needs no byte of the other side's to know."""
+        if self._closing:
+            self._tell_lost(exc)
+        else:
+            self._in.put(lambda: self._tell_lost(exc))
 
     def _tell_lost(self, exc: Exception | None) -> None:
         self._closing = True

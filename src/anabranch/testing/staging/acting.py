@@ -105,9 +105,14 @@ class Acting:
             self._background.discard(task)
             task.result()
 
-    async def end(self) -> None:
-        """Wait for what goes on in the background."""
-        await asyncio.gather(*self._background)
+    async def end(self, patience_seconds: float) -> None:
+        """Wait for what goes on in the background; a roll that waits for replicas which do not come
+        back is left there. Raises what something failed with."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=patience_seconds)
+        self.check()
+        for task in self._background:
+            task.cancel()
 
     async def _cut(self, event: Event, brokers: tuple[int, ...]) -> None:
         assert event.to is not None

@@ -72,7 +72,7 @@ class _Stage:
             await self._rest()
             for events in moments(self.plan):
                 await self._perform(events)
-            await self.acting.end()
+            await self.acting.end(self.patience_seconds)
             await self._end_answers()
             return Outcome(self.plan, self.rows, await self.asking.lost())
         finally:
