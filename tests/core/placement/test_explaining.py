@@ -8,6 +8,7 @@ from tests.core.placement.test_planning import layout, sites
 
 from anabranch.core.placement.explaining import Change, Kind, explain, what_it_takes
 from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.planning import drain
 from anabranch.core.types import TopicPartition
 
 T0 = TopicPartition("t", 0)
@@ -57,6 +58,16 @@ def test_why_nothing_moves_and_what_would() -> None:
         "broker 3 is cordoned: nothing moves by itself; `anabranch plan drain --broker 3` would "
         "move what is there",
     )
+
+
+def test_who_is_not_registered_any_more_can_be_drained_as_it_says() -> None:
+    lost = layout(sites("a: 1", "b: 2", "c: 3"), (1, 9))
+    assert explain(lost, T0).moves == (
+        "broker 9 is not registered any more: nothing moves by itself; `anabranch plan drain "
+        "--broker 9` would move what is there",
+    )
+    (move,) = drain(lost, [9]).moves
+    assert move.after == (1, 2)
 
 
 def test_constraints_are_named() -> None:

@@ -93,7 +93,23 @@ def test_a_pair_in_a_rack_ends_where_a_rack_is_free() -> None:
 def test_a_rack_that_could_help_and_may_not_is_said() -> None:
     plan = mend_racks(layout(sites("a: 1 2", "b: 3c", "c: 4f"), (1, 2)))
     assert plan.moves == ()
-    assert plan.obstacles == ()  # one rack is open for two replicas: nothing could be asked for
+    (obstacle,) = plan.obstacles
+    assert obstacle.what == "two replicas of t-0 in rack a"
+    assert obstacle.why == "every broker of the racks without one is down or cordoned"
+    assert plan.sentence == "mend rack violations: nothing can move"
+
+
+def test_a_broker_that_is_not_registered_any_more_can_be_drained() -> None:
+    plan = drain(layout(ABC, (1, 2, 9)), [9])
+    assert (after(plan), plan.obstacles) == ({0: (1, 2, 3)}, ())
+    led = drain(layout(ABC, (9, 1, 2)), [9])
+    assert after(led) == {0: (1, 2, 3)}
+
+
+def test_a_replica_that_is_down_is_given_up_before_one_that_is_not() -> None:
+    plan = change_factor(layout(sites("a: 1f", "b: 2", "c: 3"), (1, 2, 3), (2, 1, 3)), "t", 2)
+    assert after(plan) == {0: (2, 3), 1: (2, 3)}
+    assert plan.moves[0].sentence == "broker 1 gives its replica up: it is down"
 
 
 def test_more_and_fewer_replicas() -> None:
@@ -172,7 +188,12 @@ def test_a_factor_is_reached_or_it_is_said_why(found: Layout, factor: int) -> No
     plan = change_factor(found, "t", factor)
     refused = {obstacle.what for obstacle in plan.obstacles}
     for place, row in found.rows.items():
-        assert row[0] == found.before[place][0], "the leader stays"
+        before = found.before[place]
+        down = {each for each in before if not found.sites[each].active}
+        if before[0] not in down:
+            assert row[0] == before[0], "the leader stays"
         assert len(set(row)) == len(row)
+        if not set(before) <= set(row):
+            assert set(before) - set(row) <= down or not down & set(row), "who is down goes first"
         if len(row) != factor:
             assert f"{factor} replicas of {place}" in refused

@@ -18,7 +18,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from anabranch.core.placement.layout import Layout, Row, Site
-from anabranch.core.placement.planning import mend_racks
+from anabranch.core.placement.planning import closed, mend_racks
 from anabranch.core.types import TopicPartition
 
 
@@ -199,7 +199,7 @@ def _moves(layout: Layout, place: TopicPartition) -> list[str]:
     for broker_id in row:
         site = layout.sites.get(broker_id)
         if site is None or not site.is_open:
-            state = "is cordoned" if site is not None and site.active else "is down"
+            state = "is not registered any more" if site is None else closed(site)
             found.append(
                 f"broker {broker_id} {state}: nothing moves by itself; "
                 f"`anabranch plan drain --broker {broker_id}` would move what is there"

@@ -21,6 +21,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.racks import spread_of
 from anabranch.core.types import TopicPartition
 
 
@@ -71,10 +72,11 @@ class Plan(NamedTuple):
 
 
 def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
-    """Move every replica off these brokers, each to the best of the others."""
+    """Move every replica off these brokers, each to the best of the others; also off those that are
+    not registered any more."""
     leaving = sorted(set(broker_ids))
     goal = f"drain broker(s) {_ids(leaving)}"
-    unknown = [each for each in leaving if each not in layout.sites]
+    unknown = [each for each in leaving if each not in layout.sites and not layout.replicas[each]]
     if unknown:
         return Plan(goal, (), (_unknown(unknown),))
     sites = layout.open_sites(leaving)
@@ -103,16 +105,16 @@ def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     unknown = [each for each in joining if each not in layout.sites]
     if unknown:
         return Plan(goal, (), (_unknown(unknown),))
-    closed = [each for each in joining if not layout.sites[each].is_open]
+    shut = [each for each in joining if not layout.sites[each].is_open]
     obstacles = [
-        Obstacle(f"broker {each}", _closed(layout.sites[each]), "an active broker, not cordoned")
-        for each in closed
+        Obstacle(f"broker {each}", closed(layout.sites[each]), "an active broker, not cordoned")
+        for each in shut
     ]
     sites = layout.open_sites()
     share = sum(layout.replicas[site.broker_id] for site in sites) // max(1, len(sites))
     held = layout.by_broker()
     notes: dict[TopicPartition, str] = {}
-    for broker_id in (each for each in joining if each not in closed):
+    for broker_id in (each for each in joining if each not in shut):
         _take_share(layout, layout.sites[broker_id], share, held, joining, notes)
         if layout.replicas[broker_id] < share:
             obstacles.append(_share_not_reached(layout, broker_id, share))
@@ -156,7 +158,7 @@ def mend_racks(layout: Layout) -> Plan:
     """End every pair of replicas in one rack that a free rack could end."""
     goal = "mend rack violations"
     sites = layout.open_sites()
-    racks = sorted({site.rack for site in sites if site.rack is not None})
+    racks = {site.rack for site in layout.sites.values()} - {None}
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
     for place in sorted(place for place in layout.rows if place.topic not in layout.rules):
@@ -166,7 +168,7 @@ def mend_racks(layout: Layout) -> Plan:
             free = [site for site in sites if site.rack is not None and not held[site.rack]]
             site = layout.choose(row, free)
             if site is None:
-                if len(racks) >= len(row):
+                if spread_of(map(layout.rack, row)).violates(len(racks)):
                     obstacles.append(_no_free_rack(place, layout.rack(crowded)))
                 break
             said = f"rack {layout.rack(crowded)} had {held[layout.rack(crowded) or '']} of it"
@@ -177,7 +179,7 @@ def mend_racks(layout: Layout) -> Plan:
 
 
 def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
-    """Give every partition of a topic `factor` replicas; its leader stays."""
+    """Give every partition of a topic `factor` replicas; its first one stays unless it is down."""
     goal = f"give {topic} replication factor {factor}"
     places = sorted(place for place in layout.rows if place.topic == topic)
     if not places or factor < 1:
@@ -229,16 +231,17 @@ def _crowded(layout: Layout, row: Row) -> int | None:
 
 def _dispensable(layout: Layout, row: Row) -> int:
     """The replica to give up: on a broker that is down, in a rack with several, then on the broker
-    that carries most; never the first."""
+    that carries most; the first only where it is down."""
     held = layout.in_racks(row)
 
-    def worth(broker_id: int) -> tuple[bool, int, int, int]:
+    def worth(broker_id: int) -> tuple[bool, bool, int, int, int]:
         site = layout.sites.get(broker_id)
         rack = layout.rack(broker_id)
         is_down = site is None or not site.active
-        return is_down, held[rack or ""], layout.replicas[broker_id], broker_id
+        follows = broker_id != row[0]
+        return is_down, follows, held[rack or ""], layout.replicas[broker_id], broker_id
 
-    return max(row[1:], key=worth)
+    return max(row, key=worth)
 
 
 # Sentences.
@@ -275,7 +278,7 @@ def _nowhere(
     if place.topic in layout.rules:
         return _no_fitting(layout, place, row, broker_id)
     others = [site for each, site in sorted(layout.sites.items()) if each not in (*row, *leaving)]
-    shut = [f"broker {site.broker_id} {_closed(site)}" for site in others if not site.is_open]
+    shut = [f"broker {site.broker_id} {closed(site)}" for site in others if not site.is_open]
     why = f"no broker is left that has no replica of it: it has {len(row)}"
     if shut:
         why = f"{'; '.join(shut)}; the others have one"
@@ -322,7 +325,7 @@ def _too_few(place: TopicPartition, open_count: int, factor: int) -> Obstacle:
 def _no_free_rack(place: TopicPartition, rack: str | None) -> Obstacle:
     return Obstacle(
         f"two replicas of {place} in rack {rack}",
-        "every broker of the racks without one is full of it, fenced or cordoned",
+        "every broker of the racks without one is down or cordoned",
         "an active broker, not cordoned, in a rack without a replica of it",
     )
 
@@ -340,7 +343,8 @@ def _unknown(broker_ids: Sequence[int]) -> Obstacle:
     return Obstacle(f"broker(s) {_ids(broker_ids)}", "not registered", "ids of registered brokers")
 
 
-def _closed(site: Site) -> str:
+def closed(site: Site) -> str:
+    """Why a broker that is not open may not be given replicas."""
     return "is cordoned" if site.active else "is down"
 
 
