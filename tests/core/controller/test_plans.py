@@ -16,6 +16,7 @@ from anabranch.core.controller.carrying import PATIENCE_MS
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.cordoning import CORDON
 from anabranch.core.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.controller.membership import is_active
 from anabranch.core.controller.plan_state import PlanImage, State
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
@@ -121,7 +122,7 @@ def catch_up(world: World, count: int = 4) -> None:
     """Everybody who is up and copies is in sync."""
     for index in range(count):
         state = world.partition("t", index)
-        up = [each for each in state.replicas if not world.image.brokers[each].fenced]
+        up = [each for each in state.replicas if is_active(world.image, each)]
         if state.adding or state.removing or set(up) != set(state.isr):
             alter(world, *up, index=index)
 
@@ -298,6 +299,15 @@ def test_a_plan_stops_when_all_that_is_left_waits_for_long(world: World) -> None
     ask(world, "resume")
     run(world)
     assert rows(world) == list(DRAIN_3.values())
+
+
+def test_a_plan_empties_a_broker_that_is_not_registered_any_more(world: World) -> None:
+    world.beat(3, want_fence=True)
+    world.ask(UnregisterBrokerRequest(broker_id=3))
+    carry(world, throttle=1_000)
+    run(world)
+    assert (plan(world).state, rows(world)) == (State.DONE, list(DRAIN_3.values()))
+    assert not world.image.config(RESOURCE_BROKER, "3"), "the throttle is taken off there, too"
 
 
 def test_a_deleted_topic_is_no_more_to_do(world: World) -> None:
