@@ -13,14 +13,16 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import ProcessNode, free_port
-from tests.server.test_rolling_restart import PARTITIONS, Watch, is_whole
-from tests.server.test_three_nodes import (
+from tests.server.test_separate_roles import Roles
+from tests.server.three_kit import (
     IDS,
     LONGEST_GAP_S,
     Acks,
+    Watch,
+    bootstrap_of,
     count_of,
-    settings_of_three,
+    create_both,
+    three_processes,
 )
 
 SECONDS = 60
@@ -40,7 +42,7 @@ def up(tmp_path_factory):
         [*words, "--brokers", "3", "--json"], stdout=subprocess.PIPE, text=True
     )
     bootstrap = json.loads(process.stdout.readline())["bootstrap_servers"]
-    create(bootstrap)
+    create_both(bootstrap)
     yield bootstrap, folder
     children = psutil.Process(process.pid).children() if process.poll() is None else []
     process.kill()
@@ -52,18 +54,15 @@ def up(tmp_path_factory):
 class Restarted:
     """Processes of which one that ends is started again, as systemd would."""
 
-    def __init__(self, tmp_path):
-        self.nodes = {}
+    def __init__(self, tmp_path, nodes, bootstrap):
+        self.nodes = nodes
+        self.bootstrap = bootstrap
         self._folder = tmp_path
         self._ended = threading.Event()
-        for each, settings in settings_of_three(tmp_path).items():
-            port = free_port()
-            settings["listeners"] = settings["listeners"].format(port)
-            self.nodes[each] = ProcessNode(tmp_path / str(each), port, **settings)
+        for each in nodes:
             self._start(each)
-        for node in self.nodes.values():
+        for node in nodes.values():
             node.ready()
-        self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
         self._thread = threading.Thread(target=self._keep)
         self._thread.start()
 
@@ -85,22 +84,27 @@ class Restarted:
         for node in self.nodes.values():
             node.close()
 
+    @property
+    def command(self):
+        """What ends a node, so that it is started again."""
+        return f"sh -c 'kill $(cat {shlex.quote(str(self._folder))}/{{id}}.pid)'"
+
 
 @pytest.fixture
 def restarted(tmp_path):
-    cluster = Restarted(tmp_path)
+    nodes = three_processes(tmp_path)
+    cluster = Restarted(tmp_path, nodes, bootstrap_of(nodes))
     yield cluster
     cluster.close()
 
 
-def create(bootstrap):
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    config = {"min.insync.replicas": "2"}
-    topics = [NewTopic("t", 1, 3, config=config), NewTopic("u", PARTITIONS, 3, config=config)]
-    for made in admin.create_topics(topics).values():
-        made.result(20)
-    until(lambda: is_whole(bootstrap))
-    return admin
+@pytest.fixture
+def apart(tmp_path):
+    """Three brokers, and three controllers that are none."""
+    roles = Roles(tmp_path, 3)
+    cluster = Restarted(tmp_path, roles.nodes, roles.bootstrap)
+    yield cluster
+    cluster.close()
 
 
 def rolled(bootstrap, *words):
@@ -144,13 +148,31 @@ def test_r18_a_supervised_cluster_is_rolled_without_a_failed_write(up):
     check_order(rolled(bootstrap, "--dir", folder), before["order"])
 
 
-def test_r18_brokers_are_restarted_by_a_command_without_a_failed_write(restarted, tmp_path):
-    create(restarted.bootstrap)
+def test_r18_brokers_are_restarted_by_a_command_without_a_failed_write(restarted):
+    create_both(restarted.bootstrap)
     before = planned(restarted.bootstrap)
     pids = {each: node.process.pid for each, node in restarted.nodes.items()}
-    command = f"sh -c 'kill $(cat {shlex.quote(str(tmp_path))}/{{id}}.pid)'"
-    check_order(rolled(restarted.bootstrap, "--restart-command", command), before["order"])
+    events = rolled(restarted.bootstrap, "--restart-command", restarted.command)
+    check_order(events, before["order"])
     assert not set(pids.values()) & {node.process.pid for node in restarted.nodes.values()}
+
+
+def test_nodes_that_are_controllers_only_are_restarted_too(apart):
+    create_both(apart.bootstrap)
+    until(lambda: len(planned(apart.bootstrap)["order"]) == len(apart.nodes))
+    before = planned(apart.bootstrap)
+    active = before["controller_id"]
+    waiting = [each for each in (101, 102, 103) if each != active]
+    assert before["order"] == [*IDS, *waiting, active]
+    pids = {each: node.process.pid for each, node in apart.nodes.items()}
+    check_order(rolled(apart.bootstrap, "--restart-command", apart.command), before["order"])
+    assert not set(pids.values()) & {node.process.pid for node in apart.nodes.values()}
+    words = ["cluster", "roll", "--bootstrap-server", apart.bootstrap, "--broker", str(waiting[0])]
+    done = anabranch(*words, "--restart-command", apart.command)
+    assert (done.returncode, done.stderr) == (0, "")
+    first, second = done.stdout.splitlines()
+    assert first == f"controller {waiting[0]} is restarted"
+    assert second.startswith(f"controller {waiting[0]} is back after ")
 
 
 def test_a_command_that_restarts_nothing_stops_the_roll(up):
@@ -185,7 +207,7 @@ def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ([], "say how brokers are restarted"),
+        ([], "say how nodes are restarted"),
         (["--restart-command", "x {node}"], "it may name {id}, {host}, {port} and {rack}"),
         (["--restart-command", "x '"], "cannot be read"),
         (["--dir", "nowhere"], "no `anabranch up --brokers` runs in nowhere"),

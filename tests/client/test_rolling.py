@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from anabranch.client.cluster import BrokerAddress
 from anabranch.client.partitions import Partition, Topic
-from anabranch.client.rolling import NAMED, Registered, plan_roll
+from anabranch.client.rolling import NAMED, Node, Registered, plan_roll
 
 ALL = (1, 2, 3)
 
 
 def brokers(*fenced):
-    return [Registered(BrokerAddress(each, "h", 9092, None), each in fenced) for each in ALL]
+    return [
+        Registered(
+            Node(each, "h", 9092), f"broker {each} does not serve" if each in fenced else None
+        )
+        for each in ALL
+    ]
+
+
+def controllers(*ids, why_away=None):
+    return [Registered(Node(each, "h", 9093, is_broker=False), why_away) for each in ids]
 
 
 def topic(*partitions, minimum=2):
@@ -22,7 +30,7 @@ def partition(index=0, *, leader=1, replicas=ALL, isr=ALL):
 
 
 def order(plan):
-    return [each.broker_id for each in plan.order]
+    return [each.node_id for each in plan.order]
 
 
 def test_the_active_controller_goes_last():
@@ -30,15 +38,29 @@ def test_the_active_controller_goes_last():
     assert (order(plan), plan.obstacles, plan.risks) == ([2, 3, 1], (), ())
 
 
-def test_a_controller_that_is_no_broker_is_not_restarted():
-    assert order(plan_roll(brokers(), [], 101)) == [1, 2, 3]
+def test_nodes_that_are_controllers_only_go_after_the_brokers_and_the_active_one_last():
+    nodes = [*controllers(101, 102, 103), *brokers()]
+    assert order(plan_roll(nodes, [topic(partition())], 102)) == [1, 2, 3, 101, 103, 102]
+    assert order(plan_roll(nodes, [topic(partition())], 2)) == [1, 3, 101, 102, 103, 2]
+    assert order(plan_roll(nodes, [topic(partition())], 102, (102, 3))) == [3, 102]
+
+
+def test_nothing_begins_while_a_controller_is_away():
+    nodes = [
+        *brokers(),
+        *controllers(101, why_away="controller 101 does not answer: h:9093 is shut"),
+    ]
+    assert plan_roll(nodes, [], 1).obstacles == (
+        "controller 101 does not answer: h:9093 is shut; start it, or forget it with `anabranch "
+        "cluster unregister 101`",
+    )
 
 
 def test_only_those_who_are_chosen():
     plan = plan_roll(brokers(), [topic(partition())], 1, (3, 1))
     assert order(plan) == [3, 1]
     unknown = plan_roll(brokers(), [], 1, (4,))
-    assert unknown.obstacles == ("broker 4 is not registered; known: 1, 2, 3",)
+    assert unknown.obstacles == ("node 4 is not registered; known: 1, 2, 3",)
 
 
 def test_nothing_begins_while_somebody_is_away():

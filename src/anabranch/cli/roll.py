@@ -1,4 +1,4 @@
-"""`anabranch cluster roll`: restart the brokers one after the other, without a client noticing."""
+"""`anabranch cluster roll`: restart the nodes one after the other, without a client noticing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import click
 from anabranch.cli.running import ask, bootstrap_option, json_option, print_json
 
 if TYPE_CHECKING:
-    from anabranch.client.cluster import BrokerAddress, Cluster
-    from anabranch.client.rolling import Plan, Restart
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.rolling import Node, Plan, Restart
 
 
 @click.command(
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--restart-command", "template", metavar="COMMAND",
-    help="What restarts a broker: run once a broker, {id}, {host}, {port} and {rack} filled in.",
+    help="What restarts a node: run once a node, {id}, {host}, {port} and {rack} filled in.",
 )  # fmt: skip
 @click.option(
     "--broker", "chosen", type=int, multiple=True, metavar="ID",
-    help="Only this broker; may be given more than once.",
+    help="Only this node; may be given more than once.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the order and what stands against it.")
 @click.option(
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--wait", "wait_seconds", type=float, default=300.0, show_default=True, metavar="SECONDS",
-    help="How long one broker may take to be back in all its ISRs.",
+    help="How long one node may take to be back, a broker in all its ISRs.",
 )  # fmt: skip
 @json_option
 def command(
@@ -53,10 +53,11 @@ def command(
     wait_seconds: float,
     as_json: bool,
 ) -> None:
-    """Restart the brokers one after the other.
+    """Restart the nodes one after the other.
 
-    Each one leaves in order, so that its leaderships move first; the next goes when it is back in
-    every ISR. The active controller goes last. Nothing begins while a replica is missing.
+    Each broker leaves in order, so that its leaderships move first; the next goes when it is back
+    in every ISR. Nodes that are controllers only follow; the active controller goes last. Nothing
+    begins while a replica is missing.
     """
     restart = None if dry_run else _restarter(folder, template)
 
@@ -78,7 +79,7 @@ def command(
 def _restarter(folder: str | None, template: str | None) -> Restart:
     if (folder is None) == (template is None):
         raise click.UsageError(
-            "say how brokers are restarted: --dir DIR of `anabranch up`, or --restart-command"
+            "say how nodes are restarted: --dir DIR of `anabranch up`, or --restart-command"
         )
     if folder is not None:
         from anabranch.cli.supervision import ask_restart, check_supervised
@@ -86,15 +87,15 @@ def _restarter(folder: str | None, template: str | None) -> Restart:
         check_supervised(folder)
         where = folder
 
-        async def by_supervisor(broker: BrokerAddress) -> None:
-            await asyncio.to_thread(ask_restart, where, broker.broker_id)
+        async def by_supervisor(node: Node) -> None:
+            await asyncio.to_thread(ask_restart, where, node.node_id)
 
         return by_supervisor
     assert template is not None
     words = _words(template)
 
-    async def by_command(broker: BrokerAddress) -> None:
-        filled = [_filled(word, broker) for word in words]
+    async def by_command(node: Node) -> None:
+        filled = [_filled(word, node) for word in words]
         process = await asyncio.create_subprocess_exec(*filled)
         if code := await process.wait():
             raise click.ClickException(f"{shlex.join(filled)} ended with exit code {code}")
@@ -103,12 +104,12 @@ def _restarter(folder: str | None, template: str | None) -> Restart:
 
 
 def _words(template: str) -> list[str]:
-    from anabranch.client.cluster import BrokerAddress
+    from anabranch.client.rolling import Node
 
     try:
         words = shlex.split(template)
         for word in words:
-            _filled(word, BrokerAddress(0, "", 0, None))
+            _filled(word, Node(0, "", 0))
     except (ValueError, LookupError):
         raise click.UsageError(
             f"--restart-command {template!r} cannot be read; it may name {{id}}, {{host}}, "
@@ -119,10 +120,8 @@ def _words(template: str) -> list[str]:
     return words
 
 
-def _filled(word: str, broker: BrokerAddress) -> str:
-    return word.format(
-        id=broker.broker_id, host=broker.host, port=broker.port, rack=broker.rack or ""
-    )
+def _filled(word: str, node: Node) -> str:
+    return word.format(id=node.node_id, host=node.host, port=node.port, rack=node.rack or "")
 
 
 def _refusal(plan: Plan) -> str:
@@ -133,13 +132,13 @@ def _refusal(plan: Plan) -> str:
 
 def _show(plan: Plan, *, as_json: bool) -> None:
     if as_json:
-        order = [each.broker_id for each in plan.order]
+        order = [each.node_id for each in plan.order]
         print_json({**plan._asdict(), "order": order})
         return
     for number, each in enumerate(plan.order, 1):
-        last = ", the active controller" if each.broker_id == plan.controller_id else ""
+        last = ", the active controller" if each.node_id == plan.controller_id else ""
         rack = f", rack {each.rack}" if each.rack else ""
-        click.echo(f"{number}. broker {each.broker_id} at {each.host}:{each.port}{rack}{last}")
+        click.echo(f"{number}. {each.name} at {each.host}:{each.port}{rack}{last}")
     against = [*plan.obstacles, *plan.risks]
     for sentence in against:
         click.echo(f"against it: {sentence}")
@@ -147,13 +146,14 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         click.echo("Nothing stands against it.")
 
 
-def _tell_json(event: str, broker: BrokerAddress, seconds: float) -> None:
-    told = {"event": event, "id": broker.broker_id}
+def _tell_json(event: str, node: Node, seconds: float) -> None:
+    told = {"event": event, "id": node.node_id}
     click.echo(json.dumps(told | ({"seconds": round(seconds, 3)} if event == "back" else {})))
 
 
-def _tell_text(event: str, broker: BrokerAddress, seconds: float) -> None:
+def _tell_text(event: str, node: Node, seconds: float) -> None:
     if event == "back":
-        click.echo(f"broker {broker.broker_id} is back in every ISR after {seconds:.1f} s")
+        where = "back in every ISR" if node.is_broker else "back"
+        click.echo(f"{node.name} is {where} after {seconds:.1f} s")
     else:
-        click.echo(f"broker {broker.broker_id} is restarted")
+        click.echo(f"{node.name} is restarted")

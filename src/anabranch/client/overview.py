@@ -9,7 +9,7 @@ Not here: tables, bytes on disks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.client.admin import cordoned_in, describe_cluster
@@ -36,13 +36,15 @@ REASONS_SECONDS = 5
 
 
 class Controlling(NamedTuple):
-    """The active controller, its epoch, the offset up to which metadata is committed, and why its
-    newest decisions and those of the controllers before it were made."""
+    """The active controller, its epoch, the offset up to which metadata is committed, why its
+    newest decisions and those of the controllers before it were made, and where all controllers
+    listen."""
 
     controller_id: int
     epoch: int
     metadata_offset: int
     reasons: Reasons
+    controllers: Mapping[int, tuple[str, int]]
 
 
 class BrokerCounts(NamedTuple):
@@ -148,7 +150,14 @@ async def _controller_now(cluster: Cluster) -> Controlling:
     told = response.topics[0].partitions[0]
     check(told.error_code, told.error_message)
     said = untagged(SaidReasons, response.unknown_tagged_fields).reasons
-    return Controlling(told.leader_id, told.leader_epoch, told.high_watermark, Reasons(said))
+    controllers = {
+        node.node_id: (node.listeners[0].host, node.listeners[0].port)
+        for node in response.nodes
+        if node.listeners
+    }
+    return Controlling(
+        told.leader_id, told.leader_epoch, told.high_watermark, Reasons(said), controllers
+    )
 
 
 def counts_of(

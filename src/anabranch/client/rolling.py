@@ -1,11 +1,12 @@
 """A rolling restart: in which order, what stands against it, and when the next one may go.
 
-What: `plan_roll` decides from a description of the cluster; `roll` restarts the brokers one after
-the other and waits in between. Rules kept: nothing begins while a replica is missing anywhere, or
-where one broker less would stop writes; the active controller goes last, so that its office moves
-once; the next broker goes only when the one before was seen to stop, serves again, and is in the
-ISR of all its partitions. A restart is recognised by its end of a connection, so it does not matter
-how it is done. Not here: how a node is restarted (the caller's).
+What: `plan_roll` decides from a description of the cluster; `roll` restarts the nodes one after the
+other and waits in between. Rules kept: nothing begins while a replica is missing anywhere, or
+where one broker less would stop writes; brokers go first, then nodes that are controllers only, and
+the active controller last, so that its office moves once; the next node goes only when the one
+before was seen to stop and serves again: a broker in the ISR of all its partitions, a controller as
+one that knows who is active. A restart is recognised by its end of a connection, so it does not
+matter how it is done. Not here: how a node is restarted (the caller's).
 """
 
 from __future__ import annotations
@@ -15,25 +16,48 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from anabranch.client.admin import describe_cluster
-from anabranch.client.cluster import BrokerAddress, Cluster
+from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.overview import controller_of
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.wire.messages.describe_cluster import (
+    DescribeClusterRequest,
+    DescribeClusterResponse,
+)
 
+CONTROLLERS = 2
+"""The endpoint type that asks for controllers."""
 LOOK_SECONDS = 0.2
 NAMED = 5
 """Obstacles that are told one by one; more are counted."""
 
-Restart = Callable[[BrokerAddress], Awaitable[None]]
-Tell = Callable[[str, BrokerAddress, float], None]
+
+class Node(NamedTuple):
+    """A node that may be restarted, and where it listens: for clients, or, when it is a controller
+    only, for other nodes."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    is_broker: bool = True
+
+    @property
+    def name(self) -> str:
+        """What sentences call it."""
+        return f"{'broker' if self.is_broker else 'controller'} {self.node_id}"
+
+
+Restart = Callable[[Node], Awaitable[None]]
+Tell = Callable[[str, Node, float], None]
 
 
 class Registered(NamedTuple):
-    """A broker as the cluster lists it."""
+    """A node as the cluster lists it, and in a sentence why it does not serve, if it does not."""
 
-    address: BrokerAddress
-    is_fenced: bool
+    node: Node
+    why_away: str | None = None
 
 
 class Plan(NamedTuple):
@@ -42,34 +66,34 @@ class Plan(NamedTuple):
     While there are `obstacles` nothing begins; `risks` are what clients would feel.
     """
 
-    order: tuple[BrokerAddress, ...]
+    order: tuple[Node, ...]
     controller_id: int
     obstacles: tuple[str, ...] = ()
     risks: tuple[str, ...] = ()
 
 
 def plan_roll(
-    brokers: Sequence[Registered],
+    nodes: Sequence[Registered],
     topics: Sequence[Topic],
     controller_id: int,
     chosen: Sequence[int] = (),
 ) -> Plan:
-    """Plan the restart of the chosen brokers, of all when none is chosen."""
-    known = {each.address.broker_id for each in brokers}
+    """Plan the restart of the chosen nodes, of all when none is chosen."""
+    known = {each.node.node_id for each in nodes}
     wanted = set(chosen) or known
     order = sorted(
-        (each.address for each in brokers if each.address.broker_id in wanted),
-        key=lambda each: (each.broker_id == controller_id, each.broker_id),
+        (each.node for each in nodes if each.node.node_id in wanted),
+        key=lambda each: (each.node_id == controller_id, not each.is_broker, each.node_id),
     )
     obstacles = [
-        f"broker {each} is not registered; known: {', '.join(map(str, sorted(known)))}"
+        f"node {each} is not registered; known: {', '.join(map(str, sorted(known)))}"
         for each in sorted(wanted - known)
     ]
     obstacles += [
-        f"broker {each.address.broker_id} does not serve; start it, or forget it with `anabranch "
-        f"cluster unregister {each.address.broker_id}`"
-        for each in brokers
-        if each.is_fenced
+        f"{each.why_away}; start it, or forget it with `anabranch cluster unregister "
+        f"{each.node.node_id}`"
+        for each in nodes
+        if each.why_away
     ]
     obstacles += _few(list(missing(topics)), "more partitions miss replicas")
     risks = _few(list(_unspared(topics, wanted)), "more partitions cannot spare a broker")
@@ -123,55 +147,67 @@ async def look(cluster: Cluster, chosen: Sequence[int] = ()) -> Plan:
         await cluster.metadata([])
         found = await describe_cluster(cluster)
         brokers = [
-            Registered(
-                BrokerAddress(each.broker_id, each.host, each.port, each.rack), each.is_fenced
-            )
+            _broker(Node(each.broker_id, each.host, each.port, each.rack), each.is_fenced)
             for each in found.brokers
         ]
         topics = await describe_topics(cluster, None)
         controlling = await controller_of(cluster)
-        return plan_roll(brokers, topics, controlling.controller_id, chosen)
+        known = {each.node.node_id for each in brokers}
+        others = [
+            await _controller(Node(each, host, port, is_broker=False), chosen)
+            for each, (host, port) in sorted(controlling.controllers.items())
+            if each not in known
+        ]
+        return plan_roll([*brokers, *others], topics, controlling.controller_id, chosen)
 
     return await cluster.retrying(attempt)
+
+
+def _broker(node: Node, is_fenced: bool) -> Registered:
+    return Registered(node, f"{node.name} does not serve" if is_fenced else None)
+
+
+async def _controller(node: Node, chosen: Sequence[int]) -> Registered:
+    """A controller that shall not be restarted need not be reached from here."""
+    is_wanted = not chosen or node.node_id in chosen
+    return Registered(node, await _why_no_controller(node) if is_wanted else None)
 
 
 async def roll(
     cluster: Cluster, plan: Plan, restart: Restart, tell: Tell, *, wait_seconds: float
 ) -> None:
-    """Restart the brokers of a plan without obstacles.
+    """Restart the nodes of a plan without obstacles.
 
     `tell` hears "restarts", and "back" with the seconds that it took. Raises ApiError
-    REQUEST_TIMED_OUT when a broker does not stop, or is not back in time: the rest is left alone.
+    REQUEST_TIMED_OUT when a node does not stop, or is not back in time: the rest is left alone.
     """
     loop = asyncio.get_running_loop()
-    for number, broker in enumerate(plan.order):
+    for number, node in enumerate(plan.order):
         begun = loop.time()
-        left = [each.broker_id for each in plan.order[number + 1 :]]
-        witness = await Connection.open(broker.host, broker.port)
+        left = [each.node_id for each in plan.order[number + 1 :]]
+        witness = await Connection.open(node.host, node.port)
         try:
-            tell("restarts", broker, 0.0)
-            await restart(broker)
+            tell("restarts", node, 0.0)
+            await restart(node)
             until = begun + wait_seconds
-            await _stopped(witness, broker, until, left)
+            await _stopped(witness, node, until, left)
         finally:
             await witness.close()
-        await _back(cluster, broker, until, left)
-        tell("back", broker, loop.time() - begun)
+        await _back(cluster, node, until, left)
+        tell("back", node, loop.time() - begun)
 
 
-async def _stopped(
-    witness: Connection, broker: BrokerAddress, until: float, left: list[int]
-) -> None:
+async def _stopped(witness: Connection, node: Node, until: float, left: list[int]) -> None:
     while witness.is_open:
         if asyncio.get_running_loop().time() > until:
-            why = f"broker {broker.broker_id} still runs as before: nothing restarted it"
+            why = f"{node.name} still runs as before: nothing restarted it"
             raise _too_late(why, left)
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _back(cluster: Cluster, broker: BrokerAddress, until: float, left: list[int]) -> None:
+async def _back(cluster: Cluster, node: Node, until: float, left: list[int]) -> None:
     while True:
-        why = await _why_not_back(cluster, broker)
+        why = await _why_not_back(cluster, node)
         if why is None:
             return
         if asyncio.get_running_loop().time() > until:
@@ -179,15 +215,32 @@ async def _back(cluster: Cluster, broker: BrokerAddress, until: float, left: lis
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _why_not_back(cluster: Cluster, broker: BrokerAddress) -> str | None:
+async def _why_not_back(cluster: Cluster, node: Node) -> str | None:
+    asked = _why_no_broker(cluster, node) if node.is_broker else _why_no_controller(node)
     try:
-        await (await Connection.open(broker.host, broker.port)).close()
-        await cluster.metadata([])
-        if broker.broker_id not in cluster.brokers:
-            return f"broker {broker.broker_id} runs, and is not let in yet"
-        return next(missing(await describe_topics(cluster, None)), None)
+        return await asked or next(missing(await describe_topics(cluster, None)), None)
     except (ApiError, ConnectionLost) as fault:
-        return f"broker {broker.broker_id} does not serve again: {fault}"
+        return f"{node.name} does not serve again: {fault}"
+
+
+async def _why_no_broker(cluster: Cluster, node: Node) -> str | None:
+    await (await Connection.open(node.host, node.port)).close()
+    await cluster.metadata([])
+    return None if node.node_id in cluster.brokers else f"{node.name} runs, and is not let in yet"
+
+
+async def _why_no_controller(node: Node) -> str | None:
+    try:
+        connection = await Connection.open(node.host, node.port)
+        try:
+            request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
+            answer: DescribeClusterResponse = await connection.send(request)
+        finally:
+            await connection.close()
+    except ConnectionLost as fault:
+        return f"{node.name} does not answer: {fault}"
+    knows = answer.controller_id >= 0
+    return None if knows else f"{node.name} runs, and knows of no active controller"
 
 
 def _too_late(why: str, left: list[int]) -> ApiError:
