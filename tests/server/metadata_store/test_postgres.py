@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from node_kit import free_port
 
-from anabranch.core.controller.metadata_store import Committed, StoreAway, StoredBatch
+from anabranch.core.controller.metadata_store import Committed, Deposed, StoreAway, StoredBatch
 from anabranch.core.errors import StorageFault
+from anabranch.server.metadata_store import postgres as postgres_store
 from anabranch.server.metadata_store.opening import open_for_start, open_store, shown
 
 
@@ -69,3 +70,49 @@ async def test_what_was_committed_is_there_after_the_server_ended_at_once(postgr
     answer = await store.append(lease.epoch, 2, [StoredBatch(2, 3, lease.epoch, b"one more")])
     assert answer == Committed(3)
     await store.close()
+
+
+async def two_stores(url: str) -> tuple[Any, Any]:
+    return await open_store(url), await open_store(url)
+
+
+async def test_a_controller_that_is_cut_off_within_a_transaction_does_not_hold_up_the_others(
+    postgres: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By TCP alone a server may notice after two hours that a machine is gone."""
+    monkeypatch.setattr(postgres_store, "CALL_TIMEOUT_S", 0.5)
+    cut_off, other = await two_stores(postgres.new_database())
+    monkeypatch.undo()
+    lease = await other.take_lease(None, 1, "first", "")
+    await cut_off._connection.execute("BEGIN")
+    await cut_off._connection.execute(
+        "SELECT 1 FROM anabranch.facts WHERE name = 'schema.version' FOR UPDATE"
+    )
+    answer = await other.append(lease.epoch, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
+    assert answer == Committed(1)
+    await cut_off.close()
+    await other.close()
+
+
+async def test_an_append_that_waited_for_a_takeover_is_refused_whatever_the_database_s_default(
+    postgres: Any,
+) -> None:
+    """Under `repeatable read` it would look at the lease as it was before it waited."""
+    url = postgres.new_database()
+    name = url.rpartition("/")[2]
+    postgres.execute(
+        "postgres", f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'"
+    )
+    deposed, taker = await two_stores(url)
+    lease = await deposed.take_lease(None, 1, "first", "")
+    on = taker._connection
+    async with postgres_store._transaction(on):
+        appending = asyncio.create_task(
+            deposed.append(lease.epoch, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
+        )
+        waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+        await asyncio.to_thread(postgres.wait_for, waits)
+        await on.execute("UPDATE anabranch.lease SET epoch = epoch + 1, holder = 2")
+    assert await appending == Deposed(lease.epoch + 1, 0)
+    await deposed.close()
+    await taker.close()

@@ -2,11 +2,13 @@
 
 What: the tables of `sqlite.py` in the schema `anabranch` of the database that the URL names. Rule
 kept: whatever changes something locks one row first (`facts`, `schema.version`), so all writers
-stand in one line and what they read next is what was committed last. A commit whose answer did not
-come is `Unknown`. Passwords belong into PGPASSWORD or a password file; no error shows one. LISTEN
-is not used: the store's contract has no call that waits, and a lost connection would lose a
-notice, so a waiting controller would have to look at the lease all the same. Not here: replication
-of PostgreSQL; a server that would lose commits at a failover is refused where that can be seen.
+stand in one line and what they read next is what was committed last; one that is cut off while it
+holds the row is let go by the server as soon as its call would have ended here. A commit whose
+answer did not come is `Unknown`. Passwords belong into PGPASSWORD or a password file; no error
+shows one. LISTEN is not used: the store's contract has no call that waits, and a lost connection
+would lose a notice, so a waiting controller would have to look at the lease all the same. Not here:
+replication of PostgreSQL; a server that would lose commits at a failover is refused where that can
+be seen.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ from anabranch.core.controller.metadata_store import (
     Unknown,
 )
 from anabranch.core.errors import StorageFault
-from anabranch.server.metadata_store.postgres_schema import check_server, make_schema
+from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
 
 ResultT = TypeVar("ResultT")
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -178,6 +180,7 @@ class PostgresStore:
                 self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
             )
             await check_server(self._connection, self.name)
+            await make_session(self._connection, CALL_TIMEOUT_S)
         return self._connection
 
     async def _drop(self) -> None:

@@ -1,8 +1,9 @@
 """What the PostgreSQL store needs of its server: the tables, their version, and lasting commits.
 
 What: makes the tables once, under an advisory lock; refuses another version of them; refuses a
-server whose commits would not last. Rule kept: nothing is changed in a database that is refused.
-Not here: a standby that joins later, or that this user may not see, is not noticed.
+server whose commits would not last; settles a session's isolation and patience. Rule kept: nothing
+is changed in a database that is refused. Not here: a standby that joins later, or that this user
+may not see, is not noticed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,14 @@ async def check_server(on: psycopg.AsyncConnection[Any], name: str) -> None:
         )
     if synchronous_commit in ("off", "local"):
         await on.execute("SET synchronous_commit = on")
+
+
+async def make_session(on: psycopg.AsyncConnection[Any], idle_s: float) -> None:
+    """Settle what a server may have other defaults for: a writer that has waited for the row reads
+    what was committed meanwhile; one that says nothing within a transaction for `idle_s` (its cable
+    is cut) is ended, and with it its lock, for which TCP alone may take two hours."""
+    await on.execute("SET default_transaction_isolation = 'read committed'")
+    await on.execute(f"SET idle_in_transaction_session_timeout = {round(idle_s * 1000)}".encode())
 
 
 async def make_schema(on: psycopg.AsyncConnection[Any], name: str) -> None:
