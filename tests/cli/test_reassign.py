@@ -104,11 +104,32 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, moves):
         cluster.start_broker(4)
 
 
+def test_a_throttled_move_off_a_broker_that_is_down(cluster, verb, moves):
+    create(cluster, "left", "1:4")
+    cluster.stop_broker(4)
+    try:
+        path = moves(("left", 0, [1, 3]))
+        begun = verb("--execute", "--file", path, "--throttle", "100000000")
+        assert begun.exit_code == 0, begun.output
+        assert verified(verb, path).exit_code == 0
+    finally:
+        cluster.start_broker(4)
+    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
+    words = ["configs", "describe", "--entity-type", "brokers", "--entity-name", "4"]
+    told = CliRunner().invoke(main, words, env=servers)
+    assert told.exit_code == 0, told.output
+    assert "throttled" not in told.stdout
+
+
 WRONG = [
     ((), "Say one of --generate, --execute"),
     (("--list", "--execute"), "Say one of"),
     (("--execute",), "--execute needs --file FILE."),
     (("--generate",), "--generate needs --topics-file FILE and --brokers IDS."),
+    (
+        ("--generate", "--topics-file", __file__, "--brokers", "1,²"),
+        "--brokers: different ids with commas are expected, not 1,².",
+    ),
 ]
 
 

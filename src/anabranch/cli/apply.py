@@ -58,6 +58,6 @@ def _read(path: Path) -> PlanFile:
     from anabranch.core.placement.plan_file import read_plan
 
     try:
-        return read_plan(path.read_text())
+        return read_plan(path.read_text("utf-8"))
     except (InputFault, OSError, UnicodeDecodeError) as fault:
         raise click.ClickException(f"{path}: {fault}") from None

@@ -152,7 +152,7 @@ def _write(path: Path, cluster_id: str, made: Plan) -> None:
 
     file = PlanFile(cluster_id, made.goal, int(time.time() * 1000), made.moves)
     try:
-        path.write_text(write_plan(file))
+        path.write_text(write_plan(file), "utf-8")
     except OSError as fault:
         raise click.ClickException(f"{path}: {fault.strerror or fault}") from None
 

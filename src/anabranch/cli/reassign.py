@@ -7,6 +7,7 @@ kafka-reassign-partitions. Not here: what would be a good move (`anabranch plan`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
 
 F = TypeVar("F", bound=Callable[..., Any])
+BROKER_ID = re.compile("[0-9]{1,10}")
 ACTIONS = ("generate", "execute", "verify", "cancel", "list")
 
 
@@ -111,7 +113,7 @@ def _read(path: Path) -> Moves:
     from anabranch.core.placement.reassignment_file import read_moves
 
     try:
-        return read_moves(path.read_text())
+        return read_moves(path.read_text("utf-8"))
     except (InputFault, OSError, UnicodeDecodeError) as fault:
         raise click.ClickException(f"{path}: {fault}") from None
 
@@ -137,10 +139,10 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
     if topics_path is None or brokers is None:
         raise click.UsageError("--generate needs --topics-file FILE and --brokers IDS.")
     ids = [each.strip() for each in brokers.split(",")]
-    if not all(each.isdigit() for each in ids) or len(set(ids)) < len(ids):
+    if not all(map(BROKER_ID.fullmatch, ids)) or len(set(map(int, ids))) < len(ids):
         raise click.UsageError(f"--brokers: different ids with commas are expected, not {brokers}.")
     try:
-        topics = read_topics(topics_path.read_text())
+        topics = read_topics(topics_path.read_text("utf-8"))
     except (InputFault, OSError, UnicodeDecodeError) as fault:
         raise click.ClickException(f"{topics_path}: {fault}") from None
 
@@ -155,12 +157,12 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
 
 
 def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_json: bool) -> None:
-    from anabranch.client.reassignments import assignment, reassign, throttle
+    from anabranch.client.reassignments import assignment, held, reassign, throttle
     from anabranch.core.placement.reassignment_file import write_moves
 
     async def work(cluster: Cluster) -> tuple[Moves, list[Asked]]:
         has = await assignment(cluster, sorted({place.topic for place in moves}))
-        before = {place: row for place, row in has.items() if place in moves}
+        before = {place: held(row) for place, row in has.items() if place in moves}
         if rate is not None and len(before) == len(moves):
             await throttle(cluster, moves, before, rate)
         return before, await reassign(cluster, moves, may_change_factor=not holds_factor)

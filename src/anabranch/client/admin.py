@@ -164,7 +164,8 @@ async def alter_configs(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Change some settings of a topic or broker (KIP-339); the others stay."""
+    """Change some settings of a topic or broker (KIP-339); the others stay. What is to hold for a
+    broker that is down is told to another."""
     resource = AlterConfigsResource(
         resource_type=kind,
         resource_name=name,
@@ -174,12 +175,12 @@ async def alter_configs(
         ],
     )
     request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
-    if kind is not ResourceKind.TOPIC and name:
-        response: IncrementalAlterConfigsResponse = await cluster.send_to(
-            broker_id_of(name), request
-        )
-    else:
+    response: IncrementalAlterConfigsResponse
+    is_away = kind is ResourceKind.BROKER and name and broker_id_of(name) not in cluster.brokers
+    if kind is ResourceKind.TOPIC or not name or is_away:
         response = await cluster.send(request)
+    else:
+        response = await cluster.send_to(broker_id_of(name), request)
     check(response.responses[0].error_code, response.responses[0].error_message)
 
 

@@ -15,7 +15,7 @@ from random import Random
 from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import settings_of
-from anabranch.client.reassignments import assignment
+from anabranch.client.reassignments import assignment, held
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.constraints import SETTING
 from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
@@ -45,7 +45,7 @@ async def propose(
     proposed: Moves = {}
     for topic in topics:
         proposed.update(_proposed(topic, now, brokers, proposed))
-    return now, proposed
+    return {place: held(row) for place, row in now.items()}, proposed
 
 
 async def _usable(

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from itertools import groupby
 from typing import NamedTuple
 
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.core.controller.plan_throttle import RATES, REPLICAS
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -28,8 +30,6 @@ from anabranch.core.wire.messages.list_partition_reassignments import (
 )
 
 TIMEOUT_MS = 30_000
-RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
 Row = tuple[int, ...]
 
 
@@ -121,8 +121,14 @@ async def under_way(cluster: Cluster) -> dict[TopicPartition, UnderWay]:
     }
 
 
+def held(row: Sequence[int]) -> Row:
+    """Those of a list that brokers have: the ids of missing replicas are negative."""
+    return tuple(each for each in row if each >= 0)
+
+
 async def assignment(cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, Row]:
-    """The replicas of every partition of these topics; those of unknown topics are left out."""
+    """The replicas of every partition of these topics, also missing ones; those of unknown topics
+    are left out."""
     found = (await cluster.metadata(list(topics))).topics
     return {
         TopicPartition(topic.name or "", each.partition_index): tuple(each.replica_nodes)
@@ -157,29 +163,28 @@ async def throttle(
     bytes_a_second: int,
 ) -> None:
     """Let replicas of these moves copy at most so fast, at each broker that gives or takes."""
-    brokers = {each for row in (*moves.values(), *before.values()) for each in row if each >= 0}
-    for broker_id in sorted(brokers):
-        rates = [(ConfigOperation.SET, name, str(bytes_a_second)) for name in RATES]
-        await alter_configs(cluster, ResourceKind.BROKER, str(broker_id), rates)
-    for topic in sorted({place.topic for place in moves}):
+    named = {each for row in (*moves.values(), *before.values()) for each in row}
+    rates = [(ConfigOperation.SET, name, str(bytes_a_second)) for name in RATES]
+    for broker in (await describe_cluster(cluster)).brokers:
+        if broker.broker_id in named:
+            await alter_configs(cluster, ResourceKind.BROKER, str(broker.broker_id), rates)
+    for topic, of_topic in groupby(sorted(moves), key=lambda place: place.topic):
         leaders, followers = [], []
-        for place, target in sorted(moves.items()):
-            if place.topic == topic:
-                has = before.get(place, ())
-                leaders += [f"{place.partition}:{each}" for each in has if each >= 0]
-                comes = (each for each in target if each not in has)
-                followers += [f"{place.partition}:{each}" for each in comes]
+        for place in of_topic:
+            has = before.get(place, ())
+            leaders += [f"{place.partition}:{each}" for each in has]
+            comes = (each for each in moves[place] if each not in has)
+            followers += [f"{place.partition}:{each}" for each in comes]
         lists = zip(REPLICAS, (leaders, followers), strict=True)
         settings = [(ConfigOperation.SET, name, ",".join(each)) for name, each in lists if each]
         await alter_configs(cluster, ResourceKind.TOPIC, topic, settings)
 
 
 async def unthrottle(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Take the throttle off every broker and these topics."""
+    """Take the throttle off every broker, also off those that are down, and these topics."""
+    rates = [(ConfigOperation.DELETE, name, None) for name in RATES]
     for broker in (await describe_cluster(cluster)).brokers:
-        rates = [(ConfigOperation.DELETE, name, None) for name in RATES]
-        if not broker.is_fenced:
-            await alter_configs(cluster, ResourceKind.BROKER, str(broker.broker_id), rates)
+        await alter_configs(cluster, ResourceKind.BROKER, str(broker.broker_id), rates)
     for topic in sorted(set(topics)):
         lists = [(ConfigOperation.DELETE, name, None) for name in REPLICAS]
         await alter_configs(cluster, ResourceKind.TOPIC, topic, lists)

@@ -55,6 +55,7 @@ WRONG = [
     (file(cluster_id=None), "cluster_id: it is missing"),
     (file(cluster_id=7), "cluster_id: a text is expected, not 7"),
     (file(goal=""), "goal: a text is expected"),
+    (file(goal="\ud800"), 'goal: a text is expected, not "\\ud800"'),
     (file(made_at_ms="now"), 'made_at_ms: milliseconds since 1970 are expected, not "now"'),
     (file(moves=[]), "moves: it is empty, so there is nothing to do"),
     (file(moves=[7]), "line 2: "),

@@ -43,6 +43,8 @@ WRONG = [
     (entry() + " x", "nothing may follow the object"),
     (entry(topic="7"), "line 2, topic: a name is expected, not 7"),
     (entry(topic='""'), "line 2, topic: a name is expected"),
+    (entry(topic='"t\\ud800"'), 'line 2, topic: a name is expected, not "t\\ud800"'),
+    (entry(replicas=f"[{'9' * 5000}]"), "line 1, column 30: a number in what begins here is too"),
     (entry(partition='"0"'), "line 2, partition: a whole number"),
     (entry(partition="-1"), "line 2, partition: a whole number from 0"),
     (entry(replicas="[]"), "line 2, replicas: t-0 needs at least one broker"),

@@ -3,19 +3,24 @@
 What: `items` walks an array and `fields` an object, each with where its values begin; values are
 decoded by the standard library. Rule kept: whatever is wrong is an `InputFault` whose text begins
 with line and column, or line and field. Not here: what the entries mean (`manual.py`,
-`reassignment_file.py`).
+`reassignment_file.py`, `plan_file.py`).
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from anabranch.core.types import TopicPartition
 
 MOST_ID = (1 << 31) - 1
 SHOWN_CHARACTERS = 40
 BLANKS = " \t\r\n"
 DECODER = json.JSONDecoder()
+SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character: JSON can write it, UTF-8 cannot."""
 
 
 class InputFault(ValueError):
@@ -78,6 +83,8 @@ def decode(text: str, at: int) -> tuple[Any, int]:
         return DECODER.raw_decode(text, at)
     except json.JSONDecodeError as problem:
         raise fault(text, problem.pos, f"this is not JSON ({problem.msg})") from None
+    except ValueError:
+        raise fault(text, at, "a number in what begins here is too long") from None
     except RecursionError:
         raise fault(text, at, "this is not JSON (it is nested too deep)") from None
 
@@ -141,6 +148,27 @@ def broker_ids(item: Item, name: str) -> tuple[int, ...]:
                 f"line {item.line}, {name}[{place}]: a broker id is expected, not {shown(each)}"
             )
     return tuple(value)
+
+
+def replicas(item: Item, name: str, place: TopicPartition) -> tuple[int, ...]:
+    """A field that must name a partition's brokers, at least one, each once. Raises InputFault."""
+    row = broker_ids(item, name)
+    at = f"line {item.line}, {name}"
+    if not row:
+        raise InputFault(f"{at}: {place} needs at least one broker")
+    for position, broker_id in enumerate(row):
+        if broker_id < 0:
+            raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
+        if broker_id in row[:position]:
+            raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
+    return row
+
+
+def written(value: Any, where: str, what: str = "a text") -> str:
+    """A value that must be a text which can be sent. Raises InputFault."""
+    if not isinstance(value, str) or not value or SURROGATE.search(value):
+        raise InputFault(f"{where}: {what} is expected, not {shown(value)}")
+    return value
 
 
 def shown(value: Any) -> str:

@@ -13,21 +13,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core.placement.json_places import (
     InputFault,
-    Item,
-    broker_ids,
     check_end,
     decode,
     fields,
     items,
     needed,
+    replicas,
     shown,
     whole,
+    written,
 )
-from anabranch.core.placement.layout import Row
 from anabranch.core.placement.planning import PlannedMove, Why
 from anabranch.core.types import TopicPartition
 
@@ -88,14 +87,8 @@ def read_plan(text: str) -> PlanFile:
     moves = tuple(_moves(text, where["moves"]))
     if not moves:
         raise InputFault("moves: it is empty, so there is nothing to do")
-    return PlanFile(_text(found, "cluster_id"), _text(found, "goal"), made_at_ms, moves)
-
-
-def _text(found: dict[str, Any], name: str) -> str:
-    value = found[name]
-    if not isinstance(value, str) or not value:
-        raise InputFault(f"{name}: a text is expected, not {shown(value)}")
-    return value
+    cluster_id, goal = (written(found[name], name) for name in ("cluster_id", "goal"))
+    return PlanFile(cluster_id, goal, made_at_ms, moves)
 
 
 def _moves(text: str, at: int) -> Iterator[PlannedMove]:
@@ -103,10 +96,7 @@ def _moves(text: str, at: int) -> Iterator[PlannedMove]:
     for item in items(text, at, "an array"):
         value = needed(item, ("topic", "partition", "from", "to", "why", "because"), ENTRY)
         for name in ("topic", "because"):
-            if not isinstance(value[name], str) or not value[name]:
-                raise InputFault(
-                    f"line {item.line}, {name}: a text is expected, not {shown(value[name])}"
-                )
+            written(value[name], f"line {item.line}, {name}")
         if value["why"] not in list(Why):
             raise InputFault(
                 f"line {item.line}, why: one of {', '.join(Why)} is expected, not "
@@ -116,20 +106,7 @@ def _moves(text: str, at: int) -> Iterator[PlannedMove]:
         if place in seen:
             raise InputFault(f"line {item.line}, partition: {place} is named a second time")
         seen.add(place)
-        before, after = _row(item, "from", place), _row(item, "to", place)
+        before, after = replicas(item, "from", place), replicas(item, "to", place)
         if before == after:
             raise InputFault(f"line {item.line}, to: {place} has these replicas already")
         yield PlannedMove(place, before, after, Why(value["why"]), value["because"])
-
-
-def _row(item: Item, name: str, place: TopicPartition) -> Row:
-    row = broker_ids(item, name)
-    at = f"line {item.line}, {name}"
-    if not row:
-        raise InputFault(f"{at}: {place} needs at least one broker")
-    for position, broker_id in enumerate(row):
-        if broker_id < 0:
-            raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
-        if broker_id in row[:position]:
-            raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
-    return row

@@ -17,14 +17,15 @@ from typing import TypeAlias
 from anabranch.core.placement.json_places import (
     InputFault,
     Item,
-    broker_ids,
     check_end,
     decode,
     fields,
     items,
     needed,
+    replicas,
     shown,
     whole,
+    written,
 )
 from anabranch.core.types import TopicPartition
 
@@ -45,9 +46,8 @@ def read_moves(text: str) -> Moves:
         )
         if place in moves:
             raise InputFault(f"line {item.line}, partition: {place} is named a second time")
-        replicas = broker_ids(item, "replicas")
-        _check(item, place, replicas)
-        moves[place] = replicas
+        moves[place] = replicas(item, "replicas", place)
+        _check_folders(item, len(moves[place]))
     return moves
 
 
@@ -59,8 +59,8 @@ def read_topics(text: str) -> list[str]:
 def write_moves(moves: Mapping[TopicPartition, tuple[int, ...]]) -> str:
     """The file, one partition a line, in the order of topics and partitions."""
     lines = [
-        json.dumps({"topic": place.topic, "partition": place.partition, "replicas": [*replicas]})
-        for place, replicas in sorted(moves.items())
+        json.dumps({"topic": place.topic, "partition": place.partition, "replicas": [*row]})
+        for place, row in sorted(moves.items())
     ]
     return '{"version": 1, "partitions": [\n  ' + ",\n  ".join(lines) + "\n]}\n"
 
@@ -82,24 +82,14 @@ def _entries(text: str, name: str, expected: str) -> Iterator[Item]:
 
 def _topic(item: Item, expected: str, also: tuple[str, ...] = ()) -> str:
     topic = needed(item, ("topic", *also), expected)["topic"]
-    if not isinstance(topic, str) or not topic:
-        raise InputFault(f"line {item.line}, topic: a name is expected, not {shown(topic)}")
-    return topic
+    return written(topic, f"line {item.line}, topic", "a name")
 
 
-def _check(item: Item, place: TopicPartition, replicas: tuple[int, ...]) -> None:
-    at = f"line {item.line}, replicas"
-    if not replicas:
-        raise InputFault(f"{at}: {place} needs at least one broker")
-    for position, broker_id in enumerate(replicas):
-        if broker_id < 0:
-            raise InputFault(f"{at}[{position}]: {broker_id} is no broker id; ids are 0 or more")
-        if broker_id in replicas[:position]:
-            raise InputFault(f"{at}[{position}]: broker {broker_id} is named twice for {place}")
+def _check_folders(item: Item, count: int) -> None:
     folders = item.value.get("log_dirs")
     if folders is None:
         return
-    if not isinstance(folders, list) or len(folders) != len(replicas):
+    if not isinstance(folders, list) or len(folders) != count:
         raise InputFault(f"line {item.line}, log_dirs: one folder a replica is expected")
     if any(folder != ANY_FOLDER for folder in folders):
         raise InputFault(
