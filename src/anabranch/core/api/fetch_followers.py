@@ -19,9 +19,8 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import is_idle
 from anabranch.core.api.fetch_pass import Fetch, Reading, Round
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
-from anabranch.core.api.handler import Cold, Outcome, Wait
+from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ApiError
-from anabranch.core.log.files import ColdRead
 from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.fetch import FetchResponse
 
@@ -74,19 +73,6 @@ class FollowerFetch(Fetch):
         most_bytes = max(0, self.reading.max_bytes)
         return Wait((self._held,), self.deadline_ms, self.poll, most_bytes)
 
-    def poll(self, now_ms: int, expired: bool) -> Outcome | None:
-        """Read when there are records, something is wrong, marks are due, or time is up."""
-        at_once = expired or self.marks_are_due()
-        if not at_once and not self.may_be_enough():
-            return None
-        try:
-            found = self.read()
-        except ColdRead as cold:
-            return Cold(cold, self.start)
-        if at_once or self.is_enough(found):
-            return self.answer(found, now_ms)
-        return None
-
     def may_be_enough(self) -> bool:
         """Without reading: whether a partition has records, or another state than was asked for."""
         get = self.broker.partitions.get
@@ -121,7 +107,7 @@ class FollowerFetch(Fetch):
             session.tell_ms = self.broker.steady_ms + MARKS_MS
             self.broker.replication.remind(session, session.tell_ms)
 
-    def marks_are_due(self) -> bool:
+    def must_answer(self) -> bool:
         """Whether marks have moved and were held back for long enough."""
         return NOTHING_TO_TELL != self._held.tell_ms <= self.broker.steady_ms
 

@@ -151,8 +151,8 @@ class Fetch:
         )
 
     def poll(self, now_ms: int, expired: bool) -> Outcome | None:
-        """Read again when there may be enough now, a partition changed hands, or time is up."""
-        at_once = expired or self.has_moved()
+        """Read again when there may be enough now, there is something to say, or time is up."""
+        at_once = expired or self.must_answer()
         if not at_once and not self.may_be_enough():
             return None
         try:
@@ -163,7 +163,7 @@ class Fetch:
             return self.answer(found, now_ms)
         return None
 
-    def has_moved(self) -> bool:
+    def must_answer(self) -> bool:
         """Whether a partition got another leader epoch, or is not hosted any more."""
         partitions = self.broker.partitions
         for replica, leader_epoch, _, _ in self.parked:
