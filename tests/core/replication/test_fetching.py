@@ -1,6 +1,6 @@
 """R1: what a broker sends: sessions, retries, how many requests are under way, when nothing is."""
 
-from tests.core.replication.peers import Peers
+from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
@@ -195,6 +195,22 @@ def test_a_mark_that_a_follower_had_to_drop_is_told_again():
     assert peers[2].high_watermark == 2
 
 
+def test_a_log_start_that_a_follower_had_to_drop_is_told_again():
+    """Else an idle partition's deleted records would stay with the follower, and come back with it."""
+    peers = Peers(2)
+    peers[1].produce(2)
+    peers.run(4)
+    peers[1].replica.log.delete_records_before(1)
+    peers[1].broker.changed.add(PLACE)
+    peers[1].finish()
+    peers.change(leader=1)
+    peers.publish(2)
+    deliver_fetch_of(peers, 2)
+    peers.publish(1)
+    peers.run(4)
+    assert peers[2].replica.log.start_offset == 1
+
+
 def test_nobody_copies_from_itself():
     """It is named as leader in an epoch that is older than its records, and does not lead."""
     peers = Peers(2)
@@ -308,6 +324,23 @@ def test_who_said_nothing_new_was_caught_up_when_it_last_fetched():
     assert only(peers, SendAlterPartition) == []
     peers.wait(16_000)
     assert only(peers, SendAlterPartition) != []
+
+
+def test_a_follower_is_not_heard_of_where_it_has_let_go_of_a_partition():
+    """It still fetches others in its session; waiting for it would hold up every acknowledgement."""
+    peers = Peers(2, partitions=2)
+    for _ in range(3):
+        deliver_fetch_of(peers, 2)
+    peers[2].broker.partitions.take_offline(peers[2].replica)
+    peers[2].broker.replication.follow([PLACE], peers.now_ms)
+    for _ in range(6):
+        peers.now_ms += 10_000
+        peers[1].clock()
+        deliver_fetch_of(peers, 2)
+    peers[1].produce(1, acks=1)
+    peers.wait(1_000)
+    (at,) = only(peers, SendAlterPartition)
+    assert peers.mail[at][2].proposals[0][1].isr == (1,)
 
 
 def test_a_follower_that_registered_anew_says_so_of_every_partition():

@@ -145,6 +145,7 @@ class FetchSession:
                 known.take(request)
                 if self.privileged:  # it may have dropped what it was told last, in another epoch
                     known.told_high_watermark = known.high_watermark
+                    known.told_log_start = known.log_start_offset
             if self.privileged:
                 self.news[known] = None
 
@@ -202,11 +203,12 @@ class FetchSessions:
         session: FetchSession,
         wanted: Iterable[tuple[str, TopicId, FetchPartition]],
         forgotten: list[ForgottenTopic],
-    ) -> None:
-        """Add or update partitions of a session, then take out forgotten ones."""
+    ) -> list[Wanted]:
+        """Add or update partitions of a session, then take out forgotten ones, which are told."""
         session.change(wanted)
-        if forgotten:
-            self._unwatch(session, session.forget(forgotten))
+        gone = session.forget(forgotten)
+        self._unwatch(session, gone)
+        return gone
 
     def no_news(self, session: FetchSession, wanted: Wanted) -> None:
         """A follower has all of a partition and knows all of it: look again when it moves."""

@@ -59,7 +59,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 uses_topic_ids=reading.uses_topic_ids,
                 now_ms=now_ms,
             )
-            broker.fetch_sessions.change(session, wanted, body.forgotten_topics_data)
+            for gone in broker.fetch_sessions.change(session, wanted, body.forgotten_topics_data):
+                broker.replication.follower_let_go(gone.place, reading.replica_id)
             if session.partitions and may_pass_over(broker, reading, session):
                 return FollowerFetch(broker, reading, session, now_ms).start(now_ms)
             partitions = list(session.partitions.values())

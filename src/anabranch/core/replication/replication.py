@@ -298,6 +298,14 @@ class Replication:
             if may_join(replica, follower, broker.image):
                 self._propose(replica, (*replica.in_sync_replicas, follower_id))
 
+    def follower_let_go(self, place: TopicPartition, follower_id: int) -> None:
+        """A follower takes a partition out of its session, which speaks for it no more."""
+        replica = self._broker.partitions.get(*place)
+        follower = None if replica is None else replica.followers.get(follower_id)
+        if replica is not None and follower is not None:
+            follower.stayed(replica.log.end_offset)
+            follower.heard = None
+
     def holds_back(self, replica: Replica, follower_id: int) -> bool:
         """Whether a follower gets no records of a partition led here, for the throttle's sake."""
         if not replica.is_throttled_leader or follower_id in replica.in_sync_replicas:
