@@ -23,8 +23,8 @@ from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.store_check import store_fault
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.placement.round_robin import round_robin
 from anabranch.sim.dialling import Dial
+from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch
 
 if TYPE_CHECKING:

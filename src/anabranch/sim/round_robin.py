@@ -1,9 +1,11 @@
-"""The simplest placer: one broker after the other, in the order of their ids.
+"""The simulator's placer: one broker after the other, in the order of their ids.
 
-Goal: an even number of replicas and leaders a broker within a topic. Constraint: fenced brokers
-come last and never first. Algorithm: partition p starts at unfenced broker (s + p) mod n, s drawn
-once a call, and takes the brokers that follow it; fenced ones fill up only when the unfenced ones
-do not suffice. Trade-off: racks are not looked at, and nothing is remembered between calls.
+Goal: an even number of replicas and leaders a broker within a topic, and lists that are easy to
+read in a transcript. Constraint: fenced brokers come last and never first. Algorithm: partition p
+starts at unfenced broker (s + p) mod n, s drawn once a call, and takes the brokers that follow it;
+fenced ones fill up only when the unfenced ones do not suffice. Why not one of `core/placement`: the
+recorded seeds rest on its single draw a call. Trade-off: racks are not looked at, and nothing is
+remembered between calls.
 """
 
 from __future__ import annotations
