@@ -323,6 +323,7 @@ class Dispatcher:
     def _park(self, slot: Slot, wait: Wait) -> None:
         deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
         slot.promise(wait.most_bytes)
+        slot.frame = None  # its bytes, unless the handler keeps slices of them
         slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
 
     def _proposed(self, slot: Slot, future: asyncio.Future[Any]) -> None:

@@ -71,6 +71,7 @@ class InMemoryNode:
         authorizer: Authorizer | None = None,
         session_slots: int = 1000,
     ) -> None:
+        self.frame = bytearray()
         self.now_ms = START_MS
         self.files = MemoryFiles()
         self.folder = LogFolder(self.files, FOLDER)
@@ -175,8 +176,8 @@ class InMemoryNode:
         return found
 
     def send(self, message: Any, version: int, *, client_id: str = "tests") -> Any:
-        """The outcome of a request, as its handler gives it."""
-        frame = bytearray(b"".join(encode(message, version)))
+        """The outcome of a request, as its handler gives it; `frame` is what it came in."""
+        frame = self.frame = bytearray(b"".join(encode(message, version)))
         api_key = type(message).api_key
         body = decode(type(message), memoryview(frame), version)
         request = Request(api_key, version, 0, client_id, body, ANONYMOUS, LISTENER, "127.0.0.1", 1)

@@ -129,6 +129,15 @@ def test_acks_all_waits_for_the_in_sync_replicas():
     assert (answer.error_code, answer.base_offset) == (0, 0)
 
 
+def test_who_waits_does_not_hold_the_records():
+    """They are appended: thousands may wait, each with megabytes in its frame."""
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2))
+    wait = produce(node, acks=-1)
+    assert isinstance(wait, Wait)
+    node.frame.clear()  # a BufferError where somebody holds a slice
+
+
 def test_acks_1_does_not_wait():
     node = InMemoryNode(brokers=(1, 2))
     node.topic(replicas=(1, 2))

@@ -245,6 +245,7 @@ def _wait(
 ) -> Wait:
     """Answer when all pending batches are acknowledged, have failed, or time is up."""
     acks = request.body.acks
+    request.body.topic_data = []  # appended: whoever waits long need not hold megabytes
 
     def poll(_now_ms: int, expired: bool) -> Outcome | None:
         pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]
