@@ -84,7 +84,8 @@ class Service:
         self.changed = set()
         self.world = SimpleNamespace(changed=self.changed)
         self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.changed)
-        self.acceptor = Acceptor("TEST", self.dispatcher, ReceiveMemory(), limits(**changed))
+        self.memory = ReceiveMemory(changed.pop("queued_max_request_bytes", -1))
+        self.acceptor = Acceptor("TEST", self.dispatcher, self.memory, limits(**changed))
         self.port = 0
         self.clients = []
 

@@ -12,6 +12,7 @@ from server_kit import eventually, handler
 
 from anabranch.core.api.handler import Hangup, NoAnswer, Propose, Wait
 from anabranch.core.controller.result import Result
+from anabranch.core.wire.frame import frame_request
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
@@ -445,3 +446,101 @@ async def test_the_log_is_not_filled_by_whoever_sends_rubbish(serve, caplog):
         assert await client.ended()
         assert service.acceptor.bad_total == number
     assert BAD_LINES_A_SECOND <= len(caplog.records) < BAD_LINES_A_SECOND + 10
+
+
+MEGABYTE = 1_000_000
+
+
+def frame_of(number, body):
+    """The bytes that a client sends for a request."""
+    return b"".join(map(bytes, frame_request(number, "test", body, VERSION)))
+
+
+async def test_what_all_connections_hold_is_bounded(serve):
+    """A large frame begins when there is memory, in the order in which they came."""
+    service = await serve(handler(0, echo), queued_max_request_bytes=2 * MEGABYTE)
+    clients = [await service.connect() for _ in range(20)]
+    frame = frame_of(7, produce(b"x" * MEGABYTE))
+    for client in clients:
+        client.writer.write(frame[:200_000])
+    await eventually(lambda: sum(each._waits_for_memory for each in connections(service)) == 18)
+    assert service.memory.held_bytes == 2 * (len(frame) - 4)
+    assert service.memory.pool.made == 2
+    small = await service.connect()
+    small.send(1, produce(b"small"), VERSION)
+    assert offset_of((await small.answer(0, VERSION))[1]) == 5
+    for client in clients:
+        client.writer.write(frame[200_000:])
+    for client in clients:
+        assert offset_of((await client.answer(0, VERSION))[1]) == MEGABYTE
+    assert service.memory.held_bytes == 0
+    assert service.memory.pool.made <= 3
+
+
+async def test_who_leaves_makes_room(serve):
+    service = await serve(handler(0, echo), queued_max_request_bytes=MEGABYTE)
+    first, gone, third = [await service.connect() for _ in range(3)]
+    frame = frame_of(7, produce(b"x" * MEGABYTE))
+    first.writer.write(frame[:200_000])
+    await eventually(lambda: service.memory.held_bytes)
+    gone.writer.write(frame[:200_000])
+    await eventually(lambda: sum(each._waits_for_memory for each in connections(service)) == 1)
+    third.writer.write(frame)
+    await eventually(lambda: sum(each._waits_for_memory for each in connections(service)) == 2)
+    gone.writer.close()
+    first.writer.close()
+    assert offset_of((await third.answer(0, VERSION))[1]) == MEGABYTE
+    await eventually(lambda: len(connections(service)) == 1)
+    assert service.memory.held_bytes == 0
+
+
+async def test_requests_that_wait_leave_room_for_what_they_wait_for(serve):
+    """As a produce request does that all replicas must have: a follower's fetch has to come in."""
+
+    def wait(node, request, now_ms):
+        answer = echo(node, request, now_ms)
+        if offset_of(answer) == 5:
+            node.changed.add("key")
+            return answer
+        request.body.topic_data = []
+        return Wait(("key",), now_ms + 60_000, lambda _now, _expired: answer)
+
+    service = await serve(handler(0, wait), queued_max_request_bytes=MEGABYTE)
+    clients = [await service.connect() for _ in range(10)]
+    for client in clients:
+        client.send(1, produce(b"x" * MEGABYTE), VERSION)
+    await eventually(lambda: len(service.dispatcher.purgatory) == 10)
+    assert service.memory.held_bytes == 0
+    assert service.memory.pool.made < 4
+    other = await service.connect()
+    other.send(2, produce(b"fetch"), VERSION)
+    assert (await other.answer(0, VERSION))[0] == 2
+    for client in clients:
+        assert offset_of((await client.answer(0, VERSION))[1]) == MEGABYTE
+
+
+async def test_what_queues_behind_a_decision_is_held(serve):
+    """Many clients that send on while their first request is decided."""
+    service = await serve(
+        handler(0, lambda _n, _r, _now: Propose(Result((), ProduceResponse()))),
+        queued_max_request_bytes=MEGABYTE,
+    )
+    clients = [await service.connect() for _ in range(10)]
+    for client in clients:
+        for number in range(60):
+            client.send(number, produce(b"x" * 50_000), VERSION)
+    await eventually(lambda: all(each._waits_for_memory for each in connections(service)))
+    assert service.memory.held_bytes < MEGABYTE + len(clients) * 2 * SHARED_BUFFER_BYTES
+    while sum(len(each._queue) for each in connections(service)) or service.shell.proposals:
+        proposals, service.shell.proposals = service.shell.proposals, []
+        for proposal, future in proposals:
+            future.set_result(proposal.result.response)
+        await asyncio.sleep(0.001)
+    for client in clients:
+        for number in range(60):
+            assert (await client.answer(0, VERSION))[0] == number
+    assert service.memory.held_bytes == 0
+
+
+def connections(service):
+    return service.acceptor.connections

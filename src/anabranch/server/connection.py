@@ -12,14 +12,16 @@ memoryview that nobody else uses while somebody holds a slice of it.
 
 Rules kept: answers leave in the order of requests; a request that must be alone (a change of
 metadata, a read that went to the disk) holds up the ones behind it, as every request does in Kafka;
-what is queued in and out is bounded in bytes, above which the socket is not read. Not here: TLS,
-SASL, meaning.
+what is queued in and out is bounded in bytes, above which the socket is not read. What all
+connections hold of requests that are not run yet is bounded, too, where `queued.max.request.bytes`
+is set: a large frame then waits in its client's socket for its turn. Not here: TLS, SASL, meaning.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any
@@ -67,14 +69,46 @@ of connections most never wait for an answer."""
 
 
 class ReceiveMemory:
-    """What all connections of one loop receive into, one after the other."""
+    """What some connections of one loop receive into, one after the other.
 
-    __slots__ = ("buffer", "pool", "view")
+    `held_bytes` are of frames that are large and not all there, or whole and not run: requests that
+    wait for something that other requests bring are not among them, or these could never come. From
+    `limit_bytes` on (none when it is not positive) nobody begins to hold more: the last one to
+    begin may pass the limit, as in Kafka."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view")
+
+    def __init__(self, limit_bytes: int = -1) -> None:
         self.buffer = bytearray(SHARED_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.pool = BufferPool()
+        self.held_bytes = 0
+        self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
+        self._waiting: dict[Connection, None] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody may begin to hold more."""
+        return self.held_bytes >= self._limit_bytes
+
+    def wait(self, connection: Connection) -> None:
+        """Call a connection's `memory_freed` in its turn."""
+        self._waiting[connection] = None
+
+    def release(self, size: int, leaving: Connection | None = None) -> None:
+        """Some bytes are held no more; `leaving` waits for none either."""
+        self.held_bytes -= size
+        if self._waiting:
+            if leaving is not None:
+                self._waiting.pop(leaving, None)
+            if not self.is_full:
+                asyncio.get_running_loop().call_soon(self._let_go_on)
+
+    def _let_go_on(self) -> None:
+        while self._waiting and not self.is_full:
+            connection = next(iter(self._waiting))
+            del self._waiting[connection]
+            connection.memory_freed()
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -83,8 +117,9 @@ class Connection(asyncio.BufferedProtocol):
     __slots__ = (
         "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
         "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
-        "_transport", "closing", "held_bytes", "host", "identity", "is_draining", "is_touched",
-        "last_active_ms", "listener", "principal", "promised_bytes", "received_requests",
+        "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
+        "is_draining", "is_touched", "last_active_ms", "listener", "principal", "promised_bytes",
+        "received_requests",
     )  # fmt: skip
 
     def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -103,6 +138,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._sending = True
         self._reading = True
+        self._waits_for_memory = False
         self.closing = False
         self.held_bytes = 0
         self.promised_bytes = 0
@@ -139,6 +175,8 @@ class Connection(asyncio.BufferedProtocol):
             self._dispatcher.abandon(slot)
         self._slots.clear()
         self._dispatcher.left(self)
+        held = [*self._queue, *(() if self._frame is None else (self._frame,))]
+        self._memory.release(sum(map(len, held)) + self._end_block(), leaving=self)
         self._queue.clear()
         self._frame = None
         self._out.clear()
@@ -169,6 +207,7 @@ class Connection(asyncio.BufferedProtocol):
             if self._filled < len(frame):
                 return
             self._frame = None
+            self._memory.release(len(frame))
             self._take(frame)
         self.touch()
         dispatcher.settle()
@@ -190,6 +229,13 @@ class Connection(asyncio.BufferedProtocol):
         self.touch()
         self._dispatcher.settle()
 
+    def memory_freed(self) -> None:
+        """Go on with what came before there was no memory for it."""
+        self._waits_for_memory = False
+        if not self.closing and not self.is_draining:
+            self.get_buffer(-1)
+            self.buffer_updated(0)
+
     # Frames in.
 
     def _cut_frames(self, end: int) -> None:
@@ -204,8 +250,7 @@ class Connection(asyncio.BufferedProtocol):
             start = position + SIZE_BYTES
             stop = start + size
             if stop > end:
-                if size > LARGE_FRAME_BYTES:
-                    self._start_large_frame(size, view[start:end])
+                if size > LARGE_FRAME_BYTES and self._start_large_frame(size, view[start:end]):
                     position = end
                 break
             self._take(memoryview(bytearray(view[start:stop])))
@@ -214,16 +259,30 @@ class Connection(asyncio.BufferedProtocol):
             position = stop
         self._tail = bytes(view[position:end]) if position < end else b""
 
-    def _start_large_frame(self, size: int, received: memoryview) -> None:
+    def _start_large_frame(self, size: int, received: memoryview) -> bool:
+        """Go on in memory of the frame's own; False: there is none now."""
         if size >= SMALLEST_GREETING and not self.received_requests:
             why = stranger(size.to_bytes(SIZE_BYTES, "big") + bytes(received[:4]))
             if why:
                 self.hang_up(why)
-                return
-        frame = self._memory.pool.take(size)
+                return True
+        memory = self._memory
+        if memory.is_full:
+            self._wait_for_memory()
+            return False
+        memory.held_bytes += size
+        frame = memory.pool.take(size)
         self._filled = len(received)
         frame[: self._filled] = received
         self._frame = frame
+        return True
+
+    def _wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        self._memory.wait(self)
+        if self._reading:
+            self._reading = False
+            self._transport.pause_reading()
 
     def _refuse_size(self, size: int, first: bytes) -> None:
         limit = self._acceptor.largest_request_bytes
@@ -242,6 +301,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue = deque()
             self._queue.append(frame)
             self._queued_bytes += len(frame)
+            self._memory.held_bytes += len(frame)
+            if self._memory.is_full and not self._waits_for_memory:
+                self._wait_for_memory()
 
     @property
     def _may_run(self) -> bool:
@@ -268,6 +330,12 @@ class Connection(asyncio.BufferedProtocol):
             self._owe(answer)
             if answer.is_alone and not answer.is_done:
                 self._blocked_by = answer
+                self._memory.held_bytes += answer.size_bytes
+
+    def _end_block(self) -> int:
+        """Wait no more for a request that must be alone; the bytes that were held for it."""
+        slot, self._blocked_by = self._blocked_by, None
+        return 0 if slot is None else slot.size_bytes
 
     # Answers out.
 
@@ -291,6 +359,7 @@ class Connection(asyncio.BufferedProtocol):
         while self._queue and self._may_run and not self.closing:
             frame = self._queue.popleft()
             self._queued_bytes -= len(frame)
+            self._memory.release(len(frame))
             self._run(frame)
             del frame
             self._collect()
@@ -305,7 +374,7 @@ class Connection(asyncio.BufferedProtocol):
             self._queued_bytes -= slot.size_bytes
             self.held_bytes -= slot.held_bytes
             if slot is self._blocked_by:
-                self._blocked_by = None
+                self._memory.release(self._end_block())
             if slot.hang_up:
                 self.hang_up(slot.hang_up)
                 return
@@ -342,6 +411,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._transport.pause_reading()
         elif (
             self._sending
+            and not self._waits_for_memory
             and self._queued_bytes <= QUEUED_LOW_BYTES
             and len(self._slots) + len(self._queue) <= UNANSWERED_REQUESTS // 2
         ):

@@ -96,6 +96,11 @@ METRICS: tuple[Exported, ...] = (
         ("listener",),
     ),
     Exported(
+        "kafka_network_socketserver_memorypoolused",
+        GAUGE,
+        "Bytes of requests that are not run yet: what `queued.max.request.bytes` bounds.",
+    ),
+    Exported(
         "kafka_server_delayedoperationpurgatory_size",
         GAUGE,
         "Requests that wait for records, acknowledgements or time.",

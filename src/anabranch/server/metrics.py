@@ -61,6 +61,7 @@ class NodeCollector(Collector):
         yield "anabranch_start_seconds", (), node.started_seconds
         for acceptor in node.acceptors:
             yield from samples_of_listener(acceptor.name, acceptor.statistics())
+        yield "kafka_network_socketserver_memorypoolused", (), node.memory.held_bytes
         if node.controller_dispatcher is not None:
             yield from samples_of_dispatcher(node.controller_dispatcher)
         if node.controller is not None:

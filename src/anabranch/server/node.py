@@ -55,7 +55,7 @@ class Node:
         self.is_ready = False
         self.cluster_id = ""
         self.files = files or RealFiles()
-        self.memory = ReceiveMemory()
+        self.memory = ReceiveMemory(config.broker.queued_max_request_bytes)
         self.stopped: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self.acceptors: list[Acceptor] = []
         self.broker: BrokerRole | None = None
@@ -182,7 +182,9 @@ class Node:
             self._enrolment.follow(image)
 
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
-        acceptor = Acceptor(listener.name, dispatcher, self.memory, self.config.broker)
+        # What brokers ask of controllers does not wait for the clients whose requests it is about.
+        memory = ReceiveMemory() if dispatcher is self.controller_dispatcher else self.memory
+        acceptor = Acceptor(listener.name, dispatcher, memory, self.config.broker)
         self.acceptors.append(acceptor)
         self._ports[listener.name] = await acceptor.bind(
             listener.host, listener.port, serving=serving

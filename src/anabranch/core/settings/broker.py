@@ -121,6 +121,7 @@ class BrokerConfig:
     offsets_topic_segment_bytes: int
     process_roles: tuple[str, ...] | None
     producer_id_expiration_ms: int
+    queued_max_request_bytes: int
     replica_fetch_backoff_ms: int
     replica_fetch_max_bytes: int
     replica_fetch_min_bytes: int

@@ -67,7 +67,7 @@ NETWORK = (
         INT, "2000", MEDIUM, at_least(1), IN_FORCE),
     row("queued.max.request.bytes",
         "Bytes of received requests at which no more is read; -1 is no limit.",
-        LONG, "-1", MEDIUM),
+        LONG, "-1", MEDIUM, IN_FORCE),
     row("queued.max.requests", "Received requests at which no more is read.",
         INT, "500", HIGH, at_least(1)),
     row("request.timeout.ms", "How long this node waits for another node's answer.",
