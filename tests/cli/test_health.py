@@ -8,11 +8,10 @@ import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
-from tests.server.test_three_nodes import settings_of_three
+from tests.server.three_kit import RACKS, bootstrap_of, running, three_threads
 
 from anabranch.cli.main import main
 
-RACKS = {1: "a", 2: "b", 3: "c"}
 TOPICS = {
     "enough": ("1:2:3,2:3:1", "1"),
     "barely": ("2:3:1", "2"),
@@ -24,15 +23,8 @@ TOPICS = {
 
 @pytest.fixture
 def nodes(tmp_path):
-    started = []
-    for each, settings in settings_of_three(tmp_path).items():
-        settings["listeners"] = settings["listeners"].format(0)
-        started.append(ThreadNode(tmp_path / str(each), broker_rack=RACKS[each], **settings))
-    for node in started:
-        node.start()
-    yield started
-    for node in started:
-        node.stop()
+    with running(three_threads(tmp_path, RACKS)) as started:
+        yield started
 
 
 @pytest.fixture
@@ -40,8 +32,8 @@ def verb(nodes):
     """Run `anabranch WORDS` against the first two nodes; returns click's result."""
 
     def run(*words: str):
-        bootstrap = ",".join(node.bootstrap for node in nodes[:2])
-        return CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+        servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes, (1, 2))}
+        return CliRunner().invoke(main, words, env=servers)
 
     return run
 
@@ -141,7 +133,7 @@ def leaders_return(verb):
 def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb, nodes):
     make_topics(verb)
     is_healthy(verb)
-    nodes[2].stop()
+    nodes[3].stop()
     until(lambda: status(verb)["fenced_brokers"] == 1)
     is_ill_without_the_third(verb)
     brokers_tell_who_is_away(verb)
@@ -150,7 +142,7 @@ def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb
     assert "strict-0" in refused.output and "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
     assert "start the first replica" in refused.output
     assert "broker 3 left the ISR of strict-0: it shuts down" in refused.output
-    nodes[2] = ThreadNode.again(nodes[2]).start()
+    nodes[3] = ThreadNode.again(nodes[3]).start()
     until(lambda: not ill(verb, "under-replicated"))
     leaders_return(verb)
 
@@ -169,11 +161,11 @@ def test_r6_an_unclean_leader_is_elected_by_request_only(verb, nodes):
     made = verb("topics", "create", "--topic", "clicks", "--replica-assignment", "3:2")
     assert made.exit_code == 0, made.output
     until(lambda: in_sync(verb, "clicks") == [3, 2])
-    nodes[1].stop()
-    until(lambda: in_sync(verb, "clicks") == [3])
     nodes[2].stop()
+    until(lambda: in_sync(verb, "clicks") == [3])
+    nodes[3].stop()
     until(lambda: leader_of(verb, "clicks") == -1)
-    nodes[1] = ThreadNode.again(nodes[1]).start()
+    nodes[2] = ThreadNode.again(nodes[2]).start()
     assert leader_of(verb, "clicks") == -1, "2 may lack records"
     words = ("partitions", "elect-leaders", "--topic", "clicks", "--partition", "0")
     refused = verb(*words)

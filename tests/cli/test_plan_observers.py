@@ -7,25 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
-from tests.server.node_kit import ThreadNode
-from tests.server.test_three_nodes import produce, settings_of_three
+from tests.server.three_kit import RACKS, bootstrap_of, produce, running, three_threads
 
 from anabranch.cli.main import main
-
-RACKS = {1: "a", 2: "b", 3: "c"}
 
 
 @pytest.fixture
 def nodes(tmp_path):
-    started = []
-    for each, settings in settings_of_three(tmp_path).items():
-        settings["listeners"] = settings["listeners"].format(0)
-        started.append(ThreadNode(tmp_path / str(each), broker_rack=RACKS[each], **settings))
-    for node in started:
-        node.start()
-    yield started
-    for node in started:
-        node.stop()
+    with running(three_threads(tmp_path, RACKS)) as started:
+        yield started
 
 
 @pytest.fixture
@@ -33,8 +23,8 @@ def verb(nodes):
     """Run `anabranch WORDS`; its output."""
 
     def run(*words: str, code: int = 0) -> str:
-        bootstrap = ",".join(node.bootstrap for node in nodes)
-        result = CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+        servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes)}
+        result = CliRunner().invoke(main, words, env=servers)
         assert result.exit_code == code, result.output
         return result.output
 
@@ -57,7 +47,7 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     first = "replicas=a:1,b:1,observers=c:1"
     verb("topics", "create", "--topic", "t", "--partitions", "3", "--replica-placement", first)
     until(lambda: shapes(verb) == {((1, 2), (1, 2), (3,))})
-    produce(nodes[0].bootstrap, [b"%d" % each for each in range(300)])
+    produce(nodes[1].bootstrap, [b"%d" % each for each in range(300)])
     assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
     constrain(verb, "replicas=a:1,c:1,observers=b:1")
     file = tmp_path / "plan.json"

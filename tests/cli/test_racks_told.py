@@ -8,9 +8,9 @@ import urllib.request
 import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
-from tests.server.node_kit import ThreadNode, free_port
+from tests.server.node_kit import ThreadNode
 from tests.server.test_alerts import alerts
-from tests.server.test_three_nodes import settings_of_three
+from tests.server.three_kit import bootstrap_of, running, three_threads
 
 from anabranch.cli.main import main
 
@@ -20,21 +20,9 @@ RACKS = {1: "a", 2: "a", 3: "b"}
 @pytest.fixture
 def nodes(tmp_path):
     """Three nodes with pages of metrics; the third, in a rack of its own, was never started."""
-    made = []
-    for each, settings in settings_of_three(tmp_path).items():
-        settings["listeners"] = settings["listeners"].format(0)
-        made.append(
-            ThreadNode(
-                tmp_path / str(each), broker_rack=RACKS[each],
-                enable_under_replicated_topic_creation="true",
-                http_listener=f"127.0.0.1:{free_port()}", **settings,
-            )
-        )  # fmt: skip
-    for node in made[:2]:
-        node.start()
-    yield made
-    for node in made:
-        node.stop()
+    made = three_threads(tmp_path, RACKS, pages=True, enable_under_replicated_topic_creation="true")
+    with running(made, (1, 2)):
+        yield made
 
 
 @pytest.fixture
@@ -42,8 +30,8 @@ def verb(nodes):
     """Run `anabranch WORDS` against the first two nodes; its output."""
 
     def run(*words: str, code: int = 0) -> str:
-        bootstrap = ",".join(node.bootstrap for node in nodes[:2])
-        result = CliRunner().invoke(main, words, env={"ANABRANCH_BOOTSTRAP_SERVER": bootstrap})
+        servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes, (1, 2))}
+        result = CliRunner().invoke(main, words, env=servers)
         assert result.exit_code == code, result.output
         return result.output
 
@@ -53,7 +41,7 @@ def verb(nodes):
 def firing(nodes) -> set[str]:
     """The alert rules that say something."""
     pages = {}
-    for node in nodes:
+    for node in nodes.values():
         if node.node is not None and node.node.is_ready:
             page = node.node.http_address
             pages[page] = urllib.request.urlopen(f"http://{page}/metrics").read().decode()
@@ -78,7 +66,7 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
     none = verb("topics", "describe", "--rack-violations")
     assert none == "No partition violates racks.\n"
     assert {"MissingReplicas", "RackViolations"} & firing(nodes) == {"MissingReplicas"}
-    nodes[2].start()
+    nodes[3].start()
     until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))
     assert places(verb("topics", "describe", "--rack-violations", "--json")) == {"u"}
     assert "plan racks" in verb("cluster", "status")
@@ -91,16 +79,16 @@ def test_what_is_missing_and_what_shares_a_rack_is_told(nodes, verb):
 
 def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):
     assert "No broker with id 3 found" in verb("cluster", "cordon", "--broker", "3", code=1)
-    nodes[2].start()
+    nodes[3].start()
     verb("topics", "create", "--topic", "u", "--replica-assignment", "3:1")
-    nodes[2].stop()
+    nodes[3].stop()
     until(lambda: "fenced" in verb("cluster", "brokers"))
     assert "plan drain --broker 3" in verb("cluster", "cordon", "--broker", "3")
     found = {
         each["id"]: each["cordoned"] for each in json.loads(verb("cluster", "brokers", "--json"))
     }
     assert found == {1: False, 2: False, 3: True}
-    nodes[2] = ThreadNode.again(nodes[2]).start()
+    nodes[3] = ThreadNode.again(nodes[3]).start()
     until(lambda: "serves, cordoned" in verb("cluster", "brokers"))
     verb("topics", "create", "--topic", "t", "--partitions", "1", "--replication-factor", "3")
     told = json.loads(verb("topics", "describe", "--json"))

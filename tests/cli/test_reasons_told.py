@@ -9,8 +9,7 @@ import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
 from tests.clients.members import until
-from tests.server.node_kit import ProcessNode, free_port
-from tests.server.test_three_nodes import settings_of_three
+from tests.server.three_kit import running, three_processes
 
 from anabranch.cli.main import main
 
@@ -24,16 +23,8 @@ SETTINGS = {
 
 @pytest.fixture
 def nodes(tmp_path):
-    started = {}
-    for each, settings in settings_of_three(tmp_path).items():
-        port = free_port()
-        settings["listeners"] = settings["listeners"].format(port)
-        started[each] = ProcessNode(tmp_path / str(each), port, **settings, **SETTINGS).start()
-    for node in started.values():
-        node.ready()
-    yield started
-    for node in started.values():
-        node.close()
+    with running(three_processes(tmp_path, **SETTINGS)) as started:
+        yield started
 
 
 def verb(nodes, *words):

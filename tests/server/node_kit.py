@@ -78,6 +78,15 @@ class ThreadNode:
     def bootstrap(self):
         return self.node.bootstrap_servers
 
+    def ready(self):
+        """It is, once `start` is over: as a process, in one more step."""
+        return self
+
+    def close(self):
+        """Stop it if it was ever started."""
+        if self._thread.ident is not None:
+            self.stop()
+
     def stop(self):
         if self._thread.is_alive() and self._stop is not None:
             self._loop.call_soon_threadsafe(self._stop.set)

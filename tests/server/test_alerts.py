@@ -11,9 +11,9 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import ThreadNode, free_port
+from tests.server.node_kit import ThreadNode
 from tests.server.promql import fires, metric_of
-from tests.server.test_three_nodes import settings_of_three
+from tests.server.three_kit import bootstrap_of, running, three_threads
 
 from anabranch.server.exported import METRICS, SUMMARY
 
@@ -63,22 +63,16 @@ def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
 
 @pytest.fixture
 def nodes(tmp_path):
-    """Three nodes with a page each; node id -> (node, address of its page)."""
-    started = {}
-    for each, settings in settings_of_three(tmp_path).items():
-        settings["listeners"] = settings["listeners"].format(0)
-        page = f"127.0.0.1:{free_port()}"
-        node = ThreadNode(tmp_path / str(each), http_listener=page, **settings)
-        started[each] = [node.start(), page]
-    yield started
-    for node, _ in started.values():
-        node.stop()
+    """Three nodes with a page each."""
+    with running(three_threads(tmp_path, pages=True)) as started:
+        yield started
 
 
 def scrape(nodes):
     pages = {}
-    for node, page in nodes.values():
+    for node in nodes.values():
         if node.node is not None and node.node.is_ready:
+            page = node.node.http_address
             pages[page] = urllib.request.urlopen(f"http://{page}/metrics").read().decode()
     return pages
 
@@ -123,14 +117,14 @@ def write(bootstrap, topic):
 
 
 def test_r19_the_rules_say_what_is_wrong_with_a_cluster_and_nothing_of_a_healthy_one(nodes):
-    bootstrap = ",".join(node.bootstrap for node, _ in nodes.values())
+    bootstrap = bootstrap_of(nodes)
     make_topics(AdminClient({"bootstrap.servers": bootstrap, "log_level": 0}))
     assert write(bootstrap, "strict") is None
     healthy = scrape(nodes)
     assert len(healthy) == len(nodes)
     assert alerts(healthy, healthy) == set()
 
-    nodes[3][0].stop()
+    nodes[3].stop()
     until(lambda: value(scrape(nodes), "kafka_server_replicamanager_underreplicatedpartitions") > 1)
     assert write(bootstrap, "strict") is not None, "fewer in sync than the minimum"
     first = scrape(nodes)
@@ -146,6 +140,6 @@ def test_r19_the_rules_say_what_is_wrong_with_a_cluster_and_nothing_of_a_healthy
     elections = "kafka_controller_controllerstats_leaderelectionrateandtimems_count"
     assert value(broken, elections) >= 1
 
-    nodes[3][0] = ThreadNode.again(nodes[3][0]).start()
+    nodes[3] = ThreadNode.again(nodes[3]).start()
     until(lambda: alerts(pages := scrape(nodes), pages) == set())
     assert value(scrape(nodes), "kafka_server_replicamanager_isrexpands_total") >= 2

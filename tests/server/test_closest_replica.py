@@ -8,33 +8,21 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import ThreadNode, free_port
-from tests.server.test_three_nodes import IDS, produce, settings_of_three
+from tests.server.three_kit import IDS, RACKS, produce, running, three_threads
 
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR
 
-RACKS = {1: "a", 2: "b", 3: "c"}
 RECORDS = 300
 
 
 @pytest.fixture
 def nodes(tmp_path):
     """Three nodes in three racks, each with its page of metrics; node id -> (node, its page)."""
-    started = {}
-    for each, settings in settings_of_three(tmp_path).items():
-        settings["listeners"] = settings["listeners"].format(0)
-        page = f"127.0.0.1:{free_port()}"
-        node = ThreadNode(
-            tmp_path / str(each),
-            broker_rack=RACKS[each],
-            replica_selector_class=RACK_AWARE_SELECTOR,
-            http_listener=page,
-            **settings,
-        )
-        started[each] = node.start(), f"http://{page}/metrics"
-    yield started
-    for node, _ in started.values():
-        node.stop()
+    made = three_threads(tmp_path, RACKS, pages=True, replica_selector_class=RACK_AWARE_SELECTOR)
+    with running(made):
+        yield {
+            each: (node, f"http://{node.node.http_address}/metrics") for each, node in made.items()
+        }
 
 
 def consumer_fetches(page):

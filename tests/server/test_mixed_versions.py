@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import START_SECONDS, ProcessNode, free_port
-from tests.server.test_rolling_restart import is_whole
-from tests.server.test_three_nodes import IDS, RECORDS, Acks, settings_of_three
+from tests.server.node_kit import START_SECONDS
+from tests.server.test_three_nodes import RECORDS
+from tests.server.three_kit import IDS, Acks, bootstrap_of, is_whole, three_processes
 
 from anabranch.core.controller.features import BOOTSTRAP_LEVELS, ELR_VERSION, METADATA_VERSION
 from anabranch.core.wire.batch import walk
@@ -40,12 +40,8 @@ class Cluster:
 
     def __init__(self, tmp_path):
         self.store = tmp_path / "metadata.db"
-        self.nodes = {}
-        for each, settings in settings_of_three(tmp_path).items():
-            port = free_port()
-            settings["listeners"] = settings["listeners"].format(port)
-            self.nodes[each] = ProcessNode(tmp_path / str(each), port, **settings)
-        self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
+        self.nodes = three_processes(tmp_path)
+        self.bootstrap = bootstrap_of(self.nodes)
 
     def start(self, each, version):
         node = self.nodes[each]

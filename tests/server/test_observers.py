@@ -13,7 +13,7 @@ from tests.server.test_closest_replica import (
     nodes,
     read_all,
 )
-from tests.server.test_three_nodes import produce
+from tests.server.three_kit import produce
 
 __all__ = ["nodes"]
 

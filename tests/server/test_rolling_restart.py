@@ -2,92 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 import signal
-import threading
-import time
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import START_SECONDS, ProcessNode, free_port
-from tests.server.test_three_nodes import (
+from tests.server.node_kit import START_SECONDS
+from tests.server.three_kit import (
     IDS,
     LONGEST_GAP_S,
     Acks,
+    Watch,
+    bootstrap_of,
     count_of,
-    settings_of_three,
+    create_both,
+    is_whole,
+    running,
+    three_processes,
 )
-
-from anabranch.client.cluster import Cluster
-from anabranch.client.connection import ConnectionLost
-from anabranch.client.partitions import Illness, describe_topics
-from anabranch.core.errors import ApiError
-
-PARTITIONS = 12
-LOOK_SECONDS = 0.02
 
 
 @pytest.fixture
 def processes(tmp_path):
-    started = {}
-    for each, settings in settings_of_three(tmp_path).items():
-        port = free_port()
-        settings["listeners"] = settings["listeners"].format(port)
-        started[each] = ProcessNode(tmp_path / str(each), port, **settings).start()
-    for node in started.values():
-        node.ready()
-    yield started
-    for node in started.values():
-        node.close()
-
-
-class Watch:
-    """Asks one node again and again for all partitions, and notes those that nobody leads."""
-
-    def __init__(self, bootstrap):
-        self.bootstrap, self.looks, self.seen, self.refusals = bootstrap, 0, [], []
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
-        self._thread.start()
-
-    async def _run(self):
-        while not self._ended.is_set():
-            try:
-                async with Cluster(self.bootstrap, deadline_seconds=1.0) as cluster:
-                    while not self._ended.is_set():
-                        self._look(await describe_topics(cluster, ["u"]))
-                        await asyncio.sleep(LOOK_SECONDS)
-            except ConnectionLost:
-                await asyncio.sleep(LOOK_SECONDS)  # it is the one that restarts
-            except ApiError as fault:
-                self.refusals.append(fault)
-
-    def _look(self, topics):
-        self.looks += 1
-        for topic in topics:
-            for each in topic.partitions:
-                if Illness.UNAVAILABLE in each.illnesses(topic.minimum):
-                    self.seen.append((time.monotonic(), each))
-
-    def stop(self):
-        self._ended.set()
-        self._thread.join()
-
-
-def is_whole(bootstrap):
-    async def look():
-        async with Cluster(bootstrap) as cluster:
-            topics = await describe_topics(cluster, None)
-            if len(cluster.brokers) < len(IDS):
-                return False
-            return not any(
-                Illness.UNDER_REPLICATED in each.illnesses(topic.minimum)
-                for topic in topics
-                for each in topic.partitions
-            )
-
-    return asyncio.run(look())
+    with running(three_processes(tmp_path)) as started:
+        yield started
 
 
 def restart(node, bootstrap):
@@ -100,13 +37,8 @@ def restart(node, bootstrap):
 
 
 def test_r18_a_rolling_restart_fails_no_write_and_leaves_no_partition_alone(processes):
-    bootstrap = ",".join(node.bootstrap for node in processes.values())
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    config = {"min.insync.replicas": "2"}
-    topics = [NewTopic("t", 1, 3, config=config), NewTopic("u", PARTITIONS, 3, config=config)]
-    for made in admin.create_topics(topics).values():
-        made.result(20)
-    until(lambda: is_whole(bootstrap))
+    bootstrap = bootstrap_of(processes)
+    create_both(bootstrap)
     watches = [Watch(node.bootstrap) for node in processes.values()]
     acks = Acks(bootstrap)
     try:

@@ -9,7 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import ProcessNode, free_port
-from tests.server.test_three_nodes import LONGEST_GAP_S, RECORDS, Acks, count_of
+from tests.server.test_three_nodes import RECORDS
+from tests.server.three_kit import LONGEST_GAP_S, Acks, count_of
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection
