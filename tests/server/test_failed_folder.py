@@ -7,39 +7,34 @@ import signal
 
 import confluent_kafka
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from tests.clients.members import until
-from tests.server.node_kit import START_SECONDS, ProcessNode, free_port
-from tests.server.test_rolling_restart import is_whole
-from tests.server.test_three_nodes import IDS, Acks, count_of, settings_of_three
+from tests.server.node_kit import START_SECONDS
+from tests.server.three_kit import (
+    IDS,
+    PARTITIONS,
+    Acks,
+    bootstrap_of,
+    count_of,
+    create_both,
+    is_whole,
+    running,
+    three_processes,
+)
 
 from anabranch.client.admin import describe_log_dirs
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import controller_of
 
-PARTITIONS = 12
 SOON = "200"
 """Checkpoints so often that a folder that is gone is noticed soon."""
 
 
 @pytest.fixture
 def processes(tmp_path):
-    started = {}
-    for each, settings in settings_of_three(tmp_path).items():
-        port = free_port()
-        settings["listeners"] = settings["listeners"].format(port)
-        settings["replica_high_watermark_checkpoint_interval_ms"] = SOON
-        folders = f"{tmp_path / str(each) / 'a'},{tmp_path / str(each) / 'b'}"
-        started[each] = ProcessNode(folders, port, **settings).start()
-    for node in started.values():
-        node.ready()
-    yield started
-    for node in started.values():
-        node.close()
-
-
-def bootstrap_of(processes):
-    return ",".join(node.bootstrap for node in processes.values())
+    soon = {"replica_high_watermark_checkpoint_interval_ms": SOON}
+    with running(three_processes(tmp_path, folders="a,b", **soon)) as started:
+        yield started
 
 
 def asked(bootstrap, work):
@@ -66,16 +61,6 @@ def places_in(bootstrap, broker_id, folder):
     return asked(bootstrap, look)
 
 
-def create(bootstrap):
-    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-    config = {"min.insync.replicas": "2"}
-    topics = [NewTopic("t", 1, 3, config=config), NewTopic("u", PARTITIONS, 3, config=config)]
-    for made in admin.create_topics(topics).values():
-        made.result(20)
-    until(lambda: is_whole(bootstrap))
-    return admin
-
-
 def partitions(admin):
     return admin.list_topics("u", timeout=10).topics["u"].partitions
 
@@ -95,7 +80,7 @@ def write_everywhere(bootstrap):
 
 def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
-    admin = create(bootstrap)
+    admin = create_both(bootstrap)
     broker_id = asked(bootstrap, controller_of).controller_id
     folder = tmp_path / str(broker_id) / "b"
     there = places_in(bootstrap, broker_id, folder)
@@ -131,7 +116,7 @@ def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_pa
 
 def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
-    admin = create(bootstrap)
+    admin = create_both(bootstrap)
     broker_id = asked(bootstrap, controller_of).controller_id
     folder = tmp_path / str(broker_id) / "b"
     there = places_in(bootstrap, broker_id, folder)
@@ -186,7 +171,7 @@ def offline_folders(bootstrap, broker_id):
 
 def test_when_no_folder_is_left_the_broker_stops(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
-    create(bootstrap)
+    create_both(bootstrap)
     active = asked(bootstrap, controller_of).controller_id
     broker_id = next(each for each in IDS if each != active)
     for name in "ab":
