@@ -40,11 +40,24 @@ def test_a_request_for_two_partitions_is_woken_when_neither_waits():
     assert len(acks) == 0
 
 
+def test_who_gave_up_leaves_the_line():
+    """Producers try again for as long as a partition stands still."""
+    node, acks = node_with_lines()
+    replica, patient = node.replica(), Awaited()
+    for attempt in range(1000):
+        acks.wait(replica, attempt + 1, replica.led_from_epoch, Awaited())
+    acks.wait(replica, 1001, replica.led_from_epoch, patient)
+    assert len(acks) == 1
+    replica.high_watermark = 1001
+    assert acks.moved(PLACES[0], node.broker.partitions) == [patient]
+
+
 def test_a_line_goes_when_the_leadership_moves_or_the_replica_is_gone():
     node, acks = node_with_lines()
-    for index in (0, 1):
+    keys = [Awaited(), Awaited()]
+    for index, key in enumerate(keys):
         replica = node.replica(index=index)
-        acks.wait(replica, 1, replica.led_from_epoch, Awaited())
+        acks.wait(replica, 1, replica.led_from_epoch, key)
     node.change("t", 0, leader=2, leader_epoch=1)
     assert len(acks.moved(PLACES[0], node.broker.partitions)) == 1
     node.broker.partitions.take_offline(node.replica(index=1))

@@ -65,6 +65,13 @@ def test_later_failures_do_not_prolong_the_wait(node):
     assert not isinstance(ask(node), Wait)
 
 
+def test_a_broker_that_went_long_ago_costs_no_look_at_every_leader(node, monkeypatch):
+    """It may never be fetched from again; a request may be for a million partitions."""
+    node.broker.steady_ms += VERDICT_MS
+    monkeypatch.setattr(Suspects, "verdict_ms", lambda *_: pytest.fail("looked at a leader"))
+    node.send(MetadataRequest(topics=None), 12)
+
+
 def test_topics_of_others_do_not_wait(node):
     node.topic("mine")
     assert not isinstance(ask(node, "mine"), Wait)

@@ -3,9 +3,12 @@
 What: each batch whose acknowledgement must wait stands in its partition's line with the offset that
 the high watermark has to reach. Why a line: a client has dozens of batches under way, and a step of
 the high watermark concerns those at the front only. Rule kept: the offsets of a line only grow, so
-that whoever stands behind one that still waits waits too; a change of leadership, or of what is
-hosted here, lets the whole line go. A request is woken once, when none of its batches waits.
-Not here: what each batch is answered (`p00_produce`).
+that whoever stands behind one that still waits waits too (also a batch that was sent again, which
+waits for what came before it did); a change of leadership, or of what is hosted here, lets the
+whole line go. A request is woken once, when none of its batches waits. One that is over, answered
+or with its connection gone, leaves its place when others come: a partition that stands still for
+hours would else keep all that were ever tried. Not here: what each batch is answered
+(`p00_produce`).
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
+from weakref import ref
 
 if TYPE_CHECKING:
     from anabranch.core.replication.partitions import Partitions
@@ -21,9 +25,11 @@ if TYPE_CHECKING:
 
 
 class Awaited:
-    """One produce request: the key that it is parked under, and how many of its batches wait."""
+    """One produce request: the key that it is parked under, and how many of its batches wait.
 
-    __slots__ = ("left",)
+    It lives as long as the request is parked."""
+
+    __slots__ = ("__weakref__", "left")
 
     def __init__(self) -> None:
         self.left = 0
@@ -33,7 +39,7 @@ class Acks:
     """The lines of all partitions of a broker."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, deque[tuple[int, int, Replica, Awaited]]] = {}
+        self._lines: dict[Hashable, deque[tuple[int, int, Replica, ref[Awaited]]]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
@@ -44,7 +50,9 @@ class Acks:
         line = self._lines.get(place)
         if line is None:
             line = self._lines[place] = deque()
-        line.append((end_offset, led_from_epoch, replica, key))
+        while line and line[0][3]() is None:
+            line.popleft()
+        line.append((end_offset, led_from_epoch, replica, ref(key)))
         key.left += 1
 
     def moved(self, place: Hashable, partitions: Partitions) -> list[Awaited]:
@@ -54,13 +62,15 @@ class Acks:
             return []
         ready: list[Awaited] = []
         while line:
-            end_offset, led_from_epoch, replica, key = line[0]
+            end_offset, led_from_epoch, replica, waiting = line[0]
             if replica.acknowledged(end_offset, led_from_epoch) is None:
                 if partitions.get(*replica.topic_partition) is replica:
                     return ready
             line.popleft()
-            key.left -= 1
-            if not key.left:
-                ready.append(key)
+            key = waiting()
+            if key is not None:
+                key.left -= 1
+                if not key.left:
+                    ready.append(key)
         del self._lines[place]
         return ready

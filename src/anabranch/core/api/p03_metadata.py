@@ -49,7 +49,9 @@ _CREATE_TIMEOUT_MS = 30_000
 
 def run(broker: Broker, request: Request, now_ms: int) -> MetadataResponse | Wait:
     """Describe the cluster as this client may see it, once it is known who leads."""
-    verdict_ms = _verdict_ms(broker, request.body) if broker.suspects else 0
+    verdict_ms = 0
+    if broker.suspects.await_verdict(broker.steady_ms):
+        verdict_ms = _verdict_ms(broker, request.body)
     if not verdict_ms:
         return _answer(broker, request)
 

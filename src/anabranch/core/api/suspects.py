@@ -35,8 +35,12 @@ class Suspects:
         self._since: dict[int, _Suspicion] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any: asked before anything that costs time."""
+        """Whether there is any."""
         return bool(self._since)
+
+    def await_verdict(self, now_ms: int) -> bool:
+        """Whether the controller's word about anybody may be due: asked before leaders are."""
+        return any(now_ms < known.since_ms + VERDICT_MS for known in self._since.values())
 
     def no_answer(self, broker: BrokerImage | None, now_ms: int) -> None:
         """A request to that broker failed. Only the first failure in a row counts, and only of a
