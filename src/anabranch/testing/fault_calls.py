@@ -55,14 +55,16 @@ class FaultCalls(ABC):
 
     # Brokers.
 
-    def stop_broker(self, broker_id: int) -> None:
-        """Stop one broker in order: its leaderships move first. Raises ClusterError."""
+    def stop_broker(self, broker_id: int) -> Undo:
+        """Stop one broker in order: its leaderships move first. Raises ClusterError. With `with`:
+        it is started again at the end."""
         cluster = self._running()
         node = self._living(broker_id)
         alive = [each for each in cluster.nodes.values() if each.state in (RUNNING, PAUSED)]
         if alive == [node]:
             raise ClusterError("The last broker stays: stop() ends the cluster.")
         node.stop()
+        return Undo(lambda: self._again(broker_id))
 
     def start_broker(
         self, broker_id: int, *, wait: bool = True, timeout_seconds: float = START_SECONDS
@@ -99,8 +101,9 @@ class FaultCalls(ABC):
         self._living(broker_id).strike().kill()
         return Undo(lambda: self._again(broker_id))
 
-    def crash(self) -> None:
-        """Kill all brokers at once; `start_broker` starts them again, `stop` ends the cluster."""
+    def crash(self) -> Undo:
+        """Kill all brokers at once; `start_broker` starts them again, `stop` ends the cluster. With
+        `with`: those that were killed are started again at the end."""
         alive = [node for node in self._running().nodes.values() if _lives(node)]
         if not alive:
             raise ClusterError("No broker is running that could crash.")
@@ -110,6 +113,7 @@ class FaultCalls(ABC):
                 struck.append(node.strike())
         for life in struck:
             life.kill()
+        return Undo(lambda: self._again(*(node.plan.broker_id for node in alive)))
 
     def pause(self, broker_id: int) -> Undo:
         """Let a broker stand still, as SIGSTOP does: connections stay, nothing answers. Raises
@@ -121,9 +125,12 @@ class FaultCalls(ABC):
         """Let a paused broker go on. Raises ClusterError."""
         self._living(broker_id).resume()
 
-    def _again(self, broker_id: int) -> None:
-        if self.state(broker_id) in (KILLED, STOPPED):
-            self.start_broker(broker_id)
+    def _again(self, *broker_ids: int) -> None:
+        gone = [each for each in broker_ids if self.state(each) in (KILLED, STOPPED)]
+        for broker_id in gone:
+            self.start_broker(broker_id, wait=False)
+        for broker_id in gone:
+            self.wait_serving(broker_id)
 
     def _unpause(self, broker_id: int) -> None:
         if self.state(broker_id) == PAUSED:
@@ -183,9 +190,9 @@ class FaultCalls(ABC):
 
     # Clocks.
 
-    def advance_clock(self, seconds: float, broker_id: int | None = None) -> None:
+    def advance_clock(self, seconds: float, broker_id: int | None = None) -> Undo:
         """Set the wall clock of one broker, or of all, forward by so many seconds; back where they
-        are negative.
+        are negative. With `with`: it is set back by as much at the end.
 
         The wall clock says what is written into records and how old they are: retention, expiry of
         offsets and of producers' ids follow within a second or so, by the checks of `FOR_TESTS`.
@@ -195,6 +202,10 @@ class FaultCalls(ABC):
         """
         for node in self._running().some(broker_id):
             node.faults.ahead_ms += round(seconds * 1000)
+        return Undo(lambda: self._set_back(seconds, broker_id))
+
+    def _set_back(self, seconds: float, broker_id: int | None) -> None:
+        self.advance_clock(-seconds, broker_id)
 
 
 def _lives(node: ClusterNode) -> bool:
