@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import subprocess
 import threading
@@ -16,6 +17,7 @@ from anabranch.client.connection import Connection
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.describe_log_dirs import DescribeLogDirsRequest
+from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -152,6 +154,52 @@ async def test_a_disk_that_fails_to_sync_goes_offline_and_no_other(tmp_path, mon
         await connection.close()
     assert not (bad / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "good" / ".kafka_cleanshutdown").exists()
+
+
+async def fetch(connection, *partitions):
+    """Error and bytes of each partition, from its first record on."""
+    parts = [FetchPartition(partition=each, partition_max_bytes=1 << 20) for each in partitions]
+    request = FetchRequest(max_wait_ms=0, topics=[FetchTopic(topic="t", partitions=parts)])
+    answer = await connection.send(request, 12)
+    (topic,) = answer.responses
+    return {
+        each.partition_index: (each.error_code, bytes(each.records or b""))
+        for each in topic.partitions
+    }
+
+
+async def test_a_disk_that_fails_to_read_goes_offline_and_no_other(tmp_path, monkeypatch):
+    """What is not in memory is read in a thread, and the fault is the folder's all the same."""
+    bad, preadv, pread = tmp_path / "bad", os.preadv, os.pread
+
+    def is_bad(handle):
+        return os.readlink(f"/proc/self/fd/{handle}").startswith(f"{bad}/t-")
+
+    def misses(handle, *rest):
+        if is_bad(handle):
+            raise BlockingIOError
+        return preadv(handle, *rest)
+
+    def fails(handle, *rest):
+        if is_bad(handle):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return pread(handle, *rest)
+
+    with running((tmp_path / "good", bad)) as node:
+        connection = await connected(node)
+        await create(connection, 2)
+        here, elsewhere = await placed(connection, bad)
+        for each in (here, elsewhere):
+            assert (await produce(connection, each)).error_code == 0
+        monkeypatch.setattr(os, "preadv", misses)
+        monkeypatch.setattr(os, "pread", fails)
+        found = await fetch(connection, here, elsewhere)
+        assert found[here] == (ErrorCode.KAFKA_STORAGE_ERROR, b"")
+        assert found[elsewhere][0] == 0 and found[elsewhere][1]
+        assert (await log_dirs(connection))[str(bad)] == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+        assert (await produce(connection, here)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+        assert (await produce(connection, elsewhere)).error_code == 0
+        await connection.close()
 
 
 @pytest.mark.parametrize("acks", [1, -1])

@@ -25,6 +25,7 @@ from tests.server.three_kit import (
 from anabranch.client.admin import describe_log_dirs
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import controller_of
+from anabranch.core.log.checkpoints import HIGH_WATERMARKS
 
 SOON = "200"
 """Checkpoints so often that a folder that is gone is noticed soon."""
@@ -112,6 +113,25 @@ def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_pa
     node.start().ready()
     until(lambda: is_whole(bootstrap))
     assert places_in(bootstrap, broker_id, folder) == there
+
+
+def test_a_folder_that_is_gone_is_noticed_though_nobody_writes_there(processes, tmp_path):
+    bootstrap = bootstrap_of(processes)
+    admin = create_both(bootstrap)
+    broker_id = asked(bootstrap, controller_of).controller_id
+    folder = tmp_path / str(broker_id) / "b"
+    there = places_in(bootstrap, broker_id, folder)
+    assert there and set(partitions(admin)) - there, "replicas in both folders"
+    checkpoint = folder / HIGH_WATERMARKS
+    until(
+        lambda: (
+            checkpoint.exists() and all(f"u {each} 0\n" in checkpoint.read_text() for each in there)
+        )
+    )
+    folder.rename(folder.with_name("away"))
+    until(lambda: all((broker_id in now.isrs) != (at in there) for at, now in placed(admin)))
+    assert all(now.leader >= 0 for _, now in placed(admin))
+    write_everywhere(bootstrap)
 
 
 def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import struct
@@ -182,6 +183,28 @@ def test_a_read_that_would_wait_is_cold(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(ColdRead):
         file.read(2, 5)
     assert bytes(file.read_blocking(2, 5)) == b"23456"
+
+
+def test_what_a_disk_refuses_to_a_thread_is_raised_by_the_next_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = RealFiles().open(f"{tmp_path}/data", create=True)
+    file.write(0, [b"0123456789"])
+
+    def misses(*_: object) -> int:
+        raise BlockingIOError
+
+    def fails(*_: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "preadv", misses)
+    with monkeypatch.context() as broken:
+        broken.setattr(os, "pread", fails)
+        file.warm(2, 5)
+    with pytest.raises(StorageFault, match="data: Input/output error"):
+        file.read(2, 5)
+    with pytest.raises(ColdRead):  # and then it is tried again
+        file.read(2, 5)
 
 
 def test_a_file_system_without_nowait_is_read_plainly(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import threading
+
 import pytest
 from immutables import Map
 from server_kit import eventually
 from test_partitions import World
 
 from anabranch.core.controller.image import RESOURCE_TOPIC
+from anabranch.core.errors import StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 
@@ -38,6 +42,56 @@ async def test_the_timers_write_checkpoints(world, monkeypatch):
     world.upkeep.stop()
     await world.shell.stop()
     assert b"t 0 1" in world.files.read("/a/replication-offset-checkpoint")
+
+
+async def test_a_folder_that_nobody_writes_to_is_asked_too(world, monkeypatch):
+    """A volume that is gone, or that the system made read-only, says so when it is synced."""
+    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
+    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+    world.publish(world.create("t", 2))
+    gone, asked = threading.Event(), collections.Counter()
+
+    def sync_dir(path):
+        asked[path, threading.current_thread() is threading.main_thread()] += 1
+        if path == "/b" and gone.is_set():
+            raise StorageFault("/b: Read-only file system")
+
+    monkeypatch.setattr(world.files, "sync_dir", sync_dir)
+    world.upkeep.start()
+    await eventually(lambda: min(asked["/a", False], asked["/b", False]) > 2)
+    assert world.replica(index=1).folder == "/b"
+    gone.set()
+    await eventually(lambda: world.broker.partitions.offline_folders == {"/b"})
+    assert world.replica(index=1) is None
+    before = asked["/b", False], asked["/a", False]
+    await eventually(lambda: asked["/a", False] > before[1] + 2)
+    assert asked["/b", False] == before[0]
+    world.upkeep.stop()
+    await world.shell.stop()
+
+
+async def test_a_disk_that_does_not_answer_holds_nothing_up(world, monkeypatch):
+    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
+    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+    world.publish(world.create("t", 2))
+    answers, asked = threading.Event(), collections.Counter()
+
+    def sync_dir(path):
+        asked[path] += 1
+        if path == "/b":
+            assert answers.wait(20)
+
+    monkeypatch.setattr(world.files, "sync_dir", sync_dir)
+    world.upkeep.start()
+    await eventually(lambda: asked["/a"] > 3)
+    world.append(3)
+    kept = world.shell.folders["/a"]
+    await eventually(lambda: kept.high_watermarks.get(TopicPartition("t", 0)) == 3)
+    assert asked["/b"] == 1
+    answers.set()
+    await eventually(lambda: asked["/b"] > 1)
+    world.upkeep.stop()
+    await world.shell.stop()
 
 
 async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world, monkeypatch):

@@ -9,7 +9,6 @@ folders (`folders.py`).
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import shutil
@@ -52,7 +51,7 @@ def _fault(path: str, problem: OSError) -> StorageFault:
 class RealFile:
     """One file, opened when it is first used and again after its handle was given back."""
 
-    __slots__ = ("_files", "_write", "create", "handle", "path", "pins", "used")
+    __slots__ = ("_files", "_refused", "_write", "create", "handle", "path", "pins", "used")
 
     def __init__(self, files: RealFiles, path: str, *, create: bool, write: bool) -> None:
         self.path = path
@@ -62,6 +61,8 @@ class RealFile:
         self.handle = _CLOSED
         self.pins = 0
         self.used = False
+        self._refused: StorageFault | None = None
+        """What the disk said to the last attempt to warm a range."""
 
     def open_handle(self, *, create: bool) -> int:
         """Open the file; the caller makes sure that there is room for one more."""
@@ -91,7 +92,7 @@ class RealFile:
         try:
             count = os.preadv(handle, (held,), position, _NOWAIT)
         except BlockingIOError:
-            raise ColdRead(self, position, length) from None
+            raise self._cold(position, length) from None
         except OSError as problem:
             if problem.errno in NO_NOWAIT:
                 self._files.nowait = False
@@ -101,7 +102,12 @@ class RealFile:
             return held
         if position + count >= self.size():
             return held[:count]
-        raise ColdRead(self, position, length)
+        raise self._cold(position, length)
+
+    def _cold(self, position: int, length: int) -> ColdRead | StorageFault:
+        """A read that has to be warmed first, unless the disk has just refused that."""
+        refused, self._refused = self._refused, None
+        return refused or ColdRead(self, position, length)
 
     def read_blocking(self, position: int, length: int) -> Buffer:
         """See File."""
@@ -119,8 +125,12 @@ class RealFile:
 
     def warm(self, position: int, length: int) -> None:
         """See File: reads the range and throws it away; a file that was removed has none."""
-        with contextlib.suppress(FileNotFoundError):
+        try:
             self._pinned(lambda handle: self._read_through(handle, position, length))
+        except FileNotFoundError:
+            return
+        except StorageFault as fault:
+            self._refused = fault
 
     def _read_through(self, handle: int, position: int, length: int) -> None:
         end = position + length

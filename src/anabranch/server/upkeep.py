@@ -1,7 +1,9 @@
 """What a broker does for its logs as time passes: checkpoints, retention, rolling, late flushes.
 
-What: one task that wakes every second and does what is due by the settings in force. Why apart from
-`partitions.py`: that one follows the metadata, this one the clock. Rule kept: intervals are
+What: one task that wakes every second and does what is due by the settings in force. Beside each
+round of checkpoints, which write only what moved, every folder is synced in a thread: the system
+says so where a volume is gone, or gave up after an error, though nobody writes there. Why apart
+from `partitions.py`: that one follows the metadata, this one the clock. Rule kept: intervals are
 measured with the steady clock, ages of records with the wall clock; the loop is held for a few
 milliseconds at a time. Not here: compaction (`cleaner.py`).
 """
@@ -45,6 +47,7 @@ class Upkeep:
         self._clock_ms = clock_ms
         self._is_cleaning = is_cleaning
         self._ticking: asyncio.Task[None] | None = None
+        self._asking: dict[LogFolder, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
@@ -52,8 +55,9 @@ class Upkeep:
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
-        if self._ticking is not None:
-            self._ticking.cancel()
+        for each in (self._ticking, *self._asking.values()):
+            if each is not None:
+                each.cancel()
 
     async def _tick(self) -> None:
         watermarks_ms = points_ms = retention_ms = steady_ms()
@@ -66,6 +70,7 @@ class Upkeep:
                 watermarks_ms = now_ms
                 each_folder(self._shell.checkpoint_high_watermarks)
                 each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
+                each_folder(self._ask)
             if now_ms - points_ms >= min(
                 config.log_flush_offset_checkpoint_interval_ms,
                 config.log_flush_start_offset_checkpoint_interval_ms,
@@ -75,6 +80,19 @@ class Upkeep:
             if now_ms - retention_ms >= config.log_retention_check_interval_ms:
                 retention_ms = now_ms
                 await self.clean()
+
+    def _ask(self, folder: LogFolder) -> None:
+        """Begin to sync a folder, unless the last time has not ended: a dying disk takes long."""
+        if folder not in self._asking:
+            task = asyncio.get_running_loop().create_task(self._answered(folder))
+            self._asking[folder] = task
+            task.add_done_callback(lambda _: self._asking.pop(folder))
+
+    async def _answered(self, folder: LogFolder) -> None:
+        try:
+            await asyncio.to_thread(folder.files.sync_dir, folder.path)
+        except StorageFault as fault:
+            self._shell.folder_failed(folder.path, fault)
 
     def _flush_due(self, now_ms: int) -> None:
         for replica in self._broker.partitions:

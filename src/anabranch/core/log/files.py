@@ -61,7 +61,9 @@ class File(Syncable, Protocol):
         """As `read`, waiting for the disk: for start, recovery and truncation."""
 
     def warm(self, position: int, length: int) -> None:
-        """Bring a range into memory, waiting for the disk. Safe in a thread."""
+        """Bring a range into memory, waiting for the disk. Safe in a thread.
+
+        What the disk refuses is raised by the next `read`: that one knows whose record it wants."""
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Write all buffers one after the other from `position`, or raise.
