@@ -138,6 +138,18 @@ def test_a_broker_that_joins_gets_the_missing_replicas_paced() -> None:
     assert all(world.partition("t", index).leader != 3 for index in range(150))
 
 
+def test_moves_that_wait_for_a_broker_that_is_down_hold_no_filling_up() -> None:
+    world = cluster(1, 2)
+    create(world, partitions=150)
+    world.start(3)
+    world.pass_time(600)
+    world.beat(3, want_fence=True)
+    world.start(4)
+    world.pass_time(600)
+    assert len(world.controller.state.short) == 0
+    assert sum(world.partition("t", index).adding == (4,) for index in range(150)) == 50
+
+
 def test_one_broker_fills_one_of_several_missing_replicas() -> None:
     world = cluster(1, 2)
     create(world, factor=4)
@@ -181,6 +193,17 @@ def test_new_partitions_have_the_factor_that_the_topic_should_have() -> None:
     create(world)
     assert grow(world, 3).error_code == ErrorCode.NONE
     assert [shape(world, index) for index in range(3)] == [(2, 0, 1, 3)] * 3
+
+
+def test_new_partitions_have_it_also_while_replicas_move() -> None:
+    world = cluster(1, 2, 3, 4, 5)
+    create(world)
+    row = world.partition("t").replicas
+    others = [each for each in (1, 2, 3, 4, 5) if each not in row]
+    move(world, row[0], *others)
+    assert len(world.partition("t").replicas) == 5
+    assert grow(world, 2).error_code == ErrorCode.NONE
+    assert shape(world, 1) == (3, 0, 0, 3)
 
 
 def test_rack_drift_is_said() -> None:

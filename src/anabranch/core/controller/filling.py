@@ -13,12 +13,13 @@ Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing (`p
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.elections import change_isr
 from anabranch.core.controller.image import PartitionImage
-from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.membership import Consequences, is_active
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.reassignment import begun
 from anabranch.core.controller.result import Reason, Result
@@ -28,7 +29,8 @@ from anabranch.core.wire.metadata_records import MetadataRecord, MissingReplicas
 INTERVAL_MS = 500
 """Between two looks."""
 MOST_AT_ONCE = 100
-"""Partitions that may be copying for this reason, or for any move, when another one begins."""
+"""Partitions that may be copying for this reason, or for any move, when another one begins; those
+that wait for a broker which is down do not count."""
 
 
 class Filling:
@@ -45,8 +47,10 @@ class Filling:
             return None
         self.due_ms = now_ms + INTERVAL_MS
         image = state.image
-        room = MOST_AT_ONCE - len(state.moving)
-        if not state.short or room <= 0:
+        if not state.short:
+            return None
+        room = MOST_AT_ONCE - _copying(state)
+        if room <= 0:
             return None
         seen = image.brokers, cordoned(image)
         if (
@@ -69,6 +73,15 @@ class Filling:
                 self._in_vain = seen
             return None
         return Result(tuple(records), None, tuple(reasons))
+
+
+def _copying(state: ClusterState) -> int:
+    """Moves that nobody who is down holds up, counted to MOST_AT_ONCE."""
+    image = state.image
+    moves = (state.partition(key) for key in state.moving)
+    comes = ([each for each in one.adding if each not in one.removing] for one in moves)
+    live = (row for row in comes if all(is_active(image, each) for each in row))
+    return sum(1 for _ in islice(live, MOST_AT_ONCE))
 
 
 def _choices(state: ClusterState) -> Iterator[tuple[PartitionKey, int]]:

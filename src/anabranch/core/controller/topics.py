@@ -283,8 +283,7 @@ def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitio
         )
     have = len(topic.partitions)
     additional = _additional(topic, wanted)
-    first = topic.partitions[0]
-    factor = len(first.replicas) + first.missing
+    factor = topic.partitions[0].replication_factor
     effective = effective_topic_config(planner.image, topic.name, planner.config)
     if wanted.assignments is None:
         constraints = read_constraints(effective.confluent_placement_constraints)
