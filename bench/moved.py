@@ -1,10 +1,9 @@
 """Replicas moved from one broker to another: how fast, and what clients notice.
 
-A topic of `PARTITIONS` partitions lies on two nodes, with acks=all. One request moves all replicas
-of the second to the third, which takes no part in the topic before. The clock runs from the request
-until every partition has its new replicas and the move is over. Copying is not throttled, which is
-the default of both servers. The clients are those of wiped.py: paced, on another topic of the two
-nodes that copy.
+The topic of wiped.py lies on two nodes. One request moves all replicas of the second to the third,
+which takes no part in the topic before. The clock runs from the request until every partition has
+its new replicas and the move is over. Copying is not throttled, which is the default of both
+servers. The clients are those of wiped.py: paced, on another topic of the two nodes that copy.
 """
 
 from __future__ import annotations
@@ -15,9 +14,7 @@ import lean
 import outage
 import wiped
 import workloads
-from compaction import QUIET_SECONDS, UNPACED, Paced
-from confluent_kafka.cimpl import NewTopic
-from scale import scaled, scaled_seconds
+from compaction import Paced
 from servers import Server
 from trio import NUMBERS, Trio
 from workloads import Sample
@@ -28,36 +25,15 @@ from anabranch.core.wire.messages.alter_partition_reassignments import (
     ReassignableTopic,
 )
 
-BYTES = 5_000_000_000
-VALUE_BYTES = 1_000
-BATCH_BYTES = 1_000_000
-PARTITIONS = 12
-WAIT_SECONDS = 300.0
 VERSION = 0
 TIMEOUT_MS = 60_000
-
-
-def create(trio: Trio, stays: int, goes: int) -> tuple[str, str]:
-    """The topic to move and the topic of the paced clients, both on these two nodes."""
-    name = f"moved-{time.monotonic_ns()}"
-    paced = f"paced-{name}"
-    admin = workloads.admin_of(trio)
-    wanted = [
-        NewTopic(name, PARTITIONS, replica_assignment=[[stays, goes]] * PARTITIONS),
-        NewTopic(paced, 1, replica_assignment=[[stays, goes]]),
-    ]
-    for future in admin.create_topics(wanted).values():
-        future.result(WAIT_SECONDS)
-    workloads.await_leaders(admin, [name], PARTITIONS)
-    workloads.await_leaders(admin, [paced], 1)
-    return name, paced
 
 
 def begin_moves(trio: Trio, topic: str, replicas: list[int]) -> None:
     """Ask for these replicas of every partition."""
     partitions = [
         ReassignablePartition(partition_index=index, replicas=replicas)
-        for index in range(PARTITIONS)
+        for index in range(wiped.PARTITIONS)
     ]
     request = AlterPartitionReassignmentsRequest(
         timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=topic, partitions=partitions)]
@@ -74,21 +50,11 @@ def moved(server: Server) -> Sample:
     assert isinstance(server, Trio)
     _, comes = outage.choose(server, decides=False)
     stays, goes = (number for number in NUMBERS if number != comes)
-    topic, paced_topic = create(server, stays, goes)
-    workloads.send(
-        server,
-        topic,
-        value_bytes=VALUE_BYTES,
-        total_bytes=scaled(BYTES),
-        batch_bytes=BATCH_BYTES,
-        partitions=PARTITIONS,
-    )
+    topic, paced_topic = wiped.create(server, "moved", [[stays, goes]])
+    wiped.fill(server, topic)
     size = wiped.log_bytes(server.nodes[stays].folder / "data", topic)
     with Paced(server, paced_topic) as paced:
-        outage.await_true(lambda: len(paced.taken_ms) > 3 * UNPACED, "no records", WAIT_SECONDS)
-        first = len(paced.taken_ms)
-        time.sleep(scaled_seconds(QUIET_SECONDS))
-        quiet, taken = paced.p99_ms(first), len(paced.taken_ms)
+        quiet, taken = wiped.quiet_p99_ms(paced), len(paced.taken_ms)
         before, begin = server.cpu_seconds(), time.perf_counter()
         begin_moves(server, topic, [stays, comes])
         await_moved(server, topic, {stays, comes})
@@ -100,9 +66,7 @@ def moved(server: Server) -> Sample:
         {
             "MB/s": size / seconds / 1e6,
             "CPU s/GB": cpu / (size / 1e9),
-            "p99 ms quiet": quiet,
-            "p99 ms meanwhile": busy,
-            "p99 over quiet": busy / quiet,
+            **wiped.clients_figures(quiet, busy),
         }
     )
 
@@ -115,4 +79,4 @@ def await_moved(trio: Trio, topic: str, replicas: set[int]) -> None:
         partitions = admin.list_topics(topic, timeout=60).topics[topic].partitions.values()
         return all(set(each.replicas) == replicas == set(each.isrs) for each in partitions)
 
-    outage.await_true(is_done, f"{topic} did not move", WAIT_SECONDS)
+    outage.await_true(is_done, f"{topic} did not move", wiped.WAIT_SECONDS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import missing
 import moved
 import placement
+import wiped
 from row import Row, Target, less, more, own_less
 from servers import Server
 from trio import NODES, TRIOS
@@ -46,11 +47,11 @@ PLACEMENT_ROWS = [
     ),
     Row(
         "placement-moved",
-        f"{moved.BYTES // 10**9} GB in {moved.PARTITIONS} partitions moved to another broker",
+        f"{wiped.BYTES // 10**9} GB in {wiped.PARTITIONS} partitions moved to another broker",
         moved.moved,
         {"MB/s": more(1.5), "p99 over quiet": own_less(2)},
         servers=TRIOS,
-        written_bytes=moved.BYTES * NODES,
+        written_bytes=wiped.BYTES * NODES,
         warm_up=False,
         rounds_at_most=1,
     ),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import outage
@@ -37,22 +38,47 @@ def log_bytes(folder: Path, topic: str) -> int:
     return sum(path.stat().st_size for path in folder.glob(f"{topic}-*/*.log"))
 
 
-def create(trio: Trio, victim: int) -> tuple[str, str]:
-    """The topic to copy and the topic of the paced clients, both followed by the victim."""
-    others = [number for number in NUMBERS if number != victim]
-    both = [[*others, victim], [*others[::-1], victim]]
-    name = f"wiped-{time.monotonic_ns()}"
+def create(trio: Trio, name: str, rows: Sequence[list[int]]) -> tuple[str, str]:
+    """The topic to copy, with these lists of replicas in turn, and the topic of the paced clients,
+    which has the first."""
+    name = f"{name}-{time.monotonic_ns()}"
     paced = f"paced-{name}"
     admin = workloads.admin_of(trio)
+    assignment = [rows[index % len(rows)] for index in range(PARTITIONS)]
     wanted = [
-        NewTopic(name, PARTITIONS, replica_assignment=both * (PARTITIONS // 2)),
-        NewTopic(paced, 1, replica_assignment=both[:1]),
+        NewTopic(name, PARTITIONS, replica_assignment=assignment),
+        NewTopic(paced, 1, replica_assignment=assignment[:1]),
     ]
     for future in admin.create_topics(wanted).values():
         future.result(WAIT_SECONDS)
     workloads.await_leaders(admin, [name], PARTITIONS)
     workloads.await_leaders(admin, [paced], 1)
     return name, paced
+
+
+def fill(trio: Trio, topic: str) -> float:
+    """Write the topic full; the seconds it took."""
+    return workloads.send(
+        trio,
+        topic,
+        value_bytes=VALUE_BYTES,
+        total_bytes=scaled(BYTES),
+        batch_bytes=BATCH_BYTES,
+        partitions=PARTITIONS,
+    )
+
+
+def quiet_p99_ms(paced: Paced) -> float:
+    """What the paced clients see while nothing else happens."""
+    outage.await_true(lambda: len(paced.taken_ms) > 3 * UNPACED, "no records", WAIT_SECONDS)
+    first = len(paced.taken_ms)
+    time.sleep(scaled_seconds(QUIET_SECONDS))
+    return paced.p99_ms(first)
+
+
+def clients_figures(quiet: float, busy: float) -> dict[str, float]:
+    """The paced clients' p99 in milliseconds, quiet and meanwhile."""
+    return {"p99 ms quiet": quiet, "p99 ms meanwhile": busy, "p99 over quiet": busy / quiet}
 
 
 def wipe(node: Server) -> None:
@@ -70,22 +96,12 @@ def wiped(server: Server) -> Sample:
     assert isinstance(server, Trio)
     _, victim = outage.choose(server, decides=False)
     node = server.nodes[victim]
-    leader = next(each for each in server.nodes.values() if each is not node)
-    topic, paced_topic = create(server, victim)
-    filled = workloads.send(
-        server,
-        topic,
-        value_bytes=VALUE_BYTES,
-        total_bytes=scaled(BYTES),
-        batch_bytes=BATCH_BYTES,
-        partitions=PARTITIONS,
-    )
-    size = log_bytes(leader.folder / "data", topic)
+    others = [number for number in NUMBERS if number != victim]
+    topic, paced_topic = create(server, "wiped", [[*others, victim], [*others[::-1], victim]])
+    filled = fill(server, topic)
+    size = log_bytes(server.nodes[others[0]].folder / "data", topic)
     with Paced(server, paced_topic) as paced:
-        outage.await_true(lambda: len(paced.taken_ms) > 3 * UNPACED, "no records", WAIT_SECONDS)
-        first = len(paced.taken_ms)
-        time.sleep(scaled_seconds(QUIET_SECONDS))
-        quiet = paced.p99_ms(first)
+        quiet = quiet_p99_ms(paced)
         wipe(node)
         data = node.folder / "data"
         await_bytes(data, topic, 1)
@@ -101,9 +117,7 @@ def wiped(server: Server) -> Sample:
             "catch-up MB/s": size / seconds / 1e6,
             "CPU s/GB": cpu / (size / 1e9),
             "fill MB/s": scaled(BYTES) / filled / 1e6,
-            "p99 ms quiet": quiet,
-            "p99 ms meanwhile": busy,
-            "p99 over quiet": busy / quiet,
+            **clients_figures(quiet, busy),
         }
     )
 

@@ -1,7 +1,7 @@
 """Clusters drawn from a seed, and what each of two placers makes of them for the same chance.
 
 `Placements.java` asks Kafka's class in its jar, `ours` asks the product's; both draw from
-java.util.Random with the same seed, whose documented linear generator is here as `JavaRandom`.
+java.util.Random with the same seed, whose documented generator is that of the tests.
 Racks are named by one digit: Kafka visits racks in the order of a HashMap, which for these names is
 the order of the names, as ours is.
 """
@@ -13,6 +13,8 @@ import json
 from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
+
+from tests.core.placement.java_random import JavaRandom
 
 from anabranch.core.errors import ClientFault
 from anabranch.core.placement.placer import Ask, UsableBroker, place
@@ -27,36 +29,6 @@ GROUP = 250
 """Clusters that share a digest, so that a difference says where it is."""
 
 Question = dict[str, Any]
-
-
-class JavaRandom(Random):
-    """java.util.Random: 48 bits, of which the upper ones are given."""
-
-    MULTIPLIER, INCREMENT, MASK = 0x5DEECE66D, 0xB, (1 << 48) - 1
-
-    def __init__(self, seed: int) -> None:
-        super().__init__()
-        self.state = (seed ^ self.MULTIPLIER) & self.MASK
-
-    def next_bits(self, bits: int) -> int:
-        """The next draw."""
-        self.state = (self.state * self.MULTIPLIER + self.INCREMENT) & self.MASK
-        return self.state >> (48 - bits)
-
-    def randrange(self, bound: int) -> int:  # type: ignore[override]
-        """nextInt(bound): a whole number from 0 up to the bound, which is left out."""
-        drawn = self.next_bits(31)
-        if bound & (bound - 1) == 0:
-            return bound * drawn >> 31
-        while drawn - drawn % bound + bound - 1 >= 1 << 31:
-            drawn = self.next_bits(31)
-        return drawn % bound
-
-    def shuffle(self, items: list[Any]) -> None:  # type: ignore[override]
-        """Collections.shuffle: from the end, each with one before it or itself."""
-        for size in range(len(items), 1, -1):
-            chosen = self.randrange(size)
-            items[size - 1], items[chosen] = items[chosen], items[size - 1]
 
 
 def questions(count: int = CLUSTERS, seed: int = SEED) -> Iterator[Question]:
