@@ -221,6 +221,7 @@ class Cleaner:
             found,
             now_ms=self._clock_ms(),
             map_bytes=int(map_bytes * config.log_cleaner_io_buffer_load_factor),
+            io_bytes=config.log_cleaner_io_buffer_size // share,
         )
         before = log.segments[: len(job.segments)]
         begun_ms = steady_ms()

@@ -8,14 +8,21 @@ from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
 
 MAP_BYTES = 1 << 20
+IO_BYTES = 1 << 19
 
 
-def make(log: Log, now_ms: int, first_dirty_offset: int = 0, map_bytes: int = MAP_BYTES) -> Outcome:
+def make(
+    log: Log,
+    now_ms: int,
+    first_dirty_offset: int = 0,
+    map_bytes: int = MAP_BYTES,
+    io_bytes: int = IO_BYTES,
+) -> Outcome:
     """One pass over whatever is dirty, without putting its result in place."""
     found = compaction.dirt(
         log, now_ms=now_ms, high_watermark=log.end_offset, first_dirty_offset=first_dirty_offset
     )
-    job = compaction.job(log, found, now_ms=now_ms, map_bytes=map_bytes)
+    job = compaction.job(log, found, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)
     *_, outcome = compaction.run(log.files, job)
     assert isinstance(outcome, Outcome)
     return outcome

@@ -54,6 +54,17 @@ def test_the_newest_of_each_key_stays_where_it_is():
     assert [offset for offset, _, _ in records(log)] == sorted(o for o, _, _ in records(log))
 
 
+@pytest.mark.parametrize(("io_bytes", "size"), [(0, 20_000), (1 << 16, 40_000), (1 << 19, 270_000)])
+def test_batches_larger_than_the_buffers_are_compacted(io_bytes, size):
+    """log.cleaner.io.buffer.size is what is read at a time; two such batches in a row are whole."""
+    log = new_log(cleanup_policy=("compact",))
+    for number in range(6):
+        put_records(log, (b"k%d" % (number % 2), b"%d" % number * size))
+    close_segment(log)
+    compact(log, NOW_MS, io_bytes=io_bytes)
+    assert records(log) == [(4, b"k0", b"4" * size), (5, b"k1", b"5" * size)]
+
+
 def test_the_active_segment_and_what_is_undecided_stay():
     log = new_log(**{**COMPACTED, "segment_bytes": 1 << 20})
     put_records(log, (b"k", b"1"))

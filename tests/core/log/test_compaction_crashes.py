@@ -7,7 +7,7 @@ from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.log.compacting import batches_of
+from tests.core.log.compacting import IO_BYTES, batches_of
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, sync
 
 from anabranch.core.errors import StorageFault
@@ -102,7 +102,9 @@ class World:
             first_dirty_offset=self.folder.clean_points.get(KEY, 0),
         )
         map_bytes = self.random.choice([400, 1 << 20])
-        job = compaction.job(self.log, found, now_ms=self.now_ms, map_bytes=map_bytes)
+        job = compaction.job(
+            self.log, found, now_ms=self.now_ms, map_bytes=map_bytes, io_bytes=IO_BYTES
+        )
         *_, outcome = compaction.run(self.disk, job)
         assert isinstance(outcome, compaction.Outcome)
         for new in outcome.segments:

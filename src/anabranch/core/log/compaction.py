@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
 CLEANED = ".cleaned"
-READ_BYTES = 1 << 20
-WRITE_BYTES = 1 << 20
+SMALLEST_BUFFER_BYTES = 4096
+"""A chunk holds more than a batch's header, whatever the settings say."""
 
 
 # Choosing.
@@ -121,14 +121,17 @@ class Job(msgspec.Struct, frozen=True):
     index_interval_bytes: int
     map_bytes: int
     """Memory for the key map."""
+    buffer_bytes: int
+    """Read, and written, at a time."""
     producers: dict[int, tuple[int, int]]
     """Producer id -> (offset of its last data record, its epoch)."""
     aborted: tuple[tuple[int, int, int, int], ...]
     """Every AbortedRange of the segments, by first offset."""
 
 
-def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int) -> Job:
-    """The pass that removes some dirt. May raise CorruptLog from reading an index."""
+def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: int) -> Job:
+    """The pass that removes some dirt, half of `io_bytes` for what is read and half for what is
+    written. May raise CorruptLog from reading an index."""
     segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]
     aborted = [entry for each in segments for entry in aborted_ranges(log, each)]
     config = log.config
@@ -143,6 +146,7 @@ def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int) -> Job:
         segment_index_bytes=config.segment_index_bytes,
         index_interval_bytes=config.index_interval_bytes,
         map_bytes=map_bytes,
+        buffer_bytes=max(SMALLEST_BUFFER_BYTES, io_bytes // 2),
         producers={one.producer_id: (one.last_offset, one.epoch) for one in log.producers},
         aborted=tuple(
             (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
@@ -206,7 +210,7 @@ def _fill(files: Files, job: Job, key_map: KeyMap, outcome: Outcome) -> Iterator
         following = _following(job, base_offset)
         if following <= first_dirty:
             continue
-        for header, chunk, at in batches(files, job.folder, base_offset, size):
+        for header, chunk, at in batches(files, job.folder, base_offset, size, job.buffer_bytes):
             if header.last_offset < first_dirty:
                 continue
             if key_map.is_full:
@@ -282,7 +286,8 @@ class _Cleaner:
         job, outcome = self._job, self._outcome
         self._file.write(0, [b""])
         for base_offset, size in self._group:
-            for header, chunk, at in batches(self._files, job.folder, base_offset, size):
+            found = batches(self._files, job.folder, base_offset, size, job.buffer_bytes)
+            for header, chunk, at in found:
                 kept = self._kept(header, chunk, at)
                 done = header.size_bytes
                 outcome.read_bytes += done
@@ -368,7 +373,7 @@ class _Cleaner:
         self._buffers.append(bytes(batch) if isinstance(batch, memoryview) else batch)
         self._buffered_bytes += len(batch)
         segment.size += len(batch)
-        if self._buffered_bytes >= WRITE_BYTES:
+        if self._buffered_bytes >= self._job.buffer_bytes:
             self._flush()
 
     def _flush(self) -> None:
@@ -420,29 +425,30 @@ def _unreadable(folder: str, first_offset: int, last_offset: int, why: str) -> C
 
 
 def batches(
-    files: Files, folder: str, base_offset: int, size: int
+    files: Files, folder: str, base_offset: int, size: int, buffer_bytes: int
 ) -> Iterator[tuple[BatchHeader, bytes, int]]:
     """Every batch of a segment: header, and the chunk of the file that has it whole at a position.
 
-    Raises CorruptLog."""
+    A chunk has `buffer_bytes`, or more for a batch that is larger. Raises CorruptLog."""
     file: File = files.open(f"{folder}/{offset_name(base_offset, LOG)}", write=False)
-    position, wanted = 0, READ_BYTES
+    position, wanted = 0, buffer_bytes
     try:
         while position < size:
-            chunk = bytes(file.read_blocking(position, min(wanted, size - position)))
-            at, wanted = 0, READ_BYTES
+            asked = min(wanted, size - position)
+            chunk = bytes(file.read_blocking(position, asked))
+            if len(chunk) < asked:
+                raise _unreadable(folder, base_offset, base_offset, f"{file.path} ends early")
+            at, wanted = 0, buffer_bytes
             while len(chunk) - at >= BATCH_OVERHEAD:
                 header = _header(folder, chunk, at, base_offset)
                 if at + header.size_bytes > len(chunk):
-                    wanted = max(READ_BYTES, header.size_bytes)
+                    wanted = max(buffer_bytes, header.size_bytes)
                     break
                 if not crc_is_valid(chunk, at, header.size_bytes):
                     # Rot must neither decide what stays nor get a new, sound checksum.
                     raise _rot(folder, header, "its checksum does not match")
                 yield header, chunk, at
                 at += header.size_bytes
-            if at == 0 and len(chunk) < min(wanted, size - position):
-                raise _unreadable(folder, base_offset, base_offset, f"{file.path} ends early")
             if at == 0 and wanted > size - position:
                 raise _unreadable(
                     folder, base_offset, base_offset, f"{file.path} ends within a batch"

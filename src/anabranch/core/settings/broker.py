@@ -68,6 +68,7 @@ class BrokerConfig:
     log_cleaner_dedupe_buffer_size: int
     log_cleaner_enable: bool
     log_cleaner_io_buffer_load_factor: float
+    log_cleaner_io_buffer_size: int
     log_cleaner_io_max_bytes_per_second: float
     log_cleaner_threads: int
     log_cleanup_policy: tuple[str, ...]

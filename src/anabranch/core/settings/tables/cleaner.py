@@ -34,7 +34,7 @@ CLEANER = (
     row("log.cleaner.io.buffer.load.factor", "How full a key map may get.",
         DOUBLE, "0.9", MEDIUM, CLUSTER_WIDE, IN_FORCE),
     row("log.cleaner.io.buffer.size", "Memory for the copy buffers of all cleaner threads.",
-        INT, "524288", MEDIUM, CLUSTER_WIDE, at_least(0)),
+        INT, "524288", MEDIUM, CLUSTER_WIDE, at_least(0), IN_FORCE),
     row("log.cleaner.io.max.bytes.per.second", "Bytes a second that compaction may read and write.",
         DOUBLE, "1.7976931348623157E308", MEDIUM, CLUSTER_WIDE, IN_FORCE),
     row("log.cleaner.max.compaction.lag.ms", "Default of max.compaction.lag.ms.",
