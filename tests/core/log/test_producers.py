@@ -7,8 +7,10 @@ from tests.core.log.support import NOW_MS, batch, marker, new_log, reopen
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.log import AppendResult, Log
-from anabranch.core.log.producer_replay import TAIL_BYTES
+from anabranch.core.log.memory_files import MemoryFile
+from anabranch.core.log.producer_replay import RETRIED_MS, TAIL_BYTES
 from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
+from anabranch.core.log.producers import BATCHES_KEPT
 
 LARGEST = 2**31 - 1
 
@@ -53,6 +55,31 @@ def test_a_clean_start_finds_no_batches_of_an_older_epoch_and_none_before_the_ta
     log = reopen(log, clean=True)
     assert [each.last_sequence for each in log.producers.producers[9].batches] == [3]
     assert send(log, 4, epoch=1).first_offset == 9
+
+
+def test_a_clean_start_reads_no_further_back_than_somebody_may_send_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A broker opens thousands of logs before it serves."""
+    log = new_log(index_interval_bytes=4096)
+    for sequence in range(9):  # whoever wrote long ago is known, and not looked for
+        old = batch(1, timestamp=NOW_MS - RETRIED_MS - 9, producer_id=7, producer_epoch=0,
+                    base_sequence=sequence)  # fmt: skip
+        log.append_as_leader(old, leader_epoch=0, now_ms=NOW_MS)
+    for sequence in range(1200):
+        send(log, sequence)
+    assert log.size_bytes > TAIL_BYTES
+    read = []
+
+    def read_blocking(file: MemoryFile, position: int, length: int) -> bytes:
+        read.append(length)
+        return file.read(position, length)
+
+    monkeypatch.setattr(MemoryFile, "read_blocking", read_blocking)
+    log = reopen(log, clean=True)
+    assert sum(read) < 4 * 4096
+    assert [len(each.batches) for each in log.producers] == [1, BATCHES_KEPT]
+    assert send(log, 1195).duplicate
 
 
 def test_gaps_are_refused() -> None:

@@ -3,19 +3,19 @@
 A snapshot, whose format is Kafka's, holds the last batch of each producer. A client may have five
 in flight, and sends all that were not acknowledged again to a leader that was restarted: what came
 before the last one is found in the log's tail (`recall`), else its retry would be out of order and
-end the client. Kafka does not look there.
+end the client. Kafka does not look there. Rule kept: a broker opens thousands of logs, so the tail
+is read backwards and only as far as somebody who may send again is missing something.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.producer_snapshot import decode_snapshot
-from anabranch.core.log.producers import BATCHES_KEPT, ProducerBatch, ProducerStates
+from anabranch.core.log.producers import BATCHES_KEPT, Producer, ProducerBatch, ProducerStates
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name, offset_of
 from anabranch.core.types import Buffer
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 TAIL_BYTES = 128 << 10
 """How far back `recall` looks: five batches of 16 KB and some of others between them."""
+RETRIED_MS = 15 * 60_000
+"""Who wrote nothing for so long before the log's last batch sends nothing again: clients give up
+after two (Java) or five (librdkafka) minutes."""
 
 
 def note_batch(
@@ -83,26 +86,41 @@ def replay(
 def recall(states: ProducerStates, segment: Segment, positions: Sequence[int]) -> None:
     """Find again, in a segment's tail, what producers wrote before their last batch. `positions`
     are places where batches begin, in order. Raises BadBatch."""
-    if not states.producers:
-        return
-    index = bisect_right(positions, segment.size - TAIL_BYTES)
-    start = positions[index - 1] if index else 0
-    found: dict[int, list[ProducerBatch]] = {}
-    for _, header in scan(segment.file, segment.size, start, check_crc=False):
-        producer = states.producers.get(header.producer_id)
-        if producer is None or header.is_control or header.producer_epoch != producer.epoch:
-            continue
-        if producer.batches and header.last_offset < producer.batches[0].last_offset:
-            batch = ProducerBatch(
-                header.last_sequence,
-                header.last_offset,
-                header.last_offset_delta,
-                header.max_timestamp,
-            )
-            found.setdefault(header.producer_id, []).append(batch)
-    for producer_id, batches in found.items():
-        producer = states.producers[producer_id]
-        producer.batches = (batches + producer.batches)[-BATCHES_KEPT:]
+    newest_ms = max((each.last_timestamp for each in states), default=0)
+    incomplete = {
+        each.producer_id: each
+        for each in states
+        if _is_incomplete(each) and each.last_timestamp >= newest_ms - RETRIED_MS
+    }
+    end = segment.size
+    for start in (*reversed(positions), 0):
+        if not incomplete or segment.size - end >= TAIL_BYTES:
+            return
+        headers = [header for _, header in scan(segment.file, end, start, check_crc=False)]
+        for header in reversed(headers):
+            producer = incomplete.get(header.producer_id)
+            if producer is not None and not header.is_control:
+                _recall_batch(producer, header)
+                if header.producer_epoch != producer.epoch or not _is_incomplete(producer):
+                    del incomplete[producer.producer_id]
+        end = start
+
+
+def _is_incomplete(producer: Producer) -> bool:
+    """Whether there may be batches before those that are known."""
+    batches = producer.batches
+    return 0 < len(batches) < BATCHES_KEPT and batches[0].first_sequence != 0
+
+
+def _recall_batch(producer: Producer, header: BatchHeader) -> None:
+    if (
+        header.producer_epoch == producer.epoch
+        and header.last_offset < producer.batches[0].last_offset
+    ):
+        batch = ProducerBatch(
+            header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp
+        )
+        producer.batches.insert(0, batch)
 
 
 def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:

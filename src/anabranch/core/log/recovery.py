@@ -19,7 +19,7 @@ from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import AbortedRange
 from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, recall, state_at
-from anabranch.core.log.scan import BadBatch, scan
+from anabranch.core.log.scan import BadBatch, scan, sound_header
 from anabranch.core.log.segment import (
     DELETED,
     LOG,
@@ -30,7 +30,7 @@ from anabranch.core.log.segment import (
     Segment,
     offset_of,
 )
-from anabranch.core.wire.batch import BatchHeader
+from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
@@ -144,9 +144,8 @@ def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: boo
 
 def first_timestamp(segment: Segment) -> int:
     """The largest timestamp of a segment's first batch: `segment.ms` counts from it."""
-    for _, header in scan(segment.file, segment.size, check_crc=False):
-        return header.max_timestamp
-    return -1
+    head = memoryview(segment.file.read_blocking(0, BATCH_OVERHEAD))
+    return sound_header(head, 0, 0).max_timestamp
 
 
 def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
