@@ -59,9 +59,9 @@ class Flusher:
         """Whether nothing waits for the disk."""
         return not self._running
 
-    async def finished(self) -> None:
-        """Wait until no round runs."""
-        while self._running:
+    async def rounds(self) -> None:
+        """Wait for the rounds that run now; who appends meanwhile begins others."""
+        if self._running:
             await asyncio.wait(tuple(self._running.values()))
 
     async def stop(self) -> None:
@@ -69,7 +69,8 @@ class Flusher:
 
         A round that failed must be known before its log is closed: a second sync could succeed.
         """
-        await self.finished()
+        while self._running:
+            await self.rounds()
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 

@@ -135,7 +135,7 @@ class BrokerRole:
         self._begin_to_act()
         await self._published.wait()
         await self.partitions.settled()
-        await self.flusher.finished()  # what recovery found counts, and is shown, once it is safe
+        await self.flusher.rounds()  # what recovery found counts, and is shown, once it is safe
         await self.registration.unfenced()
         self.upkeep.start()
         self.cleaner.start()
