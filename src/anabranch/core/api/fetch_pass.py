@@ -19,7 +19,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import aborted_within, divergence, out_of_log
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from anabranch.core.api.handler import Cold, Outcome, Request, Wait
-from anabranch.core.api.leader_hints import leader_hint
+from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.replication.partitions import exists
@@ -341,7 +341,17 @@ class Fetch:
             self.count_throttled(answers)
         _group(response, answers)
         if self.reading.request.version >= _LEADER_HINT_SINCE:
-            self.add_leader_hints(response, answers)
+            response.node_endpoints = tell_leaders(
+                self.broker,
+                self.reading.request.listener,
+                [
+                    (wanted.topic, wanted.index, answer)
+                    for wanted, answer in answers
+                    if answer.error_code in _HINTED
+                ],
+                LeaderIdAndEpoch,
+                NodeEndpoint,
+            )
         return response
 
     def count_throttled(self, answers: list[tuple[Wanted, PartitionData]]) -> None:
@@ -367,26 +377,6 @@ class Fetch:
         for wanted, answer in found.answers:
             wanted.must_tell(answer)
         return session.session_id
-
-    def add_leader_hints(
-        self, response: FetchResponse, answers: list[tuple[Wanted, PartitionData]]
-    ) -> None:
-        """Say who leads where this broker does not."""
-        endpoints: dict[int, NodeEndpoint] = {}
-        for wanted, answer in answers:
-            if answer.error_code not in _HINTED:
-                continue
-            hint = leader_hint(
-                self.broker, self.reading.request.listener, wanted.topic, wanted.index
-            )
-            answer.current_leader = LeaderIdAndEpoch(
-                leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
-            )
-            if hint.host is not None:
-                endpoints[hint.leader_id] = NodeEndpoint(
-                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
-                )
-        response.node_endpoints = list(endpoints.values())
 
 
 def refused(index: int, code: ErrorCode, version: int = _STORAGE_ERROR_SINCE) -> PartitionData:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple, TypeVar
 
 from anabranch.core.api.context import Broker
+
+EndpointT = TypeVar("EndpointT")
 
 
 class LeaderHint(NamedTuple):
@@ -32,3 +35,23 @@ def leader_hint(broker: Broker, listener: str, topic: str, index: int) -> Leader
     if leader is None or endpoint is None:
         return LeaderHint(leader_id, epoch, None, -1, None)
     return LeaderHint(leader_id, epoch, endpoint.host, endpoint.port, leader.rack)
+
+
+def tell_leaders(
+    broker: Broker,
+    listener: str,
+    refused: Iterable[tuple[str, int, Any]],
+    leader: type,
+    endpoint: type[EndpointT],
+) -> list[EndpointT]:
+    """Say in the answers of refused partitions (topic, index, answer) who leads them; where those
+    leaders are. `leader` and `endpoint` are what the message has for that."""
+    endpoints: dict[int, EndpointT] = {}
+    for topic, index, answer in refused:
+        hint = leader_hint(broker, listener, topic, index)
+        answer.current_leader = leader(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
+        if hint.host is not None:
+            endpoints[hint.leader_id] = endpoint(
+                node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
+            )
+    return list(endpoints.values())

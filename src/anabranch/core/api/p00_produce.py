@@ -22,7 +22,7 @@ from anabranch.core.access.authorize import Operation, ResourceType, topic_allow
 from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
-from anabranch.core.api.leader_hints import leader_hint
+from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.api.topic_names import INTERNAL_TOPICS
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.replication.partitions import exists
@@ -312,24 +312,20 @@ def _summary(response: ProduceResponse) -> str:
 
 
 def _add_leader_hints(broker: Broker, request: Request, response: ProduceResponse) -> None:
-    endpoints: dict[int, NodeEndpoint] = {}
+    refused = []
     for topic in response.responses:
         name = topic.name
         if topic.topic_id != ZERO_TOPIC_ID:
             found = broker.image.topic_by_id(topic.topic_id)
             name = "" if found is None else found.name
-        for answer in topic.partition_responses:
-            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                continue
-            hint = leader_hint(broker, request.listener, name, answer.index)
-            answer.current_leader = LeaderIdAndEpoch(
-                leader_id=hint.leader_id, leader_epoch=hint.leader_epoch
-            )
-            if hint.host is not None:
-                endpoints[hint.leader_id] = NodeEndpoint(
-                    node_id=hint.leader_id, host=hint.host, port=hint.port, rack=hint.rack
-                )
-    response.node_endpoints = list(endpoints.values())
+        refused += [
+            (name, answer.index, answer)
+            for answer in topic.partition_responses
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        ]
+    response.node_endpoints = tell_leaders(
+        broker, request.listener, refused, LeaderIdAndEpoch, NodeEndpoint
+    )
 
 
 def _transaction_allowed(broker: Broker, request: Request) -> bool:
