@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.core.api.context import Broker
@@ -41,8 +41,8 @@ def tell_leaders(
     broker: Broker,
     listener: str,
     refused: Iterable[tuple[str, int, Any]],
-    leader: type,
-    endpoint: type[EndpointT],
+    leader: Callable[..., object],
+    endpoint: Callable[..., EndpointT],
 ) -> list[EndpointT]:
     """Say in the answers of refused partitions (topic, index, answer) who leads them; where those
     leaders are. `leader` and `endpoint` are what the message has for that."""
