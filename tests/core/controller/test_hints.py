@@ -3,7 +3,11 @@ unclean election."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
+from tests.core.controller.test_plans import carry
+from tests.core.controller.test_reassignment import move
 from tests.core.controller.world import World
 
 from anabranch.core.controller.hints import (
@@ -14,6 +18,8 @@ from anabranch.core.controller.hints import (
     Answer,
     Probe,
 )
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.metadata_records import MissingReplicasRecord, PartitionChangeRecord
 
 UNCLEAN = {"unclean_leader_election_enable": "true"}
 
@@ -179,6 +185,56 @@ def test_what_comes_after_a_hint_elects_uncleanly_only_when_silence_agrees(elr: 
     assert "BROKER_SILENCE_CONFIRMED" in codes and "LEADER_ELECTED_UNCLEANLY" in codes
     state = world.partition("t")
     assert (state.leader, state.isr, state.recovery_state) == (2, (2,), 1)
+
+
+def moved(world: World) -> None:
+    assert move(world, 2, 3).error_code == ErrorCode.NONE
+
+
+def planned(world: World) -> None:
+    carry(world, {0: (2, 3)})
+
+
+def filled(world: World) -> None:
+    missing = MissingReplicasRecord(
+        topic_id=world.image.topic("t").topic_id,  # type: ignore[union-attr]
+        partition_id=0,
+        missing=1,
+    )
+    world.commit([missing])
+
+
+@pytest.mark.parametrize("change", [moved, planned, filled])
+def test_no_move_that_begins_after_a_hint_elects_uncleanly(
+    elr: bool, change: Callable[[World], None]
+) -> None:
+    world = alone_in_sync(elr)
+    world.start(3)
+    hint(world, 1)
+    change(world)
+    codes = world.pass_time(600)
+    assert world.partition("t").adding == (3,), codes
+    assert world.partition("t").leader == -1
+    world.beat(1)
+    assert world.partition("t").leader == 1
+
+
+def test_no_move_is_taken_back_at_the_price_of_what_only_a_hint_gave_up(elr: bool) -> None:
+    world = started(1, 2, elr=elr)
+    world.create("t", [1], **UNCLEAN)
+    move(world, 2)
+    epoch = world.image.brokers[1].epoch
+    world.beat(1, want_fence=True)
+    state = world.partition("t")
+    record = PartitionChangeRecord(
+        topic_id=world.image.topic("t").topic_id,  # type: ignore[union-attr]
+        partition_id=0, isr=[2], leader=2, eligible_leader_replicas=[], last_known_elr=[],
+    )  # fmt: skip
+    assert (epoch, state.adding) == (world.image.brokers[1].epoch, (2,))
+    world.commit([record])
+    world.beat(1)
+    hint(world, 2)
+    assert move(world, cancel=True).error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_the_end_of_a_session_elects_uncleanly_at_once(elr: bool) -> None:

@@ -38,7 +38,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Ele
     except ValueError:
         sentence = f"Invalid election type {body.election_type}."
         raise ClientFault(ErrorCode.INVALID_REQUEST, sentence) from None
-    consequences = Consequences(controller.state, controller.config)
+    consequences = Consequences(controller.state, controller.config, controller.sessions.suspects)
     records: list[MetadataRecord] = []
     reasons: list[Reason] = []
     results: dict[str, ReplicaElectionResult] = {}

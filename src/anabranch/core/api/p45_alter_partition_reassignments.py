@@ -38,7 +38,7 @@ def decide(
     if not cluster_allowed(controller.authorizer, request, Operation.ALTER):
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     body: AlterPartitionReassignmentsRequest = request.body
-    consequences = Consequences(controller.state, controller.config)
+    consequences = Consequences(controller.state, controller.config, controller.sessions.suspects)
     if OWN_TAG in (body.unknown_tagged_fields or {}):
         return _about_a_plan(controller, consequences, body)
     records: dict[tuple[str, int], tuple[MetadataRecord, ...]] = {}

@@ -38,7 +38,7 @@ def decide(
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     body: AlterPartitionRequest = request.body
     check_broker_epoch(controller.image, body.broker_id, body.broker_epoch)
-    consequences = Consequences(controller.state, controller.config)
+    consequences = Consequences(controller.state, controller.config, controller.sessions.suspects)
     records: list[MetadataRecord] = []
     reasons: list[Reason] = []
     response = AlterPartitionResponse()

@@ -27,7 +27,7 @@ def decide(
     if not cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise ClientFault(code, "Cluster authorization failed.")
-    return assign(controller.state, controller.config, request.body)
+    return assign(controller.state, controller.sessions, controller.config, request.body)
 
 
 def refuse(_request: Request, code: ErrorCode, _sentence: str) -> AssignReplicasToDirsResponse:

@@ -26,6 +26,7 @@ from anabranch.core.controller.plan_throttle import throttle_off
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.reassignment import Move
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, PlanProgressRecord
@@ -50,7 +51,9 @@ class Carrying:
         self.due_ms = now_ms + INTERVAL_MS
         self._stuck_since_ms: int | None = None
 
-    def due(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> Result[None] | None:
+    def due(
+        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
         """What is done for the plan now, if anything is."""
         if now_ms < self.due_ms:
             return None
@@ -59,7 +62,7 @@ class Carrying:
         if plan is None or plan.state is not State.RUNNING:
             self._stuck_since_ms = None
             return None
-        step = Step(Consequences(state, config), plan)
+        step = Step(Consequences(state, config, sessions.suspects), plan)
         step.look()
         if not step.elsewhere:
             step.begin()

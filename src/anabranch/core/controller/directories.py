@@ -18,6 +18,7 @@ from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.controller.membership import Consequences, check_broker_epoch, emptied
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, topic_id_text
@@ -58,7 +59,10 @@ def go_offline(
 
 
 def assign(
-    state: ClusterState, config: BrokerConfig, request: AssignReplicasToDirsRequest
+    state: ClusterState,
+    sessions: Sessions,
+    config: BrokerConfig,
+    request: AssignReplicasToDirsRequest,
 ) -> Result[AssignReplicasToDirsResponse]:
     """Note where a broker's replicas lie. Raises ClientFault STALE_BROKER_EPOCH, and
     UNSUPPORTED_VERSION where records have no room for it."""
@@ -68,7 +72,7 @@ def assign(
             ErrorCode.UNSUPPORTED_VERSION, f"metadata.version {level} knows nothing of folders."
         )
     broker = check_broker_epoch(state.image, request.broker_id, request.broker_epoch)
-    plan = _Assignment(Consequences(state, config), broker)
+    plan = _Assignment(Consequences(state, config, sessions.suspects), broker)
     answer = AssignReplicasToDirsResponse(
         directories=[
             AssignedDirectoryData(

@@ -65,12 +65,12 @@ class Duties:
     ) -> Result[None] | None:
         """The decision of a duty that is due, if it has something to decide."""
         if config.auto_leader_rebalance_enable and now_ms >= self.balance_ms:
-            result = self._balance(state, config, now_ms)
+            result = self._balance(state, sessions, config, now_ms)
             if result is not None:
                 return result
-        result = self.filling.due(state, config, now_ms)
+        result = self.filling.due(state, sessions, config, now_ms)
         if result is None:
-            result = self.carrying.due(state, config, now_ms)
+            result = self.carrying.due(state, sessions, config, now_ms)
         if result is None:
             result = self.observing.due(state, now_ms)
         if result is not None:
@@ -80,12 +80,13 @@ class Duties:
         return None
 
     def _balance(
-        self, state: ClusterState, config: BrokerConfig, now_ms: int
+        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
     ) -> Result[None] | None:
         brokers = self.balancing
         if brokers is None:
             brokers = imbalanced(state, config.leader_imbalance_per_broker_percentage)
-        records = tuple(_first(_preferred(state, config, brokers)))
+        consequences = Consequences(state, config, sessions.suspects)
+        records = tuple(_first(_preferred(consequences, brokers)))
         full = len(records) == MOST_RECORDS
         self.balancing = brokers if full else None
         self.balance_ms = now_ms + (AFTER_A_HIT_MS if full else _balance_interval_ms(config))
@@ -134,9 +135,9 @@ def imbalanced(state: ClusterState, percentage: int) -> frozenset[int]:
 
 
 def _preferred(
-    state: ClusterState, config: BrokerConfig, brokers: frozenset[int]
+    consequences: Consequences, brokers: frozenset[int]
 ) -> Iterator[PartitionChangeRecord]:
-    consequences = Consequences(state, config)
+    state = consequences.state
     for broker_id in sorted(brokers):
         for key in state.away.get(broker_id, {}):
             record = prefer_first(*key, state.partition(key), consequences.rules(key))

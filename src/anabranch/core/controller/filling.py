@@ -23,6 +23,7 @@ from anabranch.core.controller.membership import Consequences, is_active
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.reassignment import begun
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.sessions import Sessions
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, MissingReplicasRecord
 
@@ -41,7 +42,9 @@ class Filling:
         self._in_vain: tuple[object, frozenset[int]] | None = None
         """The brokers with which nothing could be filled, and those of them that were cordoned."""
 
-    def due(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> Result[None] | None:
+    def due(
+        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
         """The moves that begin now, if any does."""
         if now_ms < self.due_ms:
             return None
@@ -59,7 +62,7 @@ class Filling:
             and self._in_vain[1] == seen[1]
         ):
             return None
-        consequences = Consequences(state, config)
+        consequences = Consequences(state, config, sessions.suspects)
         records: list[MetadataRecord] = []
         reasons: list[Reason] = []
         for key, broker_id in _choices(state):

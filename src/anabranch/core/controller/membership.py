@@ -95,7 +95,7 @@ class Consequences:
     """
 
     def __init__(
-        self, state: ClusterState, config: BrokerConfig, suspects: Collection[int] = ()
+        self, state: ClusterState, config: BrokerConfig, suspects: Collection[int]
     ) -> None:
         self.state = state
         self.config = config

@@ -4,8 +4,9 @@ What: the checks of AlterPartitionReassignments in Kafka's order, each with its 
 the record. A move that needs nobody new ends with the record that begins it. Rule kept: a move
 needs only that its brokers are registered, and that none which gets a replica is cordoned; the
 partition's leader stays until the move ends, and a move is never taken back at the price of
-records, unless unclean elections are allowed. Replicas that no broker has yet are given up for the
-list that was asked for, and missed again when the move is taken back.
+records, unless unclean elections are allowed and nobody who may be back has them. Replicas that no
+broker has yet are given up for the list that was asked for, and missed again when the move is taken
+back.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
 the lists (`reassignment.py`), when a move ends (`elections.py`).
@@ -122,7 +123,7 @@ def _taken_back(
     if order is not None and sorted(order) == sorted(lists.replicas):
         lists = Move(order)
     rules = consequences.rules(key)
-    if may_lose and not rules.unclean_allowed:
+    if may_lose and (rules.only_clean or not rules.unclean_allowed):
         name = consequences.state.topic_name(key)
         raise invalid_assignment(
             f"Unable to revert partition assignment for {name}:{key[1]} because it would require "
