@@ -1,4 +1,4 @@
-"""A node in the test's process for the verbs that talk to one, and a way to run a verb."""
+"""Nodes in the test's process for the verbs that talk to them, and a way to run a verb."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from tests.server.node_kit import ThreadNode
 
 from anabranch.cli.main import main
+from anabranch.testing import LocalCluster
 
 
 @pytest.fixture(scope="module")
@@ -17,12 +18,28 @@ def node(tmp_path_factory):
     running.stop()
 
 
+@pytest.fixture(scope="module")
+def cluster():
+    """Four nodes in three racks that all tests of a module share."""
+    with LocalCluster(brokers=4, racks=["a", "b", "c", "c"]) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def against():
+    """Gives, for bootstrap servers, what runs `anabranch WORDS` there and returns click's result."""
+
+    def verb_of(bootstrap: str):
+        def run(*words: str, input: str | None = None):  # noqa: A002 - click's own name
+            environment = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap}
+            return CliRunner().invoke(main, words, input=input, env=environment)
+
+        return run
+
+    return verb_of
+
+
 @pytest.fixture
-def verb(node):
-    """Run `anabranch WORDS` against the node; returns click's result."""
-
-    def run(*words: str, input: str | None = None):  # noqa: A002 - click's own name
-        environment = {"ANABRANCH_BOOTSTRAP_SERVER": node.bootstrap}
-        return CliRunner().invoke(main, words, input=input, env=environment)
-
-    return run
+def verb(node, against):
+    """Runs a verb against the one node."""
+    return against(node.bootstrap)

@@ -6,25 +6,11 @@ import json
 import time
 
 import pytest
-from click.testing import CliRunner
-
-from anabranch.cli.main import main
-from anabranch.testing import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(brokers=4, racks=["a", "b", "c", "c"]) as running:
-        yield running
 
 
 @pytest.fixture
-def verb(cluster):
-    def run(*words: str):
-        servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-        return CliRunner().invoke(main, words, env=servers)
-
-    return run
+def verb(cluster, against):
+    return against(cluster.bootstrap_servers)
 
 
 @pytest.fixture

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pytest
-from click.testing import CliRunner
-
-from anabranch.cli.main import main
-from anabranch.testing import LocalCluster
-
-
-@pytest.fixture(scope="module")
-def cluster():
-    with LocalCluster(brokers=4, racks=["a", "b", "c", "c"]) as running:
-        yield running
 
 
 @pytest.fixture
-def verb(cluster):
-    def run(*words: str):
-        servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-        return CliRunner().invoke(main, ["partitions", "reassign", *words], env=servers)
+def anabranch(cluster, against):
+    return against(cluster.bootstrap_servers)
+
+
+@pytest.fixture
+def verb(anabranch):
+    return partial(anabranch, "partitions", "reassign")
+
+
+@pytest.fixture
+def create(anabranch):
+    """Make a topic with these replica lists."""
+
+    def run(name: str, assignment: str) -> None:
+        result = anabranch("topics", "create", "--topic", name, "--replica-assignment", assignment)
+        assert result.exit_code == 0, result.output
 
     return run
 
@@ -42,13 +45,6 @@ def moves(tmp_path):
     return write
 
 
-def create(cluster, name, assignment):
-    words = ["topics", "create", "--topic", name, "--replica-assignment", assignment]
-    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-    result = CliRunner().invoke(main, words, env=servers)
-    assert result.exit_code == 0, result.output
-
-
 def verified(verb, path):
     """Wait for the moves; what --verify says at last."""
     for _ in range(200):
@@ -58,8 +54,8 @@ def verified(verb, path):
     return result
 
 
-def test_proposed_executed_verified(cluster, verb, tmp_path):
-    create(cluster, "walk", "1:2,2:1,1:2")
+def test_proposed_executed_verified(cluster, verb, create, tmp_path):
+    create("walk", "1:2,2:1,1:2")
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "walk"}]}')
     proposal = verb("--generate", "--topics-file", str(topics), "--brokers", "3,4,1")
@@ -81,8 +77,8 @@ def test_proposed_executed_verified(cluster, verb, tmp_path):
     assert verb("--list").stdout == "No replica is moving.\n"
 
 
-def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, moves):
-    create(cluster, "stuck", "1:2")
+def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, create, moves):
+    create("stuck", "1:2")
     cluster.stop_broker(4)
     try:
         path = moves(("stuck", 0, [1, 4]))
@@ -104,8 +100,8 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, moves):
         cluster.start_broker(4)
 
 
-def test_a_throttled_move_off_a_broker_that_is_down(cluster, verb, moves):
-    create(cluster, "left", "1:4")
+def test_a_throttled_move_off_a_broker_that_is_down(cluster, anabranch, verb, create, moves):
+    create("left", "1:4")
     cluster.stop_broker(4)
     try:
         path = moves(("left", 0, [1, 3]))
@@ -114,9 +110,7 @@ def test_a_throttled_move_off_a_broker_that_is_down(cluster, verb, moves):
         assert verified(verb, path).exit_code == 0
     finally:
         cluster.start_broker(4)
-    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
-    words = ["configs", "describe", "--entity-type", "brokers", "--entity-name", "4"]
-    told = CliRunner().invoke(main, words, env=servers)
+    told = anabranch("configs", "describe", "--entity-type", "brokers", "--entity-name", "4")
     assert told.exit_code == 0, told.output
     assert "throttled" not in told.stdout
 
@@ -140,8 +134,8 @@ def test_unclear_words_are_refused(verb, words, said):
     assert said in result.output
 
 
-def test_each_refusal_is_one_sentence_and_moves_nothing(cluster, verb, moves, tmp_path):
-    create(cluster, "held", "1:2")
+def test_each_refusal_is_one_sentence_and_moves_nothing(verb, create, moves, tmp_path):
+    create("held", "1:2")
     for partitions, said in (
         ((("held", 7, [1]),), "held-7 was refused: Unable to find partition held:7"),
         ((("no", 0, [1]),), "no-0 was refused: Unable to find a topic named no"),
@@ -162,25 +156,24 @@ def test_each_refusal_is_one_sentence_and_moves_nothing(cluster, verb, moves, tm
     assert verb("--list").stdout == "No replica is moving.\n"
 
 
-def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, tmp_path):
+def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, anabranch, tmp_path):
     """F6, F7: the file that Fluvio's users know; validate-only says what would be."""
     path = tmp_path / "map.json"
     path.write_text('[\n{"id": 0, "replicas": [3, 1]},\n{"id": 1, "replicas": [1, 2]}\n]')
-    servers = {"ANABRANCH_BOOTSTRAP_SERVER": cluster.bootstrap_servers}
     words = ["topics", "create", "--topic", "mapped", "--replica-assignment", str(path)]
-    checked = CliRunner().invoke(main, [*words, "--validate-only"], env=servers)
+    checked = anabranch(*words, "--validate-only")
     assert checked.output.splitlines() == [
         "Topic mapped would be created: 2 partition(s), replication factor 2.",
         "  partition 0: brokers 3, 1",
         "  partition 1: brokers 1, 2",
     ]
     assert "mapped" not in cluster.topics()
-    assert CliRunner().invoke(main, words, env=servers).exit_code == 0
+    assert anabranch(*words).exit_code == 0
     assert cluster.leader("mapped", 0) == 3
     path.write_text('[\n{"id": 0, "replicas": [3, 1]},\n{"id": 1, "replicas": [1, 1]}\n]')
-    wrong = CliRunner().invoke(main, words, env=servers)
+    wrong = anabranch(*words)
     assert wrong.exit_code == 1
     assert f"{path}: line 3, replicas[1]: broker 1 is named twice in partition 1" in wrong.output
     path.write_text('[{"id": 0, "replicas": [3, 77]}]')
-    unknown = CliRunner().invoke(main, [*words, "--topic", "new"], env=servers)
+    unknown = anabranch(*words, "--topic", "new")
     assert "includes broker 77, but no such broker is registered" in unknown.output
