@@ -7,6 +7,7 @@ import signal
 
 import confluent_kafka
 import pytest
+from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import START_SECONDS
@@ -22,6 +23,7 @@ from tests.server.three_kit import (
     three_processes,
 )
 
+from anabranch.cli.cluster import command
 from anabranch.client.admin import describe_log_dirs
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import controller_of
@@ -152,6 +154,8 @@ def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_pat
     node.start().ready()
     until(lambda: all((broker_id in now.isrs) != (at in there) for at, now in placed(admin)))
     assert offline_folders(bootstrap, broker_id) == {str(folder)}
+    said = described(bootstrap).splitlines()[-1]
+    assert said.startswith(f"Broker {broker_id} cannot use {folder}: its log says why")
     write_everywhere(bootstrap)
     admin.create_topics([NewTopic("v", 2, 3)])["v"].result(20)
     until(lambda: all(len(each.isrs) == 3 for _, each in placed(admin, "v")))
@@ -168,6 +172,7 @@ def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_pat
     until(lambda: is_whole(bootstrap))
     assert places_in(bootstrap, broker_id, folder) == there
     assert not offline_folders(bootstrap, broker_id)
+    assert "cannot use" not in described(bootstrap)
     acks.stop()
     assert not acks.failures
     assert count_of(bootstrap) == len(acks.times)
@@ -187,6 +192,13 @@ def offline_folders(bootstrap, broker_id):
         }
 
     return asked(bootstrap, look)
+
+
+def described(bootstrap):
+    """What `anabranch cluster describe` prints."""
+    done = CliRunner().invoke(command, ["describe", "--bootstrap-server", bootstrap])
+    assert done.exit_code == 0, done.output
+    return done.output
 
 
 def test_when_no_folder_is_left_the_broker_stops(processes, tmp_path):

@@ -82,6 +82,12 @@ def describe(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
             for each in described["brokers"]
         ],
     )
+    for each in described["brokers"]:
+        for folder in each["offline_log_dirs"]:
+            click.echo(
+                f"Broker {each['id']} cannot use {folder}: its log says why; repair that and "
+                "restart the broker."
+            )
 
 
 async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
@@ -103,6 +109,7 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
         "rack": broker.rack,
         "fenced": broker.is_fenced,
         "log_dirs": [folder.log_dir for folder in folders],
+        "offline_log_dirs": [folder.log_dir for folder in folders if folder.error_code],
         "partitions": len(sizes),
         "size_bytes": sum(sizes),
     }
