@@ -159,6 +159,28 @@ def test_a_store_that_holds_more_than_the_copy_is_left_alone(written, copy, tmp_
     assert (copy / "metadata-store.db").read_bytes() == before
 
 
+def test_of_several_copies_the_longest_is_restored(written, copy, tmp_path):
+    shorter = shutil.copytree(written, tmp_path / "shorter")
+    node = ThreadNode(copy).start()
+    node.stop()
+    folders = ("--dir", shorter, "--dir", copy)
+    nameless = run("metadata", "restore", *folders)
+    assert (nameless.exit_code, "--set metadata.store.url" in nameless.output) == (2, True)
+    store = f"metadata.store.url=sqlite:///{tmp_path}/new.db"
+    done = run("metadata", "restore", *folders, "--set", store)
+    assert done.exit_code == 0, done.output
+    assert f"The longest copy is that in {copy}." in done.output
+
+
+def test_copies_of_two_clusters_are_not_mixed(written, copy, tmp_path):
+    other = shutil.copytree(written, tmp_path / "other")
+    meta = other / "meta.properties"
+    meta.write_text(meta.read_text().replace("cluster.id=", "cluster.id=x"))
+    store = f"metadata.store.url=sqlite:///{tmp_path}/new.db"
+    done = run("metadata", "restore", "--dir", copy, "--dir", other, "--set", store)
+    assert (done.exit_code, "belong to clusters" in done.output) == (1, True)
+
+
 def test_restore_wants_to_know_which_node():
     done = run("metadata", "restore")
     assert done.exit_code == 2

@@ -140,7 +140,7 @@ async def test_a_store_that_was_lost_or_went_back_is_noticed_and_restored(
     assert await empty.lease() is None
     await empty.close()
     url = f"sqlite://{tmp_path}/empty.db"
-    restored = await restore_store(RealFiles(), str(tmp_path / "copy"), url)
+    restored = await restore_store(RealFiles(), [str(tmp_path / "copy")], url)
     assert restored.end_offset == image.next_offset
     again = await SqliteStore.open(f"{tmp_path}/empty.db")
     revived = new_shell(again, copy=end)
@@ -149,7 +149,7 @@ async def test_a_store_that_was_lost_or_went_back_is_noticed_and_restored(
     assert revived.controller.image.topics_by_id == image.topics_by_id
     await revived.stop()
     with pytest.raises(StorageFault, match="nothing was changed"):
-        await restore_store(RealFiles(), str(tmp_path / "copy"), url)
+        await restore_store(RealFiles(), [str(tmp_path / "copy")], url)
     await again.close()
 
 
@@ -168,7 +168,7 @@ async def test_a_copy_with_records_that_nothing_here_follows_is_refused(
     copy.close()
     (tmp_path / "copy" / "meta.properties").write_text("cluster.id=test-cluster\n")
     with pytest.raises(StorageFault, match=r"cannot follow: .*AbortTransactionRecord; nothing was"):
-        await restore_store(RealFiles(), str(tmp_path / "copy"), f"sqlite://{tmp_path}/new.db")
+        await restore_store(RealFiles(), [str(tmp_path / "copy")], f"sqlite://{tmp_path}/new.db")
     assert not (tmp_path / "new.db").exists()
 
 
@@ -179,7 +179,9 @@ def test_how_a_store_disagrees_with_a_copy() -> None:
     assert store_fault(copy, 12, None, "s") is None
     assert "lost" in (store_fault(copy, 0, None, "s") or "")
     assert "went back to offset 9" in (store_fault(copy, 9, None, "s") or "")
-    assert "other records at offset 9" in (store_fault(copy, 12, b"else", "s") or "")
+    parted = store_fault(copy, 12, b"else", "s") or ""
+    assert "other records at offset 9" in parted
+    assert "If the store is right, move the folder of this copy away" in parted
     assert MetadataImage.empty().offset == -1
 
 

@@ -105,12 +105,17 @@ def _plain(value: Any) -> Any:
     "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
     help="The node's server.properties: says where copy and store are.",
 )  # fmt: skip
-@click.option("--dir", "folder", metavar="DIR", help="The node's log folder, when it has no file.")
+@click.option(
+    "--dir", "folders", multiple=True, metavar="DIR",
+    help="The node's log folder, when it has no file; of several, the longest copy is taken.",
+)  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
     help="A setting that goes before the file's, such as metadata.store.url.",
 )  # fmt: skip
-def restore(properties_file: str | None, folder: str | None, settings: tuple[str, ...]) -> None:
+def restore(
+    properties_file: str | None, folders: tuple[str, ...], settings: tuple[str, ...]
+) -> None:
     """Fill a lost metadata store from a node's copy of the metadata log.
 
     Stop all nodes first and run it on the node whose copy is the longest. A store that holds more
@@ -120,12 +125,19 @@ def restore(properties_file: str | None, folder: str | None, settings: tuple[str
     from anabranch.server.files import RealFiles
     from anabranch.server.metadata_restore import restore_store
 
-    if properties_file is None and folder is None:
+    if properties_file is None and not folders:
         raise click.UsageError("Name the node: --config FILE, or --dir DIR.")
-    config = configured(properties_file, [*shorthand(folder, None), *settings])
-    done = asyncio.run(
-        restore_store(RealFiles(), config.metadata_log_dir, config.metadata_store_url)
-    )
+    configs = [
+        configured(properties_file, [*shorthand(folder, None), *settings])
+        for folder in folders or (None,)
+    ]
+    urls = {config.metadata_store_url for config in configs}
+    if len(urls) > 1:
+        raise click.UsageError("Name the store of these nodes: --set metadata.store.url=URL.")
+    copies = [config.metadata_log_dir for config in configs]
+    done = asyncio.run(restore_store(RealFiles(), copies, urls.pop()))
+    if len(copies) > 1:
+        click.echo(f"The longest copy is that in {done.folder}.")
     click.echo(
         f"The store of cluster {done.cluster_id} holds the copy's records up to offset "
         f"{done.end_offset} again."

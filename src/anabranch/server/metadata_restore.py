@@ -1,16 +1,18 @@
 """Putting a lost or set-back metadata store right from a node's copy.
 
-What: `restore_store` reads a copy of the metadata log (snapshot and segments) and makes it the
-store's whole content. The copy may be one that Apache Kafka wrote: so a folder of Kafka's is taken
-over. Rule kept: a store that is longer than the copy, or another cluster's, is not
-touched, nor is the copy of a node that runs. All other nodes must be stopped, too; the command that
-calls this says so.
+What: `restore_store` reads copies of the metadata log (snapshot and segments) and makes the longest
+one the store's whole content. A copy may be one that Apache Kafka wrote: so a folder of Kafka's is
+taken over. Rule kept: a store that is longer than the copy, or another cluster's, is not touched,
+nor is the copy of a node that runs. All other nodes must be stopped, too; the command that calls
+this says so.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
@@ -25,43 +27,58 @@ META_PROPERTIES = "meta.properties"
 
 
 class Restored(NamedTuple):
-    """What was put into the store."""
+    """What was put into the store, and from whose folder."""
 
+    folder: str
     cluster_id: str
     end_offset: int
     batches: int
     size_bytes: int
 
 
-async def restore_store(files: Files, metadata_log_dir: str, store_url: str) -> Restored:
-    """Make the copy in `metadata_log_dir` the content of the store.
+class _Copy(NamedTuple):
+    """A node's copy as its folder holds it."""
 
-    `metadata_log_dir` is the log folder that holds `__cluster_metadata-0` and `meta.properties`.
-    Raises StorageFault, and FolderFault while a node uses the folder.
+    folder: str
+    cluster_id: str
+    end_offset: int
+    snapshot: Snapshot | None
+    batches: list[StoredBatch]
+
+
+async def restore_store(files: Files, metadata_log_dirs: Sequence[str], store_url: str) -> Restored:
+    """Make the longest of the copies in these folders the content of the store.
+
+    Each is the log folder of a node: it holds `__cluster_metadata-0` and `meta.properties`.
+    Raises StorageFault, and FolderFault while a node uses one of them.
     """
-    cluster_id = _cluster_id(files, metadata_log_dir)
-    if not files.is_dir(f"{metadata_log_dir}/{PARTITION}"):
-        raise StorageFault(
-            f"{metadata_log_dir}/{PARTITION} does not exist; name the log folder of a node"
-        )
-    held = lock(metadata_log_dir)
-    try:
-        snapshot, batches, end_offset = _read(files, metadata_log_dir)
+    with contextlib.ExitStack() as held:
+        copies = [_read(files, folder, held) for folder in metadata_log_dirs]
+        clusters = {copy.cluster_id for copy in copies}
+        if len(clusters) > 1:
+            raise StorageFault(
+                f"the folders belong to clusters {', '.join(sorted(clusters))}; name those of one"
+            )
+        longest = max(copies, key=lambda copy: copy.end_offset)
         store = await open_store(store_url)
         try:
-            await store.restore(cluster_id, snapshot, batches)
+            await store.restore(longest.cluster_id, longest.snapshot, longest.batches)
         finally:
             await store.close()
-    finally:
-        os.close(held)
-    size_bytes = sum(len(batch.payload) for batch in batches)
-    size_bytes += len(snapshot.payload) if snapshot is not None else 0
-    return Restored(cluster_id, end_offset, len(batches), size_bytes)
+    size_bytes = sum(len(batch.payload) for batch in longest.batches)
+    size_bytes += len(longest.snapshot.payload) if longest.snapshot is not None else 0
+    return Restored(
+        longest.folder, longest.cluster_id, longest.end_offset, len(longest.batches), size_bytes
+    )
 
 
-def _read(files: Files, metadata_log_dir: str) -> tuple[Snapshot | None, list[StoredBatch], int]:
-    """What the copy holds, and where it ends."""
+def _read(files: Files, metadata_log_dir: str, held: contextlib.ExitStack) -> _Copy:
+    """What a copy holds; its folder stays locked until `held` ends."""
+    cluster_id = _cluster_id(files, metadata_log_dir)
     folder = f"{metadata_log_dir}/{PARTITION}"
+    if not files.is_dir(folder):
+        raise StorageFault(f"{folder} does not exist; name the log folder of a node")
+    held.callback(os.close, lock(metadata_log_dir))
     try:
         copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
     except Bug as fault:
@@ -73,7 +90,7 @@ def _read(files: Files, metadata_log_dir: str) -> tuple[Snapshot | None, list[St
         start = snapshot.end_offset if snapshot is not None else 0
         batches = [batch for batch in _batches(copy) if batch.end_offset > start]
         _check_seamless(folder, start, batches)
-        return snapshot, batches, copy.image.next_offset
+        return _Copy(metadata_log_dir, cluster_id, copy.image.next_offset, snapshot, batches)
     finally:
         copy.close()
 

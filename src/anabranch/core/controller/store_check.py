@@ -50,12 +50,7 @@ def store_fault(
         )
     comparable = bool(copy.last_batch) and batch_at_copy_end is not None
     if comparable and batch_at_copy_end != copy.last_batch:
-        return _sentence(
-            copy,
-            store_url,
-            f"the metadata store {store} went back and on differently: it has other records at "
-            f"offset {copy.last_base_offset}",
-        )
+        return _parting_sentence(copy, store_url, store)
     return None
 
 
@@ -63,6 +58,18 @@ def _sentence(copy: CopyEnd, store_url: str, what: str) -> str:
     return (
         f"{what}, but this node's copy {copy.folder} ends at offset {copy.end_offset}; stop all "
         f"nodes and run `{restore_command(copy.folder, store_url)}` where the copy is the longest"
+    )
+
+
+def _parting_sentence(copy: CopyEnd, store_url: str, store: str) -> str:
+    """Nobody but a person can say which of two histories is the right one."""
+    return (
+        f"the metadata store {store} went back and on differently: it has other records at offset "
+        f"{copy.last_base_offset} than this node's copy {copy.folder}, which ends at offset "
+        f"{copy.end_offset}; stop all nodes. If the store is right, move the folder of this copy "
+        "away: the node copies it anew. If the copy is right, move the store away, run "
+        f"`{restore_command(copy.folder, store_url)}` where such a copy is the longest, and move "
+        "away the copies of nodes that have followed that store"
     )
 
 
