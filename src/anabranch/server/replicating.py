@@ -16,7 +16,6 @@ from typing import Any
 
 from anabranch.client.connection import Connection
 from anabranch.core.api.context import Broker
-from anabranch.core.errors import ApiError, ProtocolError
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replication import FAR_MS
 from anabranch.server.clocks import steady_ms
@@ -25,7 +24,6 @@ from anabranch.server.logs import logger
 
 LOG = logger("replication")
 
-NO_ANSWER = (OSError, EOFError, TimeoutError, ApiError, ProtocolError)
 SECOND_MS = 1000
 RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
 """Obeyed where somebody has set it: Kafka's default of 64 KB would end the kernel's own sizing."""
@@ -114,7 +112,7 @@ class ReplicationShell:
     async def _dial(self, effect: SendFetch) -> None:
         try:
             self._post(await self._connected(effect.leader_id, effect.fetcher), effect)
-        except NO_ANSWER as fault:
+        except Exception as fault:  # whatever it is: a fetch that is not ended holds up the next
             self._fetched(effect, fault)
 
     def _post(self, connection: Connection, effect: SendFetch) -> None:
@@ -187,7 +185,7 @@ class ReplicationShell:
         try:
             async with asyncio.timeout(limit_s):
                 response = await self._channel.send(effect.request, effect.version)
-        except NO_ANSWER as fault:
+        except Exception as fault:  # as above
             LOG.warning("no controller took a change of in-sync replicas", why=_said(fault))
         self._begin()
         if response is None:

@@ -359,6 +359,17 @@ def test_a_forgotten_partition_is_watched_no_more():
     assert list(sessions.moved(TopicPartition("t", 0))) == []
 
 
+def test_a_session_that_was_closed_under_its_fetch_is_told_nothing():
+    peers, _, _ = quiet_peers(partitions=2)
+    sessions = peers[1].broker.fetch_sessions
+    (session,) = sessions
+    sessions.close(session.session_id)
+    for wanted in session.partitions.values():
+        wanted.is_watched = False  # as a partition that its fetch has not come to yet
+        sessions.watch(session, wanted)
+    assert list(sessions.moved(PLACE)) == []
+
+
 def test_records_are_answered_at_once_also_where_a_mark_waits_to_be_told():
     """A partition that is written to from its first moment on is never quiet."""
     peers = Peers(2, partitions=3, config={"replica.fetch.wait.max.ms": "500"})

@@ -216,8 +216,10 @@ class FetchSessions:
         self.watch(session, wanted)
 
     def watch(self, session: FetchSession, wanted: Wanted) -> None:
-        """Tell the session from now on when a partition moves; its topic is known by name."""
-        if not wanted.is_watched:
+        """Tell the session from now on when a partition moves; its topic is known by name.
+
+        One that was closed while its fetch was under way is not told: nobody would end that."""
+        if not wanted.is_watched and self._sessions.get(session.session_id) is session:
             wanted.is_watched = True
             self._watched.setdefault(wanted.place, {})[session] = wanted
 
