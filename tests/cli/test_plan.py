@@ -119,6 +119,21 @@ def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, 
     assert "3 back, 0 under way" in verb("plan", "status").output
 
 
+def test_a_plan_that_is_too_large_is_written_as_far_as_one_can_be_applied(
+    verb, topic, tmp_path, monkeypatch
+):
+    topic("large", "1:3,2:3,1:3")
+    monkeypatch.setattr("anabranch.core.controller.plans.MOST_MOVES", 2)
+    path = tmp_path / "plan.json"
+    made = verb("plan", "drain", "--broker", "3", "--out", str(path))
+    assert "3 partition(s) move" in made.output
+    assert "It holds the first 2 moves: when they are done, plan again." in made.output
+    assert verb("apply", str(path)).exit_code == 0
+    until(verb, "done")
+    rest = json.loads(verb("plan", "drain", "--broker", "3", "--json").stdout)
+    assert [each["partition"] for each in rest["moves"]] == [2]
+
+
 def test_a_plan_survives_the_death_of_its_controller(cluster, verb, topic, tmp_path):
     topic("survivor", ",".join(["1:2:3", "2:3:1", "3:1:2"] * 6))
     cluster.wait_in_sync("survivor")

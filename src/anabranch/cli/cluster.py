@@ -116,7 +116,7 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
-@click.argument("broker_id", type=int, metavar="NODE")
+@click.argument("broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE")
 @bootstrap_option
 @timeout_option
 def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:

@@ -129,18 +129,21 @@ def _make(
 ) -> None:
     """Make a plan of what is there, show it, write it down."""
     from anabranch.client.plans import look, plan
+    from anabranch.core.controller.plans import MOST_MOVES
 
     view: View = ask(bootstrap, look, timeout_seconds=timeout_seconds)
     made = plan(view, goal)
     is_written = path is not None and bool(made.moves)
     if path is not None and is_written:
-        _write(path, view.cluster_id, made)
+        _write(path, view.cluster_id, made._replace(moves=made.moves[:MOST_MOVES]))
     if as_json:
         print_json(_told(view.cluster_id, made))
         return
     _print(made)
     if is_written:
         click.echo(f"Nothing has moved. Review {path}, then: anabranch apply {path}")
+        if len(made.moves) > MOST_MOVES:
+            click.echo(f"It holds the first {MOST_MOVES:,} moves: when they are done, plan again.")
     elif made.moves:
         click.echo("Nothing has moved. --out FILE writes the plan down for `anabranch apply`.")
     elif path is not None:
