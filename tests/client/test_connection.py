@@ -58,6 +58,12 @@ async def test_a_refused_connection_names_the_address():
         await Connection.open("127.0.0.1", 1)
 
 
+@pytest.mark.parametrize("host", ["a..b", "a" * 70])
+async def test_a_name_that_no_host_can_have_is_said_to_be_none(host):
+    with pytest.raises(ConnectionLost, match=f"{host}:9092 is no name of a host"):
+        await Connection.open(host, 9092)
+
+
 async def test_a_port_that_speaks_something_else_is_named():
     async with Peer(lambda _: b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         with pytest.raises(ConnectionLost, match="does not speak the Kafka protocol"):

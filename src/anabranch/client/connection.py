@@ -85,6 +85,8 @@ class Connection(asyncio.BufferedProtocol):
             raise ConnectionLost(f"{why}: is it a Kafka listener, and is the node up?") from None
         except ConnectionLost:
             raise
+        except UnicodeError:
+            raise ConnectionLost(f"{connection.address} is no name of a host") from None
         except OSError as problem:
             why = problem.strerror or str(problem)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
