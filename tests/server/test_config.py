@@ -184,6 +184,7 @@ def test_line_numbers_count_continued_lines(load):
         (["process.roles="], "process.roles"),
         (["process.roles=broker,broker"], "each once"),
         (["listeners=foo"], "Unable to parse foo"),
+        (["listeners=PLAINTEXT://a..b:1"], "a..b is no name of a host"),
         (["listeners=TLS://127.0.0.1:1"], "No security protocol defined for listener TLS"),
         (["listeners=SSL://127.0.0.1:1"], "which this version does not speak"),
         (["controller.listener.names=FOO"], "a controller needs a listener"),
@@ -200,6 +201,22 @@ def test_line_numbers_count_continued_lines(load):
         (["queued.max.request.bytes=100"], "socket.request.max.bytes"),
         (["replica.selector.class=com.example.Own"], "write org.apache.kafka.common.replica.Rack"),
         (["process.roles=controller", "listeners=PLAINTEXT://127.0.0.1:1"], "controller"),
+        (
+            [
+                "process.roles=controller",
+                "listeners=CONTROLLER://127.0.0.1:1,IN://127.0.0.1:2",
+                "listener.security.protocol.map=CONTROLLER:PLAINTEXT,IN:PLAINTEXT",
+            ],
+            "IN is not in controller.listener.names",
+        ),
+        (
+            [
+                "process.roles=broker",
+                "controller.quorum.bootstrap.servers=127.0.0.1:9",
+                "listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2",
+            ],
+            "CONTROLLER is in controller.listener.names",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_in_one_line(overrides, part):

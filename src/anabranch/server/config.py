@@ -218,12 +218,16 @@ def _listeners(
         )
     if BROKER not in roles and client_side:
         raise ConfigFault(
-            "a controller alone has only listeners that are in controller.listener.names",
+            f"{client_side[0].name} is not in controller.listener.names, and a node that is a "
+            "controller alone has no clients; leave that listener out",
             name="listeners",
         )
     if CONTROLLER not in roles and len(client_side) < len(bound):
+        there = next(each.name for each in bound if each not in client_side)
         raise ConfigFault(
-            "a broker alone has no listener that is in controller.listener.names", name="listeners"
+            f"{there} is in controller.listener.names, and a node that is a broker alone is no "
+            "controller; leave that listener out",
+            name="listeners",
         )
     given = _advertised(broker, protocols, bound)
     advertised = tuple(each for each in given if each.name not in controller_names)
