@@ -21,6 +21,11 @@ async def test_nobody_listens() -> None:
     assert await dial("127.0.0.1", free_port()) is Answer.REFUSED
 
 
+async def test_a_name_that_no_host_can_have_says_nothing() -> None:
+    """A broker may have registered it: the probes of others go on."""
+    assert await dial("a..b", free_port()) is Answer.SILENCE
+
+
 async def test_a_listener_that_dies_after_its_connections_is_found_gone() -> None:
     dialled = []
 

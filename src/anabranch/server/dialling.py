@@ -44,7 +44,7 @@ async def dial(host: str, port: int, timeout_s: float = REDIAL_S) -> Answer:
                 await asyncio.sleep(AGAIN_S)
     except ConnectionRefusedError:
         return Answer.REFUSED
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, UnicodeError):  # the last for what is no name of a host
         return Answer.SILENCE
 
 
@@ -128,7 +128,7 @@ class Watch:
         """Hold a connection until the other side ends it; False when there was none to hold."""
         try:
             reader, writer = await asyncio.open_connection(*self._address)
-        except OSError:
+        except (OSError, UnicodeError):
             return False
         try:
             with contextlib.suppress(OSError):

@@ -94,6 +94,8 @@ def parse_listeners(setting: str, text: str, protocols: Mapping[str, str]) -> tu
                 f"add {name}:PLAINTEXT (or another protocol) to listener.security.protocol.map",
                 name=setting,
             )
+        if not _may_be_host(host):
+            raise ConfigFault(f"{element}: {host} is no name of a host", name=setting)
         if port > LARGEST_PORT:
             raise ConfigFault(f"{element}: the largest port is {LARGEST_PORT}", name=setting)
         found.append(Listener(name, host, port, protocols[name]))
@@ -130,6 +132,11 @@ def refuse_unmeant_plaintext(setting: str, listeners: Iterable[Listener], allow:
                 "meant",
                 name=setting,
             )
+
+
+def _may_be_host(host: str) -> bool:
+    """Whether a name can be asked for at all: its parts have 1 to 63 letters."""
+    return not host or all(0 < len(part) < 64 for part in host.removesuffix(".").split("."))
 
 
 def _elements(text: str) -> list[str]:
