@@ -86,6 +86,11 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, create, 
         (moving,) = json.loads(verb("--list", "--json").stdout)
         assert (moving["replicas"], moving["adding"]) == ([1, 4, 2], [4])
         assert "stuck-0    1,4,2     4       2" in verb("--list").stdout
+        again = verb("--execute", "--file", path, "--json")
+        assert json.loads(again.stdout)["before"] == [
+            {"topic": "stuck", "partition": 0, "replicas": [1, 2]}
+        ], "what was there before all moves"
+        assert "stuck-0    1,4,2     4       2" in verb("--list").stdout
         assert json.loads(verb("--verify", "--file", path, "--json").stdout) == [
             {"partition": "stuck-0", "progress": "moving"}
         ]

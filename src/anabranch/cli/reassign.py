@@ -157,23 +157,22 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
 
 
 def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_json: bool) -> None:
-    from anabranch.client.reassignments import assignment, held, reassign, throttle
+    from anabranch.client.reassignments import before, reassign, throttle
     from anabranch.core.placement.reassignment_file import write_moves
 
     async def work(cluster: Cluster) -> tuple[Moves, list[Asked]]:
-        has = await assignment(cluster, sorted({place.topic for place in moves}))
-        before = {place: held(row) for place, row in has.items() if place in moves}
-        if rate is not None and len(before) == len(moves):
-            await throttle(cluster, moves, before, rate)
-        return before, await reassign(cluster, moves, may_change_factor=not holds_factor)
+        has = await before(cluster, moves)
+        if rate is not None and len(has) == len(moves):
+            await throttle(cluster, moves, has, rate)
+        return has, await reassign(cluster, moves, may_change_factor=not holds_factor)
 
-    before, outcomes = run(work)
+    had, outcomes = run(work)
     failed = [each for each in outcomes if each.code]
     if as_json:
-        print_json({"before": _told(before), "outcomes": [_outcome(each) for each in outcomes]})
-    elif before:
+        print_json({"before": _told(had), "outcomes": [_outcome(each) for each in outcomes]})
+    elif had:
         click.echo("Replicas before; keep this to go back:")
-        click.echo(write_moves(before))
+        click.echo(write_moves(had))
         click.echo(f"{len(outcomes) - len(failed)} move(s) begun; --verify says how far they are.")
     _fail(failed)
 

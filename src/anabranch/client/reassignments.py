@@ -54,6 +54,11 @@ class UnderWay(NamedTuple):
         return tuple(each for each in self.replicas if each not in self.removing)
 
     @property
+    def original(self) -> Row:
+        """The replicas when it is taken back."""
+        return tuple(each for each in self.replicas if each not in self.adding)
+
+    @property
     def coming(self) -> Row:
         """Those that it waits for; of a move that replaced another, `adding` may have more."""
         return tuple(each for each in self.adding if each not in self.removing)
@@ -138,6 +143,19 @@ async def assignment(cluster: Cluster, topics: Sequence[str]) -> dict[TopicParti
     }
 
 
+async def before(cluster: Cluster, places: Iterable[TopicPartition]) -> dict[TopicPartition, Row]:
+    """The replicas to which partitions that are there can be moved back: those that brokers have,
+    or had before the move that is under way."""
+    moving = await under_way(cluster)
+    wanted = set(places)
+    has = await assignment(cluster, sorted({place.topic for place in wanted}))
+    return {
+        place: moving[place].original if place in moving else held(row)
+        for place, row in has.items()
+        if place in wanted
+    }
+
+
 async def progress(
     cluster: Cluster, moves: Mapping[TopicPartition, Row]
 ) -> dict[TopicPartition, Progress]:
@@ -159,11 +177,12 @@ async def progress(
 async def throttle(
     cluster: Cluster,
     moves: Mapping[TopicPartition, Row],
-    before: Mapping[TopicPartition, Row],
+    has: Mapping[TopicPartition, Row],
     bytes_a_second: int,
 ) -> None:
-    """Let replicas of these moves copy at most so fast, at each broker that gives or takes."""
-    named = {each for row in (*moves.values(), *before.values()) for each in row}
+    """Let replicas of these moves, from `has`, copy at most so fast, at each broker that gives or
+    takes."""
+    named = {each for row in (*moves.values(), *has.values()) for each in row}
     rates = [(ConfigOperation.SET, name, str(bytes_a_second)) for name in RATES]
     for broker in (await describe_cluster(cluster)).brokers:
         if broker.broker_id in named:
@@ -171,9 +190,9 @@ async def throttle(
     for topic, of_topic in groupby(sorted(moves), key=lambda place: place.topic):
         leaders, followers = [], []
         for place in of_topic:
-            has = before.get(place, ())
-            leaders += [f"{place.partition}:{each}" for each in has]
-            comes = (each for each in moves[place] if each not in has)
+            row = has.get(place, ())
+            leaders += [f"{place.partition}:{each}" for each in row]
+            comes = (each for each in moves[place] if each not in row)
             followers += [f"{place.partition}:{each}" for each in comes]
         lists = zip(REPLICAS, (leaders, followers), strict=True)
         settings = [(ConfigOperation.SET, name, ",".join(each)) for name, each in lists if each]
