@@ -77,7 +77,11 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     options.row = options.row or []
     begins = tuple(os.environ.get("ROWS", "").split())
-    options.row += [row.name for row in ROWS if row.name.startswith(begins)] if begins else []
+    if begins:
+        begun = [name for name in names if name.startswith(begins)]
+        if not begun:
+            parser.error(f"no row begins with any of ROWS={' '.join(begins)}: {', '.join(names)}")
+        options.row += begun
     for is_wanted, rows in (
         (options.crowd, CROWD_ROWS),
         (options.placement, PLACEMENT_ROWS),

@@ -132,9 +132,10 @@ class Crowd:
                 client.process.wait()
 
     def replace(self, client: Client) -> None:
-        """Start a new one in the place of a killed one."""
+        """Start a new one in the place of a killed one, unless another fault's end has."""
         with self._lock:
-            client.start()
+            if client.code is not None:
+                client.start()
 
     def look(self) -> None:
         """Notice who has ended by himself, and start another in his place."""

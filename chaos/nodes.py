@@ -120,8 +120,11 @@ class Nodes:
             return True
 
     def close(self) -> None:
-        """Stop all in order, one after the other."""
-        self.cluster.stop()
+        """Stop all in order, one after the other; one that hangs is a finding."""
+        try:
+            self.cluster.stop()
+        except ClusterError as fault:
+            self.surprises.append(str(fault))
 
     def abandon(self) -> None:
         """End whatever is left, however it is."""

@@ -18,8 +18,6 @@ from pathlib import Path
 
 import psycopg
 
-Wait = Callable[[float], None]
-
 
 class Nothing(Exception):
     """The fault found nobody to happen to."""

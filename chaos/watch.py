@@ -40,7 +40,7 @@ class Watch:
         self.image = MetadataImage.empty()
         self.lease: Lease | None = None
         self.first_epoch = 0
-        self.elections = self.unclean_elections = self.last_known = self.silences = 0
+        self.elections = self.unclean_elections = self.last_known = 0
         self.fault: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store: MetadataStore | None = None
@@ -121,9 +121,7 @@ class Watch:
         store = self._store = await open_store(self._url)
         while True:
             is_last = self._ended.is_set()
-            if not await self._heard(self._look(store)):
-                self.silences += 1
-            elif self.lease is not None:
+            if await self._heard(self._look(store)) and self.lease is not None:
                 self._is_up.set()
             if is_last:
                 break

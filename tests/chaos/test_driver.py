@@ -12,6 +12,7 @@ from pathlib import Path
 from chaos.check import Verdict
 from chaos.clients import Sender
 from chaos.clients_ports import Token
+from chaos.crowd import PARTS, Client, Crowd
 from chaos.faults import ACTS
 from chaos.history import Place, Writer, read_lines
 from chaos.node_logs import TRUNCATION, NodeLogs
@@ -106,6 +107,18 @@ def test_an_acknowledgement_that_comes_late_is_of_the_life_that_sent_it(tmp_path
         ("p.1", 4, 1), ("p.2", 5, 1),
     ]  # fmt: skip
     assert sender.open == {place: 0}
+
+
+def test_a_client_that_two_faults_killed_is_replaced_once(tmp_path, monkeypatch):
+    crowd = Crowd(tmp_path, 1, PARTS[:1])
+    (client,) = crowd.clients
+    codes = [-9, None]
+    monkeypatch.setattr(Client, "code", property(lambda _self: codes[0]))
+    started = []
+    monkeypatch.setattr(client, "start", lambda: started.append(codes.pop(0)))
+    crowd.replace(client)
+    crowd.replace(client)
+    assert started == [-9]
 
 
 def clean_part(**changed):
