@@ -318,3 +318,19 @@ def test_a_large_write_is_whole_though_it_goes_in_pieces(tmp_path: Path, size_by
     file.write(3, (memoryview(data),))
     file.write(3 + size_bytes, (data, b"end"))
     assert (tmp_path / "a").read_bytes() == bytes(3) + data + data + b"end"
+
+
+def test_the_pieces_of_a_large_write_end_where_runs_of_pages_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A piece that does not costs the page cache nearly twice as much."""
+    ends = []
+    write = os.pwrite
+
+    def noted(handle: int, data: bytes, position: int) -> int:
+        ends.append(position + len(data))
+        return write(handle, data, position)
+
+    monkeypatch.setattr(os, "pwrite", noted)
+    RealFiles().open(str(tmp_path / "a"), create=True).write(5, (bytes(3 * WRITE_BYTES),))
+    assert ends == [WRITE_BYTES, 2 * WRITE_BYTES, 3 * WRITE_BYTES, 3 * WRITE_BYTES + 5]
