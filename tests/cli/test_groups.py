@@ -68,6 +68,20 @@ def test_offsets_are_moved(verb, committed):
     assert verb("groups", "delete", "--group", "mover").stdout == "Group mover deleted.\n"
 
 
+def test_offsets_of_a_group_that_runs_are_left_to_its_members(verb, committed):
+    consumer = Consumer({"bootstrap.servers": committed.bootstrap, "group.id": "busy"})
+    try:
+        consumer.subscribe(["lines"])
+        while not consumer.assignment():
+            consumer.poll(0.1)
+        how = ("--group", "busy", "--topic", "lines", "--to-earliest", "--execute")
+        refused = verb("groups", "reset-offsets", *how)
+    finally:
+        consumer.close()
+    assert refused.exit_code == 1
+    assert "Group busy has members" in refused.output and "NON_EMPTY_GROUP" in refused.output
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

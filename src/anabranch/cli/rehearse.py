@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -20,6 +21,10 @@ T = TypeVar("T")
 
 WIDTH = 96
 """Where sentences are wrapped."""
+SENTENCES = textwrap.TextWrapper(
+    WIDTH, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False
+)
+"""A command in a sentence is copied: its words stay whole."""
 
 PLACES_SHOWN = 3
 
@@ -174,7 +179,7 @@ def _print(plan: Rehearsal, answers: Answers) -> None:
     _print_rest(answers)
     click.echo("\nWhat to take from it:")
     for sentence in answers.lessons:
-        click.echo(click.wrap_text(sentence, WIDTH, initial_indent="- ", subsequent_indent="  "))
+        click.echo(SENTENCES.fill(sentence))
 
 
 def _print_conditions(answers: Answers) -> None:

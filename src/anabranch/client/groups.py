@@ -113,7 +113,7 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, int]
 
 
 async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place, int]) -> None:
-    """Set offsets of a group without members."""
+    """Set offsets of a group without members; raises ApiError NON_EMPTY_GROUP when it has some."""
     by_topic: dict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
     for (topic, partition), offset in sorted(offsets.items()):
         by_topic[topic].append(
@@ -131,7 +131,12 @@ async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place
         response: OffsetCommitResponse = await cluster.send_to(broker_id, request)
         for topic in response.topics:
             for partition in topic.partitions:
-                check(partition.error_code)
+                if partition.error_code == ErrorCode.UNKNOWN_MEMBER_ID:
+                    raise ApiError(
+                        ErrorCode.NON_EMPTY_GROUP,
+                        f"Group {group_id} has members, whose offsets are their own: stop them.",
+                    )
+                check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
 
     await _coordinated(cluster, group_id, ask)
 

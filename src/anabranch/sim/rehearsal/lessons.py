@@ -62,8 +62,8 @@ def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         yield (
             f"{_partitions(lasting)} nobody to serve them at the end. Bring back a broker that "
             f"was in sync; or, where staying down is worse than losing the newest records, set "
-            f"{UNCLEAN}=true for the topic, or elect with `kafka-leader-election --election-type "
-            "unclean`."
+            f"{UNCLEAN}=true for the topic, or elect with `anabranch partitions elect-leaders "
+            "--type unclean`."
         )
     elif answers.longest_us(Condition.OFFLINE) >= FELT_US:
         longest = say_duration(answers.longest_us(Condition.OFFLINE) / SECOND_US)
@@ -153,7 +153,7 @@ def _drifted(plan: Rehearsal, answers: Answers) -> Iterator[str]:
             f"Everybody is back, and broker{'s' if len(idle) > 1 else ''} "
             f"{', '.join(map(str, idle))} lead{'s' if len(idle) == 1 else ''} nothing: leadership "
             f"returns with the balance every {seconds} s ({BALANCE}), or at once with "
-            "`kafka-leader-election --election-type preferred`."
+            "`anabranch partitions elect-leaders --all-topic-partitions`."
         )
 
 
