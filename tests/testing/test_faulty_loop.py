@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -213,6 +215,20 @@ def test_a_protocol_with_a_buffer_of_its_own_is_filled():
         while protocol.received != b"abcdefgh":  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         transport.close()
+
+    on_a_loop(work)
+
+
+def test_whatever_works_for_the_loop_is_known_to_who_kills_the_node():
+    async def work(_faults, _server, _port):
+        loop = asyncio.get_running_loop()
+        own = ThreadPoolExecutor()
+        workers = [
+            await loop.run_in_executor(each, threading.current_thread) for each in (None, own)
+        ]
+        for each in loop.executors:
+            each.shutdown()
+        assert not [each for each in workers if each.is_alive()]
 
     on_a_loop(work)
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import uvloop
@@ -242,8 +242,10 @@ class FaultyLoop(uvloop.Loop):
         super().__init__()
         self._faults = faults
         self._peers = peers
-        self.executors: set[Executor] = set()
-        """Those that have worked for this loop: whoever kills the node ends them."""
+        default = ThreadPoolExecutor(thread_name_prefix="anabranch-loop")
+        self.set_default_executor(default)
+        self.executors: set[Executor] = {default}
+        """Those that may have work of this loop: whoever kills the node ends them."""
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: str | None = None,
