@@ -135,6 +135,7 @@ class ReplicationShell:
             self._silent.discard(effect.leader_id)
             self._broker.replication.fetched(effect, answer, self._broker.steady_ms)
             self._tell_cuts()
+            self._tell_obstacles()
         self._settle()
 
     async def _connected(self, leader_id: int, fetcher: int) -> Connection:
@@ -176,6 +177,12 @@ class ReplicationShell:
                 first_offset=cut.first_offset,
                 end_offset=cut.end_offset,
             )
+
+    def _tell_obstacles(self) -> None:
+        obstacles = self._broker.replication.obstacles
+        while obstacles:
+            place, leader_id, why = obstacles.popleft()
+            LOG.warning("a partition is not copied", partition=place, leader=leader_id, why=why)
 
     # In-sync replicas.
 

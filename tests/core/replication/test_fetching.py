@@ -112,6 +112,38 @@ def test_a_partition_in_error_rests_and_the_others_go_on():
     assert named(fetches_of(peers, 2)[0]) == ([0], [])
 
 
+def test_why_a_partition_is_not_copied_is_told_once():
+    peers = Peers(2)
+    peers[1].broker.partitions.take_offline(peers[1].replica)
+    for _ in range(3):
+        deliver_fetch_of(peers, 2)
+        peers.wait(1000)
+    (obstacle,) = peers[2].broker.replication.obstacles
+    assert obstacle == (PLACE, 1, "the leader refuses it with KAFKA_STORAGE_ERROR")
+
+
+def test_records_that_do_not_fit_are_told_and_asked_for_again():
+    peers = Peers(2)
+    peers[1].produce(1, acks=1)
+    (_, broker, effect) = peers.mail.pop(only(peers, SendFetch)[0])
+    answer = peers._answer(effect)
+    answer.responses[0].partitions[0].records[-1] ^= 1
+    broker.replication.fetched(effect, answer, peers.now_ms)
+    (obstacle,) = broker.replication.obstacles
+    assert "does not match its checksum" in obstacle.why
+    peers.wait(1000)
+    deliver_fetch_of(peers, 2)
+    assert peers[2].end == 1
+
+
+def test_what_passes_by_itself_is_told_nobody():
+    peers = Peers(2)
+    peers.change(leader=2)
+    peers.publish(1)
+    deliver_fetch_of(peers, 2)
+    assert not peers[2].broker.replication.obstacles
+
+
 def test_a_late_answer_is_left_alone():
     peers = Peers(2)
     peers[1].produce(1, acks=1)

@@ -2,8 +2,8 @@
 
 `SendFetch` goes to another broker, at most one at a time a leader and fetcher; `SendAlterPartition`
 to the active controller, one at a time. The answer, or that there was none, comes back with the
-very effect: an answer to an effect that is not under way any more is left alone. `Cut` is not sent:
-an operator is told of it.
+very effect: an answer to an effect that is not under way any more is left alone. `Cut` and
+`Obstacle` are not sent: an operator is told of them.
 """
 
 from __future__ import annotations
@@ -49,3 +49,11 @@ class Cut(NamedTuple):
     leader_epoch: int
     first_offset: int
     end_offset: int
+
+
+class Obstacle(NamedTuple):
+    """A follower does not get on with a partition, and goes on trying."""
+
+    topic_partition: TopicPartition
+    leader_id: int
+    why: str

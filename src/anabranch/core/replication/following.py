@@ -13,7 +13,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
@@ -25,6 +25,18 @@ if TYPE_CHECKING:
 NOTHING_SENT = -1
 BASE_OFFSET_BYTES = 8
 """A batch begins with its base offset."""
+
+
+_PASSING = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.OFFSET_OUT_OF_RANGE,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    }
+)
+"""What a leader answers while it and this broker do not know the same metadata yet."""
 
 
 class Next(Enum):
@@ -43,7 +55,7 @@ class Next(Enum):
 class Following:
     """One followed partition under one leader epoch."""
 
-    __slots__ = ("is_delayed", "key", "leader_epoch", "leader_id", "replica", "sent_offset")
+    __slots__ = ("key", "leader_epoch", "leader_id", "obstacle", "replica", "sent_offset")
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -51,7 +63,8 @@ class Following:
         self.leader_epoch = replica.leader_epoch
         self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
         self.sent_offset = NOTHING_SENT
-        self.is_delayed = False
+        self.obstacle = ""
+        """Why the last answer could not be used, for people."""
 
     @property
     def is_current(self) -> bool:
@@ -76,7 +89,8 @@ class Following:
     def take(self, answer: PartitionData, wall_ms: int) -> Next:
         """Bring the log in line with the answer.
 
-        Raises ApiError (the records do not fit), StorageFault (as the log does).
+        Raises ApiError (the records do not fit, or the leader refuses for a cause that should not
+        be), StorageFault (as the log does).
         """
         replica, log = self.replica, self.replica.log
         if not self.is_current:
@@ -119,7 +133,10 @@ class Following:
         if answer.error_code == ErrorCode.FENCED_LEADER_EPOCH:
             return Next.STOPPED
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE or answer.log_start_offset < 0:
-            return Next.LATER
+            code = ErrorCode(answer.error_code)
+            if code in _PASSING:
+                return Next.LATER
+            raise ApiError(code, f"the leader refuses it with {code.name}")
         self._begin_at(answer.log_start_offset)
         return Next.FETCH
 

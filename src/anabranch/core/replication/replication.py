@@ -20,7 +20,13 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.replication.effects import Cut, Effect, SendAlterPartition, SendFetch
+from anabranch.core.replication.effects import (
+    Cut,
+    Effect,
+    Obstacle,
+    SendAlterPartition,
+    SendFetch,
+)
 from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
 from anabranch.core.replication.following import Following, Next
 from anabranch.core.replication.in_sync import (
@@ -52,7 +58,7 @@ if TYPE_CHECKING:
 ALTER_RETRY_MS = 50
 """Pause before the controller is asked again after it did not answer (Kafka's)."""
 MOST_CUTS = 1000
-"""Truncations that wait to be told; beyond that they are counted only."""
+"""Truncations, and obstacles, that wait to be told; beyond that they are counted only."""
 MOST_PROPOSALS = 1000
 """Partitions in one AlterPartition: a broker that returns joins thousands of ISRs at once."""
 FAR_MS = 2**63 - 1
@@ -81,6 +87,8 @@ class Replication:
         self.isr_shrinks = self.isr_expands = self.isr_failures = self.truncations = 0
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         """What followers here dropped since the shell told of it last."""
+        self.obstacles: deque[Obstacle] = deque(maxlen=MOST_CUTS)
+        """Why followers here do not get on, each cause once, since the shell told of it last."""
 
     # Following the metadata.
 
@@ -196,8 +204,11 @@ class Replication:
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))
             then = Next.LATER
-        except ApiError:
+        except ApiError as refusal:
+            self._note_obstacle(following, refusal.message)
             then = Next.LATER
+        else:
+            following.obstacle = ""
         if replica.log.end_offset < end_offset:
             self._note_cut(following, end_offset)
         if replica.high_watermark != high_watermark:
@@ -229,6 +240,12 @@ class Replication:
         config = self._broker.config
         limit = config.follower_replication_throttled_rate
         return self.follower_throttle.rest_ms(limit, self._now_ms, config)
+
+    def _note_obstacle(self, following: Following, why: str) -> None:
+        if following.obstacle != why:
+            following.obstacle = why
+            place = following.replica.topic_partition
+            self.obstacles.append(Obstacle(place, following.leader_id, why))
 
     def _note_cut(self, following: Following, end_offset: int) -> None:
         replica = following.replica
