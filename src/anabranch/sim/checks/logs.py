@@ -427,7 +427,8 @@ class LogChecks:
         a rule."""
         truth = copy.truth
         leader = self.seats[truth.led_by].copies[truth.key]
-        missing = [entry for entry in fresh if entry not in set(leader.entries)]
+        here = set(leader.entries)
+        missing = [entry for entry in fresh if entry not in here]
         if not leader.is_sure or not missing:
             return True
         if truth.reset_epoch <= led_epoch:
