@@ -150,6 +150,20 @@ def test_moves_that_wait_for_a_broker_that_is_down_hold_no_filling_up() -> None:
     assert sum(world.partition("t", index).adding == (4,) for index in range(150)) == 50
 
 
+def test_a_filling_ends_although_another_replica_is_down() -> None:
+    world = cluster(1, 2)
+    create(world, min_insync_replicas="1")
+    world.beat(2, want_fence=True)
+    world.start(3)
+    world.pass_time(600)
+    assert shape(world) == (3, 1, 0, 3)
+    alter(world, 1, 3)
+    assert (shape(world), world.partition("t").isr) == ((3, 0, 0, 3), (1, 3))
+    assert world.sentences("REASSIGNMENT_DONE")[-1].endswith(
+        ", of which 1, 3 are in sync, and nobody left"
+    )
+
+
 def test_one_broker_fills_one_of_several_missing_replicas() -> None:
     world = cluster(1, 2)
     create(world, factor=4)

@@ -285,6 +285,16 @@ def test_moves_to_a_broker_that_died_wait_and_the_others_go_on(world: World) -> 
     assert plan(world).state is State.DONE
 
 
+def test_one_more_replica_waits_for_nobody_but_who_comes(world: World) -> None:
+    world.beat(3, want_fence=True)
+    carry(world, {0: (1, 2, 3, 4)})
+    pass_time(world, 600)
+    assert world.partition("t").adding == (4,)
+    assert [each.sentence for each in status(world).moves] == ["copies"]
+    run(world)
+    assert (plan(world).state, world.partition("t").isr) == (State.DONE, (1, 2, 4))
+
+
 def test_a_plan_stops_when_all_that_is_left_waits_for_long(world: World) -> None:
     carry(world)
     pass_time(world, 600)

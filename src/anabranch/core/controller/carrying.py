@@ -20,7 +20,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences
 from anabranch.core.controller.moving import move as moved_to
-from anabranch.core.controller.plan_standing import Standing, away, found, standing
+from anabranch.core.controller.plan_standing import Standing, found, held_up, standing
 from anabranch.core.controller.plan_state import MoveImage, PlanImage, State, Status, header_of
 from anabranch.core.controller.plan_throttle import throttle_off
 from anabranch.core.controller.reasons import Code
@@ -115,7 +115,8 @@ class Step:
             elif now is Standing.AT_AIM:
                 self._note(index, plan.aimed)
             elif now is Standing.GOING:
-                self._goes(index, move, status)
+                assert partition is not None
+                self._goes(index, move, partition, status)
             elif now is Standing.AT_START and status is plan.untouched:
                 self._candidates.append(index)
             else:
@@ -129,7 +130,10 @@ class Step:
             if self._copying >= self._plan.most_at_once or self._begun == MOST_BEGUN:
                 left.append(index)
                 continue
-            down = away(self._state, self._plan.aim(self._plan.moves[index]))
+            move = self._plan.moves[index]
+            partition = found(self._state, move)
+            assert partition is not None  # as it was a moment ago
+            down = held_up(self._state, partition, self._plan.aim(move))
             self.down.update(down)
             if down or not self._begin(index):
                 left.append(index)
@@ -157,11 +161,11 @@ class Step:
     def _note(self, index: int, status: Status) -> None:
         self._noted.setdefault(status, []).append(index)
 
-    def _goes(self, index: int, move: MoveImage, status: Status) -> None:
+    def _goes(self, index: int, move: MoveImage, partition: PartitionImage, status: Status) -> None:
         self._under_way += 1
         if status is not Status.UNDER_WAY:
             self._note(index, Status.UNDER_WAY)
-        down = away(self._state, self._plan.aim(move))
+        down = held_up(self._state, partition, self._plan.aim(move))
         self.down.update(down)
         self._copying += not down
 

@@ -13,7 +13,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import is_active
 from anabranch.core.controller.plan_state import MoveImage, PlanImage, Row, Status
-from anabranch.core.controller.reassignment import Move
+from anabranch.core.controller.reassignment import Move, begun
 from anabranch.core.wire.own_fields import PlanTold, ToldMove
 
 MOST_TOLD = 100
@@ -57,8 +57,15 @@ def standing(
 
 
 def away(state: ClusterState, row: Row) -> list[int]:
-    """Brokers of a list that are down: a move to it cannot end before they are back."""
+    """Brokers of a list that are down."""
     return [each for each in row if not is_active(state.image, each)]
+
+
+def held_up(state: ClusterState, partition: PartitionImage, aim: Row) -> list[int]:
+    """Brokers that are down, without whom a move of the partition to `aim` cannot end."""
+    running = Move.of(partition)
+    goes = running.is_running and running.target == aim
+    return away(state, (running if goes else begun(partition.replicas, aim)).needed)
 
 
 def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
@@ -93,9 +100,11 @@ def _tell(
     answer: PlanTold, state: ClusterState, plan: PlanImage, move: MoveImage, status: Status
 ) -> None:
     """Name a move that is under way, or that waits for brokers."""
-    down = away(state, plan.aim(move))
-    topic = state.image.topic_by_id(move.topic_id)
-    if topic is None or (status is not Status.UNDER_WAY and not down):
+    partition = found(state, move)
+    if partition is None:
+        return
+    down = held_up(state, partition, plan.aim(move))
+    if status is not Status.UNDER_WAY and not down:
         return
     if down:
         sentence = f"waits for broker(s) {', '.join(map(str, down))} to be back"
@@ -103,7 +112,7 @@ def _tell(
         sentence = "copies"
     answer.moves.append(
         ToldMove(
-            topic=topic.name,
+            topic=state.topic_name((move.topic_id, move.partition)),
             partition=move.partition,
             before=list(plan.start(move)),
             after=list(plan.aim(move)),

@@ -136,9 +136,12 @@ def moved_reasons(place: str, before: PartitionImage, after: PartitionImage) -> 
         return
     names = ", ".join(map(str, after.replicas))
     went = ", ".join(map(str, before.removing)) or "nobody"
+    in_sync = "all in sync"
+    if not set(after.replicas) <= set(after.isr):
+        in_sync = f"of which {', '.join(map(str, after.isr))} are in sync"
     yield Reason(
         Code.REASSIGNMENT_DONE,
-        f"the move of {place} is done: its replicas are {names}, all in sync, and {went} left",
+        f"the move of {place} is done: its replicas are {names}, {in_sync}, and {went} left",
         {"partition": place, "to": list(after.replicas)},
     )
 

@@ -1,11 +1,12 @@
 """Moving a partition's replicas: add those that come, wait for them, then remove those that go.
 
 What: the three states of a move. `begun` says what the lists are while it runs: the target, then
-those that leave. `settled` ends it as soon as every replica that stays is in sync: from then on the
-move needs nobody. `reverted` takes it back. Rule kept: nothing is removed before what replaces it
-is in sync, so a move by itself never takes a partition below the replicas that it had; and a move
-is nothing but these lists, so it survives every controller. Beyond Kafka: a move that replaces one
-under way is taken back to what was there before both, since whoever was coming stays named as that.
+those that leave. `settled` ends it as soon as every replica that stays is in sync, or every one
+that comes where nobody leaves: from then on the move needs nobody. `reverted` takes it back. Rule
+kept: nothing is removed before what replaces it is in sync, so a move by itself never takes a
+partition below the replicas that it had; and a move is nothing but these lists, so it survives
+every controller. Beyond Kafka: a move that replaces one under way is taken back to what was there
+before both, since whoever was coming stays named as that.
 
 Source: Kafka's PartitionReassignmentReplicas and PartitionReassignmentRevert, KIP-455. Not here:
 which replicas should move (placement), requests (`core/api/p45_alter_partition_reassignments.py`),
@@ -45,6 +46,11 @@ class Move(NamedTuple):
         return _without(self.replicas, self.removing)
 
     @property
+    def needed(self) -> Row:
+        """Who must be in sync for it to end."""
+        return self.target if self.removing else self.adding
+
+    @property
     def original(self) -> Row:
         """The replicas that were there before; their order may differ."""
         return _without(self.replicas, self.adding)
@@ -61,7 +67,7 @@ def begun(replicas: Sequence[int], target: Sequence[int], coming: Sequence[int] 
 def settled(move: Move, isr: Row) -> tuple[Move, Row]:
     """The move and the ISR after whoever goes has gone; both as they were while it is too early."""
     target, remaining = move.target, _without(isr, move.removing)
-    if not move.is_running or not remaining or not set(target) <= set(remaining):
+    if not move.is_running or not remaining or not set(move.needed) <= set(remaining):
         return move, isr
     return Move(target), remaining
 
