@@ -72,3 +72,22 @@ def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, se
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "brokers", "sentence"),
+    [
+        (".", "3", "holds the data of a single node"),
+        ("broker-1", "1", "holds the data of several brokers"),
+    ],
+)
+def test_one_node_and_several_do_not_share_a_folder(tmp_path, place, brokers, sentence):
+    (tmp_path / place).mkdir(exist_ok=True)
+    (tmp_path / place / "meta.properties").write_text("version=1\n")
+    command = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path), "--port", "0"]
+    done = subprocess.run(
+        [*command, "--brokers", brokers], capture_output=True, text=True, timeout=SECONDS
+    )
+    assert done.returncode == 1
+    assert sentence in done.stderr and "--dir" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -58,6 +59,7 @@ def command(
     names = [each.strip() for each in racks.split(",")] if racks else []
     if not all(names):
         raise click.ClickException(f"--racks {racks}: a rack is without a name; write a,b,c")
+    _refuse_another_layout(Path(folder), brokers)
     if brokers > 1:
         _refuse_unfit(port, brokers, settings)
         _run_several(folder, port, brokers, names, settings, as_json=as_json)
@@ -69,6 +71,20 @@ def command(
     rack = [f"broker.rack={names[0]}"] if names else []
     config = configured(None, [*shorthand(folder, port), *rack, *settings])
     raise SystemExit(run(config, on_ready=say_json if as_json else say_text))
+
+
+def _refuse_another_layout(folder: Path, brokers: int) -> None:
+    """One node lies in the folder itself, of several each in a folder in it: what one has written,
+    the others would not find."""
+    if brokers > 1 and (folder / "meta.properties").exists():
+        raise click.ClickException(
+            f"{folder} holds the data of a single node; give the {brokers} brokers another --dir"
+        )
+    if brokers == 1 and (folder / "broker-1" / "meta.properties").exists():
+        raise click.ClickException(
+            f"{folder} holds the data of several brokers; say --brokers as before, or name another "
+            "--dir"
+        )
 
 
 def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
