@@ -310,6 +310,23 @@ def test_giving_missing_replicas_up_is_done_at_once_and_said() -> None:
     ]
 
 
+def test_what_is_missing_again_is_filled_although_others_could_not_be() -> None:
+    world = cluster(1, 2)
+    create(world)
+    create(world, "large", factor=6)
+    world.start(3)
+    move(world, 1, 2, 3)
+    world.pass_time(600)
+    alter(world, 1, 2, 3, name="large")
+    world.pass_time(1_200)
+    state = world.controller.state
+    assert [state.topic_name(key) for key in state.short] == ["large"]
+    assert not world.partition("large").adding, "nobody is left for it"
+    move(world, cancel=True)
+    world.pass_time(600)
+    assert world.partition("t").adding == (3,)
+
+
 def test_a_move_that_is_done_has_exactly_the_replicas_that_were_asked_for() -> None:
     world = cluster(1, 2)
     create(world)

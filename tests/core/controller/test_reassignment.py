@@ -111,9 +111,9 @@ def move(
     return response if response.error_code else response.responses[0].partitions[0]
 
 
-def alter(world: World, *isr: int, index: int = 0) -> Any:
+def alter(world: World, *isr: int, index: int = 0, name: str = "t") -> Any:
     """What the leader is answered when it says who is in sync."""
-    state = world.partition("t", index)
+    state = world.partition(name, index)
     asked = AlterPartitionRequestPartitionData(
         partition_index=index,
         leader_epoch=state.leader_epoch,
@@ -121,7 +121,7 @@ def alter(world: World, *isr: int, index: int = 0) -> Any:
         new_isr_with_epochs=[BrokerState(broker_id=each, broker_epoch=-1) for each in isr],
     )
     topic = AlterPartitionRequestTopicData(
-        topic_id=world.image.topic("t").topic_id,  # type: ignore[union-attr]
+        topic_id=world.image.topic(name).topic_id,  # type: ignore[union-attr]
         partitions=[asked],
     )
     epoch = world.image.brokers[state.leader].epoch

@@ -39,8 +39,9 @@ class Filling:
 
     def __init__(self, now_ms: int) -> None:
         self.due_ms = now_ms + INTERVAL_MS
-        self._in_vain: tuple[object, frozenset[int]] | None = None
-        """The brokers with which nothing could be filled, and those of them that were cordoned."""
+        self._in_vain: tuple[object, frozenset[int], int] | None = None
+        """The brokers with which nothing could be filled, those of them that were cordoned, and how
+        many replicas were missing."""
 
     def due(
         self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
@@ -50,17 +51,11 @@ class Filling:
             return None
         self.due_ms = now_ms + INTERVAL_MS
         image = state.image
-        if not state.short:
+        seen = image.brokers, cordoned(image), state.missing_count
+        if not state.short or seen == self._in_vain:
             return None
         room = MOST_AT_ONCE - _copying(state)
         if room <= 0:
-            return None
-        seen = image.brokers, cordoned(image)
-        if (
-            self._in_vain is not None
-            and self._in_vain[0] is seen[0]
-            and self._in_vain[1] == seen[1]
-        ):
             return None
         consequences = Consequences(state, config, sessions.suspects)
         records: list[MetadataRecord] = []
