@@ -112,8 +112,7 @@ MUTANTS = (
         name="high-watermark-below-minimum",
         rule="the high watermark waits for min.insync.replicas (KIP-966)",
         module=REPLICA,
-        old="if not self.is_leader or (in_sync < self.min_insync_replicas and not "
-        "self.enough_in_sync):",
+        old="if not self.is_leader or not self.enough_in_sync:",
         new="if not self.is_leader:",
         seed=10,
         caught_by="L7",

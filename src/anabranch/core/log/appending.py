@@ -136,17 +136,15 @@ def _check_client(
     """Every check that depends on the topic; the batches in the topic's own codec if it has
     one."""
     config = log.config
-    checked = [
-        (
-            position,
-            header,
-            incoming.check_client_batch(
-                view, position, header, config, log.topic_partition, now_ms
-            ),
+    checked = []
+    is_rebuilt = False
+    for position, header in batches:
+        decoded = incoming.check_client_batch(
+            view, position, header, config, log.topic_partition, now_ms
         )
-        for position, header in batches
-    ]
-    if any(incoming.needs_rebuild(header, config) for _, header in batches):
+        checked.append((position, header, decoded))
+        is_rebuilt = is_rebuilt or incoming.needs_rebuild(header, config)
+    if is_rebuilt:
         view = incoming.rebuild(view, checked, config, log.topic_partition)
         batches = incoming.check_shape(view, config, log.topic_partition)
     return view, batches

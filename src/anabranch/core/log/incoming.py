@@ -21,7 +21,6 @@ from anabranch.core.wire.batch import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
     BatchHeader,
-    crc_is_valid,
     read_header,
 )
 from anabranch.core.wire.compression import Codec
@@ -79,7 +78,7 @@ def check_shape(
                 f"The batch for {partition} has {size} bytes; max.message.bytes is "
                 f"{config.max_message_bytes}.",
             )
-        if not crc_is_valid(records, position, size):
+        if crc32c(records[position + ATTRIBUTES_AT : position + size]) != header.crc:
             raise ApiError(
                 ErrorCode.CORRUPT_MESSAGE,
                 f"The batch for {partition} does not match its checksum {header.crc}.",

@@ -15,7 +15,6 @@ from anabranch.core.log.files import Files
 from anabranch.core.log.indexes import (
     INT32_MAX,
     NO_TIMESTAMP,
-    OFFSET_ENTRY_BYTES,
     TIME_ENTRY_BYTES,
     InvalidIndex,
     OffsetIndex,
@@ -111,10 +110,7 @@ class Segment:
     def index_full(self, limit_bytes: int) -> bool:
         """Whether another entry may not fit into index files of that size."""
         assert self.offset_index is not None
-        entries = len(self.offset_index)
-        return entries >= limit_bytes // OFFSET_ENTRY_BYTES or entries >= (
-            limit_bytes // TIME_ENTRY_BYTES - 1
-        )
+        return len(self.offset_index) >= limit_bytes // TIME_ENTRY_BYTES - 1
 
     def can_hold(self, offset: int) -> bool:
         """Whether an offset can be written relative to this segment's first."""

@@ -217,7 +217,8 @@ class Replica:
     @property
     def enough_in_sync(self) -> bool:
         """Whether acks=all may be promised."""
-        return len(self.in_sync_replicas) >= self.required_in_sync
+        in_sync = len(self.in_sync_replicas)  # the setting asks for no less than what is required
+        return in_sync >= self.min_insync_replicas or in_sync >= self.required_in_sync
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Compare the epoch a client knows with ours; -1 means that it did not say.
@@ -255,12 +256,7 @@ class Replica:
         """
         if not self.is_leader:
             self.check_leader()
-        in_sync = len(self.in_sync_replicas)
-        if (
-            required_acks == ACKS_ALL
-            and in_sync < self.min_insync_replicas  # never asks for less than what is required
-            and in_sync < self.required_in_sync
-        ):
+        if required_acks == ACKS_ALL and not self.enough_in_sync:
             raise ApiError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR {sorted(self.in_sync_replicas)} is insufficient to "
@@ -287,8 +283,7 @@ class Replica:
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
-        in_sync = len(self.in_sync_replicas)
-        if not self.is_leader or (in_sync < self.min_insync_replicas and not self.enough_in_sync):
+        if not self.is_leader or not self.enough_in_sync:
             return False
         log = self.log
         end = log.flushed_offset if self.flushed_counts else log.end_offset
