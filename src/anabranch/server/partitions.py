@@ -27,7 +27,6 @@ from anabranch.core.controller.image import (
     MetadataImage,
 )
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log.checkpoints import PARTITION_METADATA, format_partition_metadata
 from anabranch.core.log.files import DiskFull, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -230,9 +229,6 @@ class PartitionShell:
                 self._set_aside(folder, place)
             return folder.create_log(place, topic_id, settings, now_ms=now_ms)
         log = folder.open_log(place, topic_id, settings, now_ms=now_ms)
-        metadata = f"{folder.path}/{place}/{PARTITION_METADATA}"
-        if not self._files.exists(metadata):
-            self._files.write_atomic(metadata, format_partition_metadata(topic_id), sync=True)
         if log.recovery.cut_bytes:
             LOG.warning(
                 "cut what a crash left unfinished", partition=place, bytes=log.recovery.cut_bytes

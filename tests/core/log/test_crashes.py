@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from random import Random
 
 import pytest
@@ -79,13 +80,16 @@ class World:
         """Cut the end, as a follower does."""
         if self.log.fault is not None:
             return
-        offset = self.random.randint(self.log.start_offset, self.log.end_offset)
+        start_offset = self.log.start_offset
+        offset = self.random.randint(start_offset, self.log.end_offset)
         try:
             end = self.log.truncate_to(offset)
         except StorageFault as fault:
             self.log.fail(fault)
             begun = [first for first, last, _ in self.appended if last >= offset]
-            self.flushed = min(self.flushed, offset, *begun)
+            end = min([offset, *begun])
+            # Cut within the batch that the log starts in, it begins anew: what lay before goes too.
+            self.flushed = min(self.flushed, end) if end >= start_offset else 0
             self.refused = True
             return
         self.appended = [one for one in self.appended if one[1] < end]
@@ -102,6 +106,13 @@ class World:
             self.log.remove_deleted_files(NOW_MS)
         except StorageFault as fault:
             self.log.fail(fault)
+
+    def stop(self) -> None:
+        """An orderly stop, and a power cut right behind it: what was closed is all there."""
+        with suppress(StorageFault):
+            self.folder.close()
+        self.flushed = max(self.flushed, self.log.flushed_offset)
+        self.restart(power=True)
 
     def restart(self, *, power: bool) -> None:
         """The process dies, perhaps with the power; then everything is checked."""
@@ -145,6 +156,7 @@ STEPS = ["append"] * 6 + [
     "checkpoint",
     "truncate",
     "retire",
+    "stop",
     "full",
     "fail",
     "kill",
@@ -216,6 +228,50 @@ def test_a_flipped_bit_is_cut_or_named_but_never_silently_shortens(seed: int, pl
         assert found == [tag for _, _, tag in world.appended[: len(found)]]
     else:  # the leader epoch lies outside of the checksum
         assert len(found) == len(world.appended)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("is_flushed", [False, True])
+def test_a_power_cut_after_an_orderly_stop_takes_nothing(seed: int, is_flushed: bool) -> None:
+    """The marker says that nothing need be checked: indexes and producers must be safe, too."""
+    world = World(seed)
+    for number in range(40):
+        producer = {"producer_id": 7, "producer_epoch": 0, "base_sequence": 2 * number}
+        append(world.log, batch(2, 300, NOW_MS + 1000 * number, tag=number, **producer))
+    if is_flushed:
+        sync(world.log)
+    world.folder.close()
+    world.disk.cut_power()
+    folder = LogFolder(world.disk, "data")
+    assert (folder.clean, list(folder.partitions())) == (True, [(KEY, TOPIC_ID)])
+    log = folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    assert (log.recovery.scanned_bytes, log.recovery.rebuilt_indexes) == (0, 0)
+    assert tags(log) == list(range(40))
+    assert log.active is not None
+    assert log.active.max_timestamp == NOW_MS + 39_001
+    assert log.producers.producers[7].last_sequence == 79
+    found = log.offset_for_timestamp(NOW_MS + 38_500, upto=80)
+    assert found is not None and found.offset == 78
+
+
+def test_a_folder_that_does_not_say_whose_it_is_is_told() -> None:
+    """A power cut took what was in `partition.metadata`: its bytes must not be another topic's."""
+    world = World(3)
+    world.append()
+    world.disk.write_atomic("data/flights-0/partition.metadata", b"", sync=True)
+    folder = LogFolder(world.disk, "data")
+    assert [one.topic_id for one in folder.partitions()] == [None]
+    folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    assert [one.topic_id for one in LogFolder(world.disk, "data").partitions()] == [TOPIC_ID]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whose_a_log_is_is_safe_with_its_first_records(seed: int) -> None:
+    world = World(seed)
+    world.append()
+    world.sync()
+    world.disk.cut_power()
+    assert [one.topic_id for one in LogFolder(world.disk, "data").partitions()] == [TOPIC_ID]
 
 
 def test_a_failed_sync_is_not_tried_again() -> None:

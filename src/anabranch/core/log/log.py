@@ -36,7 +36,7 @@ from anabranch.core.log.reader import HINTS_KEPT, read_batches
 from anabranch.core.log.scan import BadBatch
 from anabranch.core.log.segment import SNAPSHOT, IndexCache, Segment, offset_name
 from anabranch.core.log.shortening import ShorterFirst, keep_checkpoints
-from anabranch.core.log.syncing import sync_targets
+from anabranch.core.log.syncing import save_beside, sync_targets
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
 
 NO_TIMESTAMP = -1
@@ -70,6 +70,7 @@ class Log:
         "folder",
         "hints",
         "index_cache",
+        "is_named",
         "names_unsynced",
         "producers",
         "recovery",
@@ -116,6 +117,8 @@ class Log:
         """(end offset, segment) of rolled segments whose sync is due."""
         self.unsynced_since_ms = -1
         self.names_unsynced = False
+        self.is_named = True
+        """Whether `partition.metadata` is safe, or in the next round."""
         self.deleted: list[tuple[int, str]] = []
         """(when, path) of files to remove."""
 
@@ -139,7 +142,7 @@ class Log:
             f"{folder}/{PARTITION_METADATA}", format_partition_metadata(topic_id), sync=False
         )
         log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
-        log.names_unsynced = True
+        log.names_unsynced, log.is_named = True, False
         return log
 
     @classmethod
@@ -465,16 +468,8 @@ class Log:
         for segment in self.segments:
             segment.file.close()
 
-    def save_all(self) -> None:
-        """Write what a clean close leaves beside the batches; `sync_target` covers the rest."""
-        segment = self.active
-        if segment is not None and not segment.index_saved:
-            segment.save_indexes(self.files)
-            self.save_aborted(segment)
-            self.save_snapshot()
-
     def _close_cleanly(self) -> None:
-        self.save_all()
+        save_beside(self)
         target = self.sync_target()
         if target is not None:
             for one in target[1]:

@@ -25,6 +25,7 @@ from anabranch.core.log.checkpoints import (
     format_clean_shutdown,
     format_meta_properties,
     format_offsets,
+    format_partition_metadata,
     parse_clean_shutdown,
     parse_meta_properties,
     parse_offsets,
@@ -72,6 +73,8 @@ class LogFolder:
         self.path = path
         self.logs: dict[TopicPartition, Log] = {}
         self.index_cache = IndexCache()
+        self._unnamed: set[TopicPartition] = set()
+        """Found with a `partition.metadata` that cannot be read, or none."""
         self.fault: StorageFault | None = None
         self._deleted: set[TopicPartition] = set()
         self.doomed: list[tuple[int, str]] = []
@@ -125,7 +128,10 @@ class LogFolder:
             topic, dash, partition = name.rpartition("-")
             if dash and topic and partition.isascii() and partition.isdigit():
                 key = TopicPartition(topic, int(partition))
-                found.append(FoundPartition(key, self._topic_id(f"{self.path}/{name}")))
+                topic_id = self._topic_id(f"{self.path}/{name}")
+                found.append(FoundPartition(key, topic_id))
+                if topic_id is None:
+                    self._unnamed.add(key)
         return found
 
     def _topic_id(self, folder: str) -> TopicId | None:
@@ -141,7 +147,8 @@ class LogFolder:
     def open_log(
         self, key: TopicPartition, topic_id: TopicId, config: LogConfig, *, now_ms: int
     ) -> Log:
-        """Open a partition that was here when the process started; raises CorruptLog."""
+        """Open a partition that was here when the process started; from now on it is this topic's,
+        if its folder does not say whose. Raises CorruptLog."""
         log = Log.open(
             self.files,
             f"{self.path}/{key}",
@@ -156,6 +163,10 @@ class LogFolder:
             shorter_first=self._shorter_first,
         )
         self._lower_high_watermark(key, log.end_offset)
+        if key in self._unnamed:
+            path = f"{self.path}/{key}/{PARTITION_METADATA}"
+            self.files.write_atomic(path, format_partition_metadata(topic_id), sync=True)
+            self._unnamed.discard(key)
         self.logs[key] = log
         return log
 

@@ -70,6 +70,7 @@ def load(
         log.epochs.cut_end(log.end_offset)
         log.epochs.cut_start(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
+    log.is_named = clean
     log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
@@ -294,6 +295,7 @@ def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
         segment.file.close()
         for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
             log.files.remove(segment.stem + suffix)
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
     log.files.sync_dir(log.folder)
 
 
@@ -326,3 +328,4 @@ def _start_over(log: Log, opening: _Opening) -> None:
     log.active = None
     if log.start_offset > 0:
         log.roll(opening.now_ms)
+        log.files.sync_dir(log.folder)  # from now on its name alone may say where the log starts

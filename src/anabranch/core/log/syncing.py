@@ -1,7 +1,8 @@
 """What one sync round of a log covers, as objects whose `sync` may run in a thread.
 
-Order: closed segments with their indexes, the active segment, the epoch table, then the names of
-files that are new. The recovery point moves only after all of them.
+Order: closed segments with their indexes, the active segment (with its own at the end of a clean
+stop), whose the log is, the epoch table, then the names of files that are new. The recovery point
+moves only after all of them.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.checkpoints import LEADER_EPOCHS
+from anabranch.core.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from anabranch.core.log.files import Files, Syncable
 from anabranch.core.log.segment import (
     OFFSETS,
@@ -82,13 +83,25 @@ def closing_round(log: Log) -> ClosingRound | None:
 
     The name of the log's own folder is left out: it stands in the folder of all logs, which is
     synced once, after the rounds. Raises StorageFault."""
-    log.save_all()
+    save_beside(log)
     target = log.sync_target()
     if target is None:
         return None
     shared = log.folder.rpartition("/")[0]
     own = (one for one in target[1] if not isinstance(one, NamesSync) or one.path != shared)
     return ClosingRound(log, target[0], tuple(own))
+
+
+def save_beside(log: Log) -> None:
+    """Write indexes and producer state of the active segment, for a clean close: the next opening
+    trusts them, so they belong to the last round."""
+    segment = log.active
+    if segment is not None and not segment.index_saved:
+        segment.save_indexes(log.files)
+        log.save_aborted(segment)
+        log.save_snapshot()
+        log.unsynced_segments.append((log.end_offset, segment))
+        log.names_unsynced = True
 
 
 def sync_targets(log: Log) -> tuple[Syncable, ...]:
@@ -100,8 +113,11 @@ def sync_targets(log: Log) -> tuple[Syncable, ...]:
         beside.append(f"{log.folder}/{offset_name(end_offset, SNAPSHOT)}")
         targets.append(SegmentSync(segment))
         targets += [PathSync(files, path) for path in beside]
-    if log.active is not None:
+    if log.active is not None and all(log.active is not one[1] for one in log.unsynced_segments):
         targets.append(SegmentSync(log.active))
+    if not log.is_named:
+        targets.append(PathSync(files, f"{log.folder}/{PARTITION_METADATA}"))
+        log.is_named = True
     if log.epochs.unsaved:
         log.save_epochs(sync=False)
     if log.epochs.unsynced:
