@@ -25,7 +25,7 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.records import Record, build_batch
-from anabranch.server.partitions import PartitionShell
+from anabranch.server.partitions import FULL_AGAIN_MS, PartitionShell
 from anabranch.server.upkeep import Upkeep
 
 NOW_MS = 1_700_000_000_000
@@ -104,6 +104,22 @@ def test_a_small_topic_is_ready_when_publish_returns(world):
     assert world.replica().is_leader
     assert world.broker.image.topic("t") is not None
     assert TopicPartition("t", 1) in world.broker.changed
+
+
+def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
+    """It may be the same disk."""
+    clock = [1_000]
+    monkeypatch.setattr("anabranch.server.partitions.steady_ms", lambda: clock[0])
+    world.publish(world.create("t", 4))
+    for _ in range(3):
+        for _ in range(1000):
+            world.broker.faults += [
+                (world.replica(index=each), DiskFull("no room")) for each in range(4)
+            ]
+            world.shell.take_faults()
+        clock[0] += FULL_AGAIN_MS
+    assert caplog.messages.count("a disk is full") == 3 * len(FOLDERS)
+    assert world.broker.partitions.offline == {}
 
 
 def test_partitions_are_spread_over_the_folders(world):

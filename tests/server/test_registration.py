@@ -102,6 +102,18 @@ def leaders(node: Node) -> set[int]:
     return {each.leader for each in topic.partitions.values()}
 
 
+async def test_a_broker_that_fails_to_send_heartbeats_stops(host: Host, follower: Follower) -> None:
+    """Else it would be fenced from then on, and its process would run without a word."""
+    images = [follower.image]
+    broker, stops = registration(host, lambda: images[0])
+    await broker.register()
+    images.clear()
+    await eventually(lambda: stops)
+    assert stops == ["heartbeats failed: IndexError: list index out of range"]
+    images.append(follower.image)
+    await broker.shutdown()
+
+
 async def test_a_living_broker_keeps_its_session(host: Host, follower: Follower) -> None:
     broker, _ = registration(host, lambda: follower.image)
     epoch = await broker.register()

@@ -44,6 +44,24 @@ async def test_the_timers_write_checkpoints(world, monkeypatch):
     assert b"t 0 1" in world.files.read("/a/replication-offset-checkpoint")
 
 
+async def test_upkeep_goes_on_after_a_fault_that_nobody_thought_of(world, monkeypatch, caplog):
+    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
+    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+    world.publish(world.create("t", 1))
+    faults = [ValueError("a bug"), ValueError("another")]
+
+    def fail(_now_ms):
+        if faults:
+            raise faults.pop()
+
+    monkeypatch.setattr(world.upkeep, "_flush_due", fail)
+    world.upkeep.start()
+    await eventually(lambda: world.files.exists("/a/replication-offset-checkpoint"))
+    world.upkeep.stop()
+    await world.shell.stop()
+    assert caplog.messages.count("the upkeep of logs failed") == 2
+
+
 async def test_a_folder_that_nobody_writes_to_is_asked_too(world, monkeypatch):
     """A volume that is gone, or that the system made read-only, says so when it is synced."""
     monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)

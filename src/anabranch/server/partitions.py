@@ -44,6 +44,8 @@ FIRST_SLICE_S = 0.02
 """What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
 SLICE_S = 0.005
 """What each later slice may take from the loop."""
+FULL_AGAIN_MS = 10_000
+"""A full disk refuses every batch of every producer: of a folder it is said once in this time."""
 
 
 class PartitionShell:
@@ -72,6 +74,7 @@ class PartitionShell:
         self._clock_ms = clock_ms
         self._found: dict[TopicPartition, tuple[LogFolder, TopicId | None]] = {}
         self._rotten: set[str] = set()
+        self._said_full_ms: dict[str, int] = {}
         self._work: deque[Iterator[None]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._settled: list[asyncio.Future[None]] = []
@@ -347,11 +350,17 @@ class PartitionShell:
             if not self.is_hosted(replica):
                 continue  # deleted meanwhile, and its files with it; or offline already
             if isinstance(fault, DiskFull):
-                LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
+                self._say_full(replica, fault)
             elif isinstance(fault, CorruptLog):
                 self._partition_failed(replica, fault)
             else:
                 self.folder_failed(replica.folder, fault)
+
+    def _say_full(self, replica: Replica, fault: DiskFull) -> None:
+        now_ms, path = steady_ms(), replica.folder
+        if now_ms - self._said_full_ms.get(path, -FULL_AGAIN_MS) >= FULL_AGAIN_MS:
+            self._said_full_ms[path] = now_ms
+            LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
 
     def is_hosted(self, replica: Replica) -> bool:
         """Whether this very replica is still the one that requests see."""

@@ -233,6 +233,9 @@ class Registration:
                     self._on_stop(fault.message)
                     return
                 LOG.warning("no heartbeat reached a controller", why=fault.message)
+            except Exception as fault:  # else it would be fenced for ever, and say nothing
+                self._on_stop(f"heartbeats failed: {type(fault).__name__}: {fault}")
+                return
             knocks = self._may_enter and not self._let_in.is_set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout((STARTING_MS if knocks else self._heartbeat_ms) / 1000):

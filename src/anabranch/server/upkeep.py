@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.logs import LogFolder
 from anabranch.server.clocks import steady_ms
+from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
     from anabranch.server.partitions import PartitionShell
 
+LOG = logger("upkeep")
 TICK_S = 1.0
 """How often it is looked for logs whose flush.ms is over and for files to remove."""
 SLICE_S = 0.005
@@ -51,13 +53,21 @@ class Upkeep:
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
-        self._ticking = asyncio.get_running_loop().create_task(self._tick())
+        self._ticking = asyncio.get_running_loop().create_task(self._go_on())
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
         for each in (self._ticking, *self._asking.values()):
             if each is not None:
                 each.cancel()
+
+    async def _go_on(self) -> None:
+        """After a fault that nobody thought of, too: without retention a disk fills."""
+        while True:
+            try:
+                await self._tick()
+            except Exception as fault:
+                LOG.error("the upkeep of logs failed", why=f"{type(fault).__name__}: {fault}")
 
     async def _tick(self) -> None:
         watermarks_ms = points_ms = retention_ms = steady_ms()
