@@ -210,3 +210,18 @@ async def test_a_log_that_diverges_under_a_live_connection_stops_the_node(
     assert "anabranch metadata restore" in follower.sentences[0]
     assert follower.loop._channel.generation == generation
     await follower.loop.stop()
+
+
+async def test_a_node_that_fails_to_follow_stops(host: Host, tmp_path: Path) -> None:
+    """Else it would go on with what it knew, and say nothing."""
+    follower = Follower(tmp_path / "copy", host.channel())
+
+    def fail(*_what: object) -> None:
+        raise ValueError("a bug")
+
+    follower.loop.on_image = fail
+    await follower.loop.start()
+    await host.commit(topic(1))
+    await eventually(lambda: follower.sentences)
+    assert follower.sentences == ["following the metadata failed: ValueError: a bug"]
+    await follower.loop.stop()

@@ -107,6 +107,9 @@ class MetadataFollower:
             except StorageFault as fault:
                 self.on_stop(f"the copy of the metadata log cannot be written: {fault}")
                 return
+            except Exception as fault:  # who follows no more may lead what it leads no more
+                self.on_stop(f"following the metadata failed: {type(fault).__name__}: {fault}")
+                return
 
     def _complain(self, why: str) -> None:
         if why != self._complaint:
