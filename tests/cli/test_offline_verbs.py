@@ -190,3 +190,12 @@ def test_restore_wants_to_know_which_node():
 def test_the_version_is_the_packages():
     assert run("version").stdout == f"anabranch {__version__}\n"
     assert run("--version").stdout == run("version").stdout
+
+
+@pytest.mark.parametrize(
+    "group", ["topics", "partitions", "plan", "configs", "groups", "cluster", "log", "metadata"]
+)
+def test_help_lists_verbs_with_whole_sentences(group):
+    _usage, _commands, verbs = run(group, "--help").stdout.partition("Commands:")
+    assert "Example: anabranch" in verbs
+    assert "..." not in verbs

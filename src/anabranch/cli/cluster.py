@@ -9,6 +9,7 @@ import click
 from anabranch.cli.features import features, upgrade
 from anabranch.cli.roll import command as roll
 from anabranch.cli.running import (
+    VerbGroup,
     ask,
     bootstrap_option,
     json_option,
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
     from anabranch.client.overview import BrokerCounts, Overview
 
 
-@click.group(epilog="Example: anabranch cluster describe --bootstrap-server 127.0.0.1:9092")
+@click.group(
+    cls=VerbGroup,
+    epilog="Example: anabranch cluster describe --bootstrap-server 127.0.0.1:9092",
+)
 def command() -> None:
     """Show the nodes of a cluster and how it fares."""
 

@@ -8,6 +8,7 @@ import click
 
 from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.cli.running import (
+    VerbGroup,
     ask,
     bootstrap_option,
     json_option,
@@ -43,7 +44,10 @@ default_option = click.option(
 )
 
 
-@click.group(epilog="Example: anabranch configs describe --entity-type topics --entity-name t")
+@click.group(
+    cls=VerbGroup,
+    epilog="Example: anabranch configs describe --entity-type topics --entity-name t",
+)
 def command() -> None:
     """Describe and alter the settings of topics and brokers."""
 

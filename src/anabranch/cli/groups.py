@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from anabranch.cli.running import (
+    VerbGroup,
     ask,
     bootstrap_option,
     json_option,
@@ -30,7 +31,7 @@ STATES = (
 group_option = click.option("--group", required=True, metavar="NAME", help="The group's name.")
 
 
-@click.group(epilog="Example: anabranch groups describe --group reports")
+@click.group(cls=VerbGroup, epilog="Example: anabranch groups describe --group reports")
 def command() -> None:
     """List and describe consumer groups, move and delete their offsets."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.running import json_option, print_json, print_table
+from anabranch.cli.running import VerbGroup, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from anabranch.core.wire.batch import BatchHeader
@@ -24,7 +24,7 @@ paths_argument = click.argument(
 )
 
 
-@click.group(epilog="Example: anabranch log verify anabranch-data/flights-0")
+@click.group(cls=VerbGroup, epilog="Example: anabranch log verify anabranch-data/flights-0")
 def command() -> None:
     """Dump and verify the segments of a log."""
 

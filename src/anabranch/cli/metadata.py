@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
-from anabranch.cli.running import json_option
+from anabranch.cli.running import VerbGroup, json_option
 
 PARTITION = "__cluster_metadata-0"
 
 
-@click.group(epilog="Example: anabranch metadata dump anabranch-data")
+@click.group(cls=VerbGroup, epilog="Example: anabranch metadata dump anabranch-data")
 def command() -> None:
     """Dump the metadata log, restore a lost metadata store."""
 

@@ -8,6 +8,7 @@ import click
 
 from anabranch.cli import reassign
 from anabranch.cli.running import (
+    VerbGroup,
     ask,
     bootstrap_option,
     json_option,
@@ -27,7 +28,10 @@ REMEDIES = {
 }
 
 
-@click.group(epilog="Example: anabranch partitions elect-leaders --topic flights --partition 0")
+@click.group(
+    cls=VerbGroup,
+    epilog="Example: anabranch partitions elect-leaders --topic flights --partition 0",
+)
 def command() -> None:
     """Elect the leaders of partitions, and move their replicas."""
 

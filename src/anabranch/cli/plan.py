@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from anabranch.cli import carried
-from anabranch.cli.running import ask, bootstrap_option, json_option, print_json, timeout_option
+from anabranch.cli.running import (
+    VerbGroup,
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
     from anabranch.client.plans import View
@@ -27,7 +34,7 @@ SHOWN_MOVES = 50
 """Moves that are printed; a file and --json have all."""
 
 
-@click.group(epilog="Example: anabranch plan drain --broker 3 --out plan.json")
+@click.group(cls=VerbGroup, epilog="Example: anabranch plan drain --broker 3 --out plan.json")
 def command() -> None:
     """Say what would have to move for a goal, and why; carry out what was reviewed."""
 

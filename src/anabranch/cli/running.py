@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+WHOLE_SENTENCE = 1000
+"""More letters than a sentence has."""
 
 bootstrap_option = click.option(
     "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True,
-    metavar="HOST:PORT", envvar="ANABRANCH_BOOTSTRAP_SERVER",
+    metavar="HOST:PORT", envvar="ANABRANCH_BOOTSTRAP_SERVER", show_envvar=True,
     help="Brokers to ask first, with commas between them.",
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -27,6 +29,17 @@ timeout_option = click.option(
     "--timeout", "timeout_seconds", type=float, default=30.0, show_default=True, metavar="SECONDS",
     help="How long to try before giving up.",
 )  # fmt: skip
+
+
+class VerbGroup(click.Group):
+    """Verbs of a verb; its help lists each with its whole first sentence, wrapped and not cut."""
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of verbs."""
+        found = ((name, self.get_command(context, name)) for name in self.list_commands(context))
+        rows = [(name, verb.get_short_help_str(WHOLE_SENTENCE)) for name, verb in found if verb]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
 
 def ask(

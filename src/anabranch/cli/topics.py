@@ -11,6 +11,7 @@ import click
 
 from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.cli.running import (
+    VerbGroup,
     ask,
     bootstrap_option,
     json_option,
@@ -38,7 +39,10 @@ TOPIC_SOURCE = 1
 topic_option = click.option("--topic", required=True, metavar="NAME", help="The topic's name.")
 
 
-@click.group(epilog="Example: anabranch topics create --topic flights --partitions 6")
+@click.group(
+    cls=VerbGroup,
+    epilog="Example: anabranch topics create --topic flights --partitions 6",
+)
 def command() -> None:
     """Create, list, describe, alter and delete topics."""
 

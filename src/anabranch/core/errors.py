@@ -242,7 +242,7 @@ _TABLE: tuple[tuple[ErrorCode, bool, str], ...] = (
     (ErrorCode.UNKNOWN_LEADER_EPOCH, True, "The leader epoch in the request is newer than this broker's."),
     (ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, False, "This version of the request cannot carry that codec."),
     (ErrorCode.STALE_BROKER_EPOCH, False, "The broker has registered again since."),
-    (ErrorCode.OFFSET_NOT_AVAILABLE, True, "The new leader cannot answer for its offsets yet."),
+    (ErrorCode.OFFSET_NOT_AVAILABLE, True, "This replica cannot answer for that offset yet."),
     (ErrorCode.MEMBER_ID_REQUIRED, False, "The member must join again with the id that it was given."),
     (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, True, "The preferred leader is not available."),
     (ErrorCode.GROUP_MAX_SIZE_REACHED, False, "The group has as many members as it may have."),
