@@ -42,13 +42,13 @@ def computed(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placemen
     ended, if its lists are those of the sequence. Raises ClientFault INVALID_REQUEST."""
     racks = {} if ask.ignore_racks else _racks(brokers)
     if racks:
-        sequence = rack_sequence(racks)
-        row, period = _in_sequence(sequence, ask.replication_factor), len(sequence)
+        leaders = rack_sequence(racks)
+        row, period = _in_sequence(leaders, ask.replication_factor), len(leaders)
     else:
-        ids = sorted(broker.broker_id for broker in brokers)
-        gaps = len(ids) - ask.replication_factor + 1
-        row, period = _with_gaps(ids, ask.replication_factor), len(ids) * gaps
-    start = _goes_on(row, period, ask.existing)
+        leaders = sorted(broker.broker_id for broker in brokers)
+        gaps = len(leaders) - ask.replication_factor + 1
+        row, period = _with_gaps(leaders, ask.replication_factor), len(leaders) * gaps
+    start = _goes_on(row, leaders, period, ask.existing)
     cursor = ask.cursor
     if start is None or start % period == cursor % period:
         start, cursor = cursor, cursor + ask.partition_count
@@ -113,13 +113,15 @@ def _with_gaps(ids: Sequence[int], replication_factor: int) -> Callable[[int], R
     return row
 
 
-def _goes_on(row: Callable[[int], Row], period: int, existing: Sequence[Row]) -> int | None:
-    """The index after a topic's last list, when all its lists follow each other in the sequence."""
-    if not existing:
+def _goes_on(
+    row: Callable[[int], Row], leaders: Sequence[int], period: int, existing: Sequence[Row]
+) -> int | None:
+    """The index after a topic's last list, when all its lists follow each other in the sequence,
+    where `leaders` lead in turn."""
+    if not existing or existing[-1][0] not in leaders:
         return None
-    last = existing[-1]
-    for index in range(period):
-        if row(index) == last and all(
+    for index in range(leaders.index(existing[-1][0]), period, len(leaders)):
+        if all(
             row((index - back) % period) == each for back, each in enumerate(reversed(existing))
         ):
             return index + 1

@@ -37,12 +37,13 @@ def striped(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement
     """Replica lists by stripes; see the module's docstring."""
     best = _stripes(brokers, ask, rng)
     if ask.existing:
-        least = _unevenness(brokers, ask.existing, best)
+        grown = Grown(brokers, ask.existing)
+        least = grown.unevenness(best)
         for _ in range(STRIPES_TRIED - 1):
             if max(least[:2]) <= EVEN:
                 break
             rows = _stripes(brokers, ask, rng)
-            uneven = _unevenness(brokers, ask.existing, rows)
+            uneven = grown.unevenness(rows)
             if uneven < least:
                 best, least = rows, uneven
     return Placement(best, ask.cursor)
@@ -52,21 +53,26 @@ def _stripes(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> list[tup
     return list(islice(Stripes(brokers, rng).rows(ask.replication_factor), ask.partition_count))
 
 
-def _unevenness(
-    brokers: Sequence[UsableBroker],
-    existing: Sequence[tuple[int, ...]],
-    rows: Sequence[tuple[int, ...]],
-) -> tuple[int, int, int]:
-    """How far the busiest broker is from the idlest: by leaders, by replicas; repeated lists."""
-    both = [*existing, *rows]
-    leaders = Counter(row[0] for row in both)
-    replicas = Counter(chain.from_iterable(both))
-    ids = [broker.broker_id for broker in brokers]
-    return (
-        max(leaders[each] for each in ids) - min(leaders[each] for each in ids),
-        max(replicas[each] for each in ids) - min(replicas[each] for each in ids),
-        len(both) - len(set(both)),
-    )
+class Grown:
+    """A topic that grows: its lists are counted once, however many stripes are tried."""
+
+    def __init__(self, brokers: Sequence[UsableBroker], rows: Sequence[tuple[int, ...]]) -> None:
+        self._ids = [broker.broker_id for broker in brokers]
+        self._leaders = Counter(row[0] for row in rows)
+        self._replicas = Counter(chain.from_iterable(rows))
+        self._rows = set(rows)
+        self._repeated = len(rows) - len(self._rows)
+
+    def unevenness(self, more: Sequence[tuple[int, ...]]) -> tuple[int, int, int]:
+        """How far the busiest broker is from the idlest with more lists: by leaders, by replicas;
+        repeated lists."""
+        leaders = self._leaders + Counter(row[0] for row in more)
+        replicas = self._replicas + Counter(chain.from_iterable(more))
+        return (
+            max(leaders[each] for each in self._ids) - min(leaders[each] for each in self._ids),
+            max(replicas[each] for each in self._ids) - min(replicas[each] for each in self._ids),
+            self._repeated + len(more) - len(set(more) - self._rows),
+        )
 
 
 class BrokerRing:
