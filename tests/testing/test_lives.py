@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from pathlib import Path
@@ -60,6 +62,8 @@ def test_one_broker_is_killed_and_keeps_its_address_and_its_records(processes, t
         assert offsets(cluster) == (0, 4)
         with pytest.raises(ClusterError, match="the cluster has only one"):
             cluster.cut(1)
+        with pytest.raises(ClusterError, match="The last broker stays"):
+            cluster.stop_broker(1)
     with LocalCluster(processes=not processes, folder=tmp_path) as cluster:
         assert offsets(cluster) == (0, 4)
 
@@ -69,9 +73,7 @@ def test_a_full_disk_takes_no_record_until_it_heals(processes):
     with LocalCluster(processes=processes) as cluster:
         cluster.create_topic("t")
         failures = []
-        # Without a producer id, which is a metadata record: a node that cannot write one down ends.
-        plain = {"delivery.timeout.ms": 1000, "enable.idempotence": False}
-        writes = producer(cluster, **plain)
+        writes = producer(cluster, **{"delivery.timeout.ms": 1000})
         with cluster.full_disk(1):
             writes.produce(
                 "t", b"no room", on_delivery=lambda error, _: failures.append(bool(error))
@@ -151,6 +153,32 @@ def test_settings_of_one_broker_and_the_first_controller(tmp_path):
     for wrong in ({"broker_config": {3: {}}}, {"controller": 3}):
         with pytest.raises(ClusterError, match="There is no broker 3: the ids are 1 to 2"):
             LocalCluster(brokers=2, **wrong)
+
+
+def test_a_broker_that_still_starts_ends_with_its_test(tmp_path):
+    """One that waits for a controller, which is nowhere."""
+    settings = {
+        "node.id": "1", "process.roles": "broker", "log.dirs": str(tmp_path / "data"),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "controller.quorum.bootstrap.servers": "127.0.0.1:1",
+    }  # fmt: skip
+    with tempfile.TemporaryFile() as table:
+        order = {"settings": settings, "peers": {}, "faults": table.fileno(), "log_level": "info"}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "anabranch.testing.node_process"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            pass_fds=(table.fileno(),), text=True,
+        )  # fmt: skip
+    with process:
+        process.stdin.write(json.dumps(order) + "\n")
+        process.stdin.flush()
+        try:
+            until(lambda: (tmp_path / "data").exists())
+            process.stdin.close()
+            assert process.wait(20) == 1
+            assert process.stdout.read() == ""
+        finally:
+            process.kill()
 
 
 def test_brokers_end_with_the_test_that_forgot_them(tmp_path):

@@ -60,8 +60,7 @@ class FaultCalls(ABC):
         it is started again at the end."""
         cluster = self._running()
         node = self._living(broker_id)
-        alive = [each for each in cluster.nodes.values() if each.state in (RUNNING, PAUSED)]
-        if alive == [node]:
+        if [each for each in cluster.nodes.values() if _lives(each)] == [node]:
             raise ClusterError("The last broker stays: stop() ends the cluster.")
         node.stop()
         return Undo(lambda: self._again(broker_id))
@@ -148,9 +147,9 @@ class FaultCalls(ABC):
 
     def cut(self, a: int, b: int | None = None, *, one_way: bool = False) -> Undo:
         """Cut the link between two brokers, or between one and every other: no byte passes, nobody
-        is told, and new connections hang, until `heal`. With `one_way` bytes from `a` are lost in
-        the dark and those to `a` pass. Clients and the metadata store are still reached. It
-        outlives a kill of either end. With `with`: it heals at the end."""
+        is told, and new connections hang, until `heal`. With `one_way` bytes from `a` wait and
+        those to `a` pass. Clients and the metadata store are still reached. It outlives a kill of
+        either end. With `with`: it heals at the end."""
         self._running().cut(a, b, one_way=one_way)
         return Undo(lambda: self.heal(a, b))
 

@@ -2,8 +2,9 @@
 
 What: `server.main` with a loop, files and a clock that can fail. The first line of standard input
 says how to start, as JSON; each later one asks for something and is answered by one line on
-standard output. Faults are read from the memory of a file that the test has open too
-(`faults.py`). Rule kept: when standard input ends, the test is gone, and so is this process.
+standard output, once the node serves. Faults are read from the memory of a file that the test has
+open too (`faults.py`). Rule kept: when standard input ends, the test is gone, and so is this
+process, also while it starts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import os
 import sys
 import threading
+from asyncio import AbstractEventLoop, get_running_loop
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -42,29 +44,38 @@ def main() -> int:
         config = load_config(None, [f"{name}={text}" for name, text in order["settings"].items()])
     except ConfigError as fault:
         return failed(str(fault))
+    conversation = Conversation()
+    threading.Thread(target=conversation.listen, daemon=True).start()
     return run(
-        config, serve_test, loop_factory=lambda: FaultyLoop(faults, peers),
+        config, conversation.begin, loop_factory=lambda: FaultyLoop(faults, peers),
         files=FaultyFiles(faults),
     )  # fmt: skip
 
 
-def serve_test(node: Node) -> None:
-    """Tell that clients are served; answer the test from now on."""
-    port = int(node.bootstrap_servers.rpartition(":")[2])
-    say({"cluster_id": node.cluster_id, "port": port})
-    import asyncio
+class Conversation:
+    """With the test, over standard input and output."""
 
-    loop = asyncio.get_running_loop()
-    threading.Thread(target=_listen, args=(node, loop), daemon=True).start()
+    def __init__(self) -> None:
+        self._served: tuple[Node, AbstractEventLoop] | None = None
 
+    def begin(self, node: Node) -> None:
+        """Tell that clients are served; questions are answered from now on."""
+        self._served = node, get_running_loop()
+        port = int(node.bootstrap_servers.rpartition(":")[2])
+        say({"cluster_id": node.cluster_id, "port": port})
 
-def _listen(node: Node, loop: Any) -> None:
-    from anabranch.testing.counts import statistics_of
+    def listen(self) -> None:
+        """Answer, on a thread of its own, until the test is gone."""
+        for line in sys.stdin:
+            if self._served is not None and json.loads(line)["ask"] == STATISTICS:
+                self._answer(*self._served)
+        os._exit(GONE)
 
-    for line in sys.stdin:
-        if json.loads(line)["ask"] == STATISTICS:
-            loop.call_soon_threadsafe(lambda: say({STATISTICS: statistics_of(node)}))
-    os._exit(GONE)
+    @staticmethod
+    def _answer(node: Node, loop: AbstractEventLoop) -> None:
+        from anabranch.testing.counts import statistics_of
+
+        loop.call_soon_threadsafe(lambda: say({STATISTICS: statistics_of(node)}))
 
 
 def say(answer: dict[str, Any]) -> None:

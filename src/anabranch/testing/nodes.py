@@ -117,7 +117,7 @@ class ClusterNode:
         self._ended_as = STOPPED
         self._is_paused = False
         self._is_serving = False
-        self._changing = threading.Lock()
+        self._changing = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -141,7 +141,7 @@ class ClusterNode:
             return self._ended_as
         if self._is_paused:
             return PAUSED
-        return RUNNING if self._is_serving else STARTING
+        return RUNNING if self._is_serving or self._hear(self._life, 0) else STARTING
 
     def why(self) -> str:
         """The state as a sentence."""
@@ -170,11 +170,7 @@ class ClusterNode:
         when the node ends before."""
         life = self._life
         while life is not None:
-            found = life.wait_serving(max(0.0, min(LOOK_SECONDS, until - time.monotonic())))
-            if found is not None:
-                with self._changing:
-                    if life is self._life:
-                        self.serving, self._is_serving = found, True
+            if self._hear(life, max(0.0, min(LOOK_SECONDS, until - time.monotonic()))):
                 return
             if life.is_over or life is not self._life:
                 break
@@ -184,6 +180,16 @@ class ClusterNode:
             raise ClusterError(f"{self.name} does not serve: it was {self._ended_as}.")
         why, cause = life.why_over()
         raise ClusterError(why) from cause
+
+    def _hear(self, life: Life, seconds: float) -> bool:
+        """Whether a life tells in time that it serves; nobody need have waited for that."""
+        found = life.wait_serving(seconds)
+        if found is None:
+            return False
+        with self._changing:
+            if life is self._life:
+                self.serving, self._is_serving = found, True
+        return True
 
     def stop(self) -> None:
         """Stop in order; returns when it has ended."""
