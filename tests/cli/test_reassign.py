@@ -77,7 +77,7 @@ def test_proposed_executed_verified(cluster, verb, create, tmp_path):
     assert verb("--list").stdout == "No replica is moving.\n"
 
 
-def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, create, moves):
+def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, verb, create, moves):
     create("stuck", "1:2")
     cluster.stop_broker(4)
     try:
@@ -86,6 +86,10 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, verb, create, 
         (moving,) = json.loads(verb("--list", "--json").stdout)
         assert (moving["replicas"], moving["adding"]) == ([1, 4, 2], [4])
         assert "stuck-0    1,4,2     4       2" in verb("--list").stdout
+        assert (
+            "broker(s) 4, which it waits for, are down: start them, or take it back with "
+            "`anabranch partitions reassign --cancel --file FILE`"
+        ) in anabranch("explain", "stuck-0").stdout
         again = verb("--execute", "--file", path, "--json")
         assert json.loads(again.stdout)["before"] == [
             {"topic": "stuck", "partition": 0, "replicas": [1, 2]}

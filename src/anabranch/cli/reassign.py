@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from anabranch.client.cluster import Cluster
-    from anabranch.client.reassignments import Asked, Progress, UnderWay
+    from anabranch.client.reassignments import Asked, Progress
+    from anabranch.core.controller.reassignment import Move
     from anabranch.core.placement.reassignment_file import Moves
     from anabranch.core.types import TopicPartition
 
@@ -121,7 +122,7 @@ def _read(path: Path) -> Moves:
 def _list(run: Any, as_json: bool) -> None:
     from anabranch.client.reassignments import under_way
 
-    found: dict[TopicPartition, UnderWay] = run(under_way)
+    found: dict[TopicPartition, Move] = run(under_way)
     if as_json:
         print_json([{"partition": str(place), **each._asdict()} for place, each in found.items()])
     elif not found:

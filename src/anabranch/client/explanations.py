@@ -79,6 +79,12 @@ def _moves(
         target = ", ".join(map(str, moving.target))
         waits = ", ".join(map(str, moving.coming)) or "those that stay"
         found.append(f"it moves to {target}: waiting for {waits} to be in sync")
+        active = {site.broker_id for site in view.sites if site.active}
+        if down := sorted(set(moving.needed) - active):
+            found.append(
+                f"broker(s) {', '.join(map(str, down))}, which it waits for, are down: start them, "
+                "or take it back with `anabranch partitions reassign --cancel --file FILE`"
+            )
     if place in view.short:
         found.append(
             f"{view.short[place]} replica(s) wait for a broker that has none of it; one that joins "

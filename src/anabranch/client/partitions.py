@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 from anabranch.client.admin import ResourceKind, describe_cluster
 from anabranch.client.cluster import Cluster, check, error_code
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.reassignments import UnderWay, under_way
+from anabranch.client.reassignments import under_way
+from anabranch.core.controller.reassignment import Move
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.placement.constraints import (
@@ -162,7 +163,7 @@ async def _judged_by_racks(cluster: Cluster, topics: list[Topic]) -> list[Topic]
 
 
 def in_racks(
-    topic: Topic, racks: Mapping[int, str | None], moves: Mapping[TopicPartition, UnderWay]
+    topic: Topic, racks: Mapping[int, str | None], moves: Mapping[TopicPartition, Move]
 ) -> Topic:
     """The topic with every rack violation; `racks` has each broker that is registered."""
     there = len({rack for rack in racks.values() if rack})

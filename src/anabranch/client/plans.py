@@ -16,7 +16,8 @@ from typing import NamedTuple
 from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import Topic, describe_topics
-from anabranch.client.reassignments import UnderWay, under_way
+from anabranch.client.reassignments import under_way
+from anabranch.core.controller.reassignment import Move
 from anabranch.core.placement.layout import Layout, Row, Site
 from anabranch.core.placement.planning import Obstacle, Plan, Why
 from anabranch.core.types import TopicPartition
@@ -30,7 +31,7 @@ class View(NamedTuple):
     sites: tuple[Site, ...]
     rows: dict[TopicPartition, Row]
     """The replicas of each partition; of one that is moving, those that it will have."""
-    moving: dict[TopicPartition, UnderWay]
+    moving: dict[TopicPartition, Move]
     short: dict[TopicPartition, int]
     """Partitions that wait for replicas that no broker has, and how many."""
     topics: tuple[Topic, ...]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.cluster import Cluster, check, error_code
 from anabranch.core.controller.plan_throttle import RATES, REPLICAS
+from anabranch.core.controller.reassignment import Move, Row
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -30,7 +31,6 @@ from anabranch.core.wire.messages.list_partition_reassignments import (
 )
 
 TIMEOUT_MS = 30_000
-Row = tuple[int, ...]
 
 
 class Asked(NamedTuple):
@@ -39,29 +39,6 @@ class Asked(NamedTuple):
     place: TopicPartition
     code: ErrorCode
     sentence: str
-
-
-class UnderWay(NamedTuple):
-    """A move that is not done yet."""
-
-    replicas: Row
-    adding: Row
-    removing: Row
-
-    @property
-    def target(self) -> Row:
-        """The replicas when it is done."""
-        return tuple(each for each in self.replicas if each not in self.removing)
-
-    @property
-    def original(self) -> Row:
-        """The replicas when it is taken back."""
-        return tuple(each for each in self.replicas if each not in self.adding)
-
-    @property
-    def coming(self) -> Row:
-        """Those that it waits for; of a move that replaced another, `adding` may have more."""
-        return tuple(each for each in self.adding if each not in self.removing)
 
 
 class Progress(StrEnum):
@@ -111,14 +88,14 @@ async def reassign(
     return sorted(outcomes)
 
 
-async def under_way(cluster: Cluster) -> dict[TopicPartition, UnderWay]:
+async def under_way(cluster: Cluster) -> dict[TopicPartition, Move]:
     """Every move that is not done, by partition."""
     response: ListPartitionReassignmentsResponse = await cluster.send(
         ListPartitionReassignmentsRequest(timeout_ms=TIMEOUT_MS, topics=None)
     )
     check(response.error_code, response.error_message)
     return {
-        TopicPartition(topic.name, each.partition_index): UnderWay(
+        TopicPartition(topic.name, each.partition_index): Move(
             tuple(each.replicas), tuple(each.adding_replicas), tuple(each.removing_replicas)
         )
         for topic in response.topics

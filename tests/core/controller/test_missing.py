@@ -22,6 +22,7 @@ from anabranch.core.wire.messages.create_topics import (
     CreatableTopicConfig,
     CreateTopicsRequest,
 )
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 ON = {"enable.under.replicated.topic.creation": "true"}
@@ -162,6 +163,21 @@ def test_a_filling_ends_although_another_replica_is_down() -> None:
     assert world.sentences("REASSIGNMENT_DONE")[-1].endswith(
         ", of which 1, 3 are in sync, and nobody left"
     )
+
+
+def test_a_filling_of_a_broker_that_was_unregistered_is_given_to_another() -> None:
+    world = cluster(1, 2)
+    create(world, partitions=3)
+    world.start(3)
+    world.pass_time(600)
+    world.beat(3, want_fence=True)
+    world.start(4)
+    world.pass_time(2_000)
+    assert world.partition("t").adding == (3,), "it may come back"
+    world.ask(UnregisterBrokerRequest(broker_id=3))
+    world.pass_time(1_200)
+    assert [world.partition("t", index).adding for index in range(3)] == [(4,)] * 3
+    assert shape(world) == (3, 1, 0, 3)
 
 
 def test_one_broker_fills_one_of_several_missing_replicas() -> None:

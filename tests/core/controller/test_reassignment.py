@@ -73,12 +73,13 @@ ROWS = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(tupl
 
 
 @given(ROWS, st.lists(ROWS, min_size=1, max_size=4))
-def test_whatever_is_asked_meanwhile_the_last_target_is_reached(
+def test_whatever_is_asked_meanwhile_the_last_target_is_reached_and_the_way_back_is_known(
     replicas: tuple[int, ...], targets: list[tuple[int, ...]]
 ) -> None:
+    move = Move(replicas)
     for target in targets:
-        replicas = begun(replicas, target).replicas
-    move = begun(replicas, targets[-1])
+        move = begun(move.replicas, target, move.adding)
+        assert (move.target, sorted(move.original)) == (target, sorted(replicas))
     assert settled(move, move.replicas)[0] == Move(targets[-1])
 
 

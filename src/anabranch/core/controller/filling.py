@@ -4,8 +4,9 @@ What: every so often partitions that wait for replicas get a broker that is acti
 theirs, one each, as a move that adds it: the broker copies, joins the in-sync replicas by its
 leader's word, and then the replica is missing no more. Rules kept: at most MOST_AT_ONCE such moves
 are under way; a partition that is being moved waits; a broker in a rack that the partition does not
-have yet goes before others, and where there is none the reason says so; cordoned ones get nothing.
-Cost: nothing while no broker has come, or been uncordoned, since the last look.
+have yet goes before others, and where there is none the reason says so; cordoned ones get nothing;
+what was on its way to a broker that is not registered any more is missing again. Cost: nothing
+while no broker has come or gone, or been uncordoned, since the last look.
 
 Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing (`placing.py`).
 """
@@ -13,17 +14,20 @@ Source: document 001 (K3, K4, K5). Not here: how replicas come to be missing (`p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
+from contextlib import suppress
+from itertools import chain, islice
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.elections import change_isr
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences, is_active
+from anabranch.core.controller.moving import Moved, move
 from anabranch.core.controller.reasons import Code
-from anabranch.core.controller.reassignment import begun
+from anabranch.core.controller.reassignment import Move, begun
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.sessions import Sessions
+from anabranch.core.errors import ClientFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, MissingReplicasRecord
 
@@ -42,6 +46,8 @@ class Filling:
         self._in_vain: tuple[object, frozenset[int], int] | None = None
         """The brokers with which nothing could be filled, those of them that were cordoned, and how
         many replicas were missing."""
+        self._brokers: object = None
+        """The brokers among which whoever something is on its way to was found."""
 
     def due(
         self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
@@ -51,13 +57,20 @@ class Filling:
             return None
         self.due_ms = now_ms + INTERVAL_MS
         image = state.image
+        consequences = Consequences(state, config, sessions.suspects)
+        if image.brokers is not self._brokers:
+            given_back = _given_back(consequences)
+            if given_back.records:
+                return given_back
+            self._brokers = image.brokers
+        if not state.short:
+            return None
         seen = image.brokers, cordoned(image), state.missing_count
-        if not state.short or seen == self._in_vain:
+        if seen == self._in_vain:
             return None
         room = MOST_AT_ONCE - _copying(state)
         if room <= 0:
             return None
-        consequences = Consequences(state, config, sessions.suspects)
         records: list[MetadataRecord] = []
         reasons: list[Reason] = []
         for key, broker_id in _choices(state):
@@ -73,12 +86,28 @@ class Filling:
         return Result(tuple(records), None, tuple(reasons))
 
 
+def _given_back(consequences: Consequences) -> Result[None]:
+    """Cancel fillings that wait for a broker which is not registered any more, some at a time."""
+    state = consequences.state
+    found: list[Moved] = []
+    for key in state.moving:
+        partition = state.partition(key)
+        is_filled = partition.suspended and not partition.removing
+        if is_filled and any(each not in state.image.brokers for each in partition.adding):
+            with suppress(ClientFault):  # it stays where that would lose records
+                found.append(move(consequences, state.topic_name(key), key[1], None))
+        if len(found) == MOST_AT_ONCE:
+            break
+    records = chain.from_iterable(each.records for each in found)
+    reasons = chain.from_iterable(each.reasons for each in found)
+    return Result(tuple(records), None, tuple(reasons))
+
+
 def _copying(state: ClusterState) -> int:
     """Moves that nobody who is down holds up, counted to MOST_AT_ONCE."""
     image = state.image
-    moves = (state.partition(key) for key in state.moving)
-    comes = ([each for each in one.adding if each not in one.removing] for one in moves)
-    live = (row for row in comes if all(is_active(image, each) for each in row))
+    moves = (Move.of(state.partition(key)) for key in state.moving)
+    live = (move for move in moves if all(is_active(image, each) for each in move.coming))
     return sum(1 for _ in islice(live, MOST_AT_ONCE))
 
 

@@ -152,8 +152,7 @@ def _said(
             gone = ": no replica of it is missing any more" if before.missing else ""
             done = f"{place} stays on {will}{gone}{why}"
         return Reason(Code.REASSIGNMENT_DONE, done, details)
-    comes = [each for each in lists.adding if each not in lists.removing]
-    adding = ", ".join(map(str, comes)) or "nobody new"
+    adding = ", ".join(map(str, lists.coming)) or "nobody new"
     return Reason(
         Code.REASSIGNMENT_BEGUN,
         f"{place} moves from {was} to {will}: waiting for {adding} to be in sync{why}",

@@ -99,6 +99,7 @@ class _Look:
 
     def leaves_nothing(self, topic: TopicImage, constraints: Constraints) -> bool:
         """Look at one topic; whether there was nothing to change."""
+        before = len(self.records)
         for index in sorted(topic.partitions):
             partition = topic.partitions[index]
             self._looked += 1
@@ -111,7 +112,7 @@ class _Look:
             self.records += result.records
             self.reasons += result.reasons
             self._carried.update(each for each in wanted if each not in partition.observers)
-        return not self.records
+        return len(self.records) == before
 
     def _wanted(self, partition: PartitionImage, constraints: Constraints) -> tuple[int, ...]:
         """Who should observe the partition."""

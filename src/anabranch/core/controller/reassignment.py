@@ -46,6 +46,11 @@ class Move(NamedTuple):
         return _without(self.replicas, self.removing)
 
     @property
+    def coming(self) -> Row:
+        """Those that copy; of a move that replaced another, `adding` may have more."""
+        return _without(self.adding, self.removing)
+
+    @property
     def needed(self) -> Row:
         """Who must be in sync for it to end."""
         return self.target if self.removing else self.adding
