@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+from anabranch.testing import ClusterError
 from chaos.report import Report
 from chaos.run import run
 
@@ -36,9 +37,12 @@ def main() -> int:
     folder = (arguments.folder or ROOT / ".cache" / "chaos" / f"seed-{seed}").resolve()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     say(f"seed {seed}, {seconds:g} s of faults; everything is in {folder}")
-    report = Report(
-        seed, commit(), run(folder, seed=seed, seconds=seconds, store=arguments.store, say=say)
-    )
+    try:
+        parts = run(folder, seed=seed, seconds=seconds, store=arguments.store, say=say)
+    except ClusterError as fault:
+        say(f"The run broke off: {fault}")
+        return 1
+    report = Report(seed, commit(), parts)
     (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1))
     say(report.text())
     if report.is_clean and not arguments.keep:

@@ -202,13 +202,11 @@ def _full_disk(scene: Scene, fault: Fault) -> Happening:
     return _undone(scene.nodes.cluster.full_disk(one), said)
 
 
-@contextlib.contextmanager
-def _clock_jump(scene: Scene, fault: Fault) -> Iterator[str]:
+def _clock_jump(scene: Scene, fault: Fault) -> Happening:
     one = scene.some(fault.aim)
     seconds = round((fault.strength - 0.3) * 600)
-    scene.nodes.cluster.advance_clock(seconds, one)
-    yield f"set the clock of {scene.role(one)} by {seconds} s"
-    scene.nodes.cluster.advance_clock(-seconds, one)
+    said = f"set the clock of {scene.role(one)} by {seconds} s"
+    return _undone(scene.nodes.cluster.advance_clock(seconds, one), said)
 
 
 # The store and the lease.
