@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import sys
 import time
 from collections.abc import Iterator
 
@@ -32,6 +35,12 @@ KILL_AFTER_SHARE = 0.3
 RACKS = ("a", "b", "c")
 UNDER_WAY_SHARE = 0.2
 """Of the records: the client holds no more than this many, so the kill comes before the end."""
+
+
+def program() -> str:
+    """How a shell finds the command: by its name, or beside the interpreter that runs this."""
+    beside = os.path.join(os.path.dirname(sys.executable), "anabranch")
+    return "anabranch" if shutil.which("anabranch") else os.path.relpath(beside)
 
 
 def megabytes(size_bytes: float) -> str:
@@ -77,9 +86,9 @@ class Story:
             self.console.print(
                 f"\nserving at [bold]{self.cluster.bootstrap}[/bold] until Ctrl-C; try"
             )
-            at = f"--bootstrap-server {self.cluster.bootstrap} --topic {TOPIC}"
-            self.console.print(f"  anabranch topics describe {at}")
-            self.console.print(f"  anabranch consume {at} --from-beginning --max-messages 3")
+            at = f"--bootstrap-server {self.cluster.nodes[0].bootstrap} --topic {TOPIC}"
+            for verb in ("topics describe", "consume --from-beginning --max-messages 3"):
+                self.console.print(f"  {program()} {verb} {at}", soft_wrap=True)
             with contextlib.suppress(KeyboardInterrupt):
                 self.cluster.wait()
             self.console.print("stopping")
