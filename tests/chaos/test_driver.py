@@ -68,6 +68,18 @@ def test_the_logs_tell_truncations_and_faults_of_our_own(tmp_path):
     assert len(logs.bugs) == 1
 
 
+def test_a_node_that_a_full_disk_ends_is_no_bug_and_one_that_ends_otherwise_is(tmp_path):
+    path = tmp_path / "broker-1.log"
+    path.write_text("")
+    logs = NodeLogs([path])
+    line = '2026-01-01T00:00:00.000Z ERROR node: the node must stop why="{}"\n'
+    copy = "the copy of the metadata log cannot be written: /d/0.log: "
+    whys = [f"{copy}No space left on device", f"{copy}Input/output error", "the store went back"]
+    path.write_text("".join(line.format(why) for why in whys))
+    logs.look()
+    assert ["Input" in logs.bugs[0], "went back" in logs.bugs[1], len(logs.bugs)] == [True, True, 2]
+
+
 def test_a_run_removes_no_folder_of_somebody_else(tmp_path):
     (tmp_path / "precious").write_text("")
     done = subprocess.run(
