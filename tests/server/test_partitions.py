@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from unittest.mock import Mock
 
 import pytest
 from immutables import Map
@@ -20,6 +21,7 @@ from anabranch.core.controller.image import (
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
 from anabranch.core.log.files import DiskFull
+from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.settings.broker import BrokerConfig
@@ -338,7 +340,7 @@ def test_a_topic_deleted_before_a_crash_is_not_missed_when_it_is_created_again(w
     assert world.replica().log.end_offset == 0
 
 
-def test_a_full_disk_takes_a_new_partition_offline_and_no_other(world, monkeypatch):
+def test_a_new_partition_waits_for_room_and_no_other(world, monkeypatch, caplog):
     world.publish(world.create("t", 1))
 
     def full(*_arguments, **_options):
@@ -349,6 +351,38 @@ def test_a_full_disk_takes_a_new_partition_offline_and_no_other(world, monkeypat
     assert TopicPartition("more", 0) in world.broker.partitions.offline
     assert not world.broker.partitions.offline_folders
     assert world.append().first_offset == 0
+    world.shell.host_roomless()
+    assert world.replica("more") is None
+    assert caplog.messages.count("a partition waits for room") == 1
+    monkeypatch.undo()
+    world.shell.host_roomless()
+    assert world.append(name="more").first_offset == 0
+    assert not world.broker.partitions.offline and not world.broker.partitions.roomless
+    names = [name for folder in FOLDERS for name in world.files.list(folder)]
+    assert not any(name.endswith("-stray") for name in names)
+
+
+def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_later(world, monkeypatch):
+    world.publish(world.create("t", 1))
+    world.append(count=3)
+    world.restart()
+    with monkeypatch.context() as patched:
+        patched.setattr(LogFolder, "open_log", Mock(side_effect=DiskFull("no space left")))
+        world.publish()
+        assert world.replica() is None
+        world.shell.host_roomless()
+    world.shell.host_roomless()
+    assert world.replica().log.end_offset == 3
+    world.publish(world.delete("t"))
+    assert not world.broker.partitions.roomless
+
+
+def test_a_topic_that_is_deleted_waits_for_no_room(world, monkeypatch):
+    monkeypatch.setattr(world.files, "write_atomic", Mock(side_effect=DiskFull("no space left")))
+    world.publish(world.create("t", 2))
+    assert len(world.broker.partitions.roomless) == 2
+    world.publish(world.delete("t"))
+    assert not world.broker.partitions.roomless and not world.broker.partitions.offline
 
 
 def test_a_disk_that_refuses_to_delete_a_rotten_log_fails_alone(world, monkeypatch):

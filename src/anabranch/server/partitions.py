@@ -196,8 +196,11 @@ class PartitionShell:
             self._broker.partitions.offline[place] = assignment.topic_id
             return
         except DiskFull as fault:
-            LOG.error("a partition is offline: the disk is full", partition=place, why=str(fault))
-            self._rotten.add(folder.path)
+            if place not in self._broker.partitions.roomless:
+                LOG.error("a partition waits for room", partition=place, why=str(fault))
+            if is_here:
+                self._found[place] = (folder, topic_id)
+            self._broker.partitions.roomless.add(place)
             self._broker.partitions.offline[place] = assignment.topic_id
             return
         except StorageFault as fault:
@@ -221,6 +224,15 @@ class PartitionShell:
         if replica.flushed_counts and log.end_offset > log.flushed_offset:
             self._broker.unsynced.add(place)  # what recovery found counts again once it is safe
 
+    def host_roomless(self) -> None:
+        """Try again what a full disk kept from being opened, until the first that it still does."""
+        partitions = self._broker.partitions
+        for place in sorted(partitions.roomless) if not self._work else ():
+            changed = {partitions.offline[place]: (place.partition,)}
+            self.publish(self._broker.image, MetadataDelta(changed_partitions=changed))
+            if place in partitions.roomless:
+                return
+
     def _open(
         self, folder: LogFolder, assignment: Assignment, config: TopicConfig, *, is_here: bool
     ) -> Log:
@@ -230,7 +242,11 @@ class PartitionShell:
         if not is_here:
             if self._files.exists(f"{folder.path}/{place}"):
                 self._set_aside(folder, place)
-            return folder.create_log(place, topic_id, settings, now_ms=now_ms)
+            try:
+                return folder.create_log(place, topic_id, settings, now_ms=now_ms)
+            except DiskFull:
+                self._files.remove_tree(f"{folder.path}/{place}")  # what there was room for
+                raise
         log = folder.open_log(place, topic_id, settings, now_ms=now_ms)
         if log.recovery.cut_bytes:
             LOG.warning(

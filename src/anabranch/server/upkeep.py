@@ -75,6 +75,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(TICK_S)
             config, now_ms = self._broker.config, steady_ms()
+            self._shell.host_roomless()
             self._flush_due(self._clock_ms())
             if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
                 watermarks_ms = now_ms

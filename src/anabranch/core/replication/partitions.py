@@ -54,6 +54,8 @@ class Partitions:
         self.offline: dict[TopicPartition, TopicId] = {}
         self.missing: set[TopicPartition] = set()
         """Of those offline: the ones whose logs are gone, to be copied anew when they may be."""
+        self.roomless: set[TopicPartition] = set()
+        """Of those offline: the ones that a full disk kept from being opened, to be tried again."""
         self.offline_folders: set[str] = set()
         self.folders: list[str] = []
 
@@ -107,8 +109,7 @@ class Partitions:
         topic, index = replica.topic_partition
         self.by_name.setdefault(topic, {})[index] = replica
         self.by_id.setdefault(replica.topic_id, {})[index] = replica
-        self.offline.pop(replica.topic_partition, None)
-        self.missing.discard(replica.topic_partition)
+        self._no_more_offline(replica.topic_partition)
 
     def drop(self, replica: Replica) -> None:
         """Hide a replica from requests; dropping twice is harmless."""
@@ -156,7 +157,7 @@ class Partitions:
         return Plan(tuple(drop), tuple(update), tuple(create))
 
     def _is_wanted(self, place: TopicPartition, topic_id: TopicId, state: PartitionImage) -> bool:
-        if self.offline.get(place) != topic_id:
+        if self.offline.get(place) != topic_id or place in self.roomless:
             return True
         return place in self.missing and self.may_begin_anew(state)
 
@@ -186,8 +187,12 @@ class Partitions:
 
     def _forget_offline(self, topic_id: TopicId) -> None:
         for place in [place for place, known in self.offline.items() if known == topic_id]:
-            del self.offline[place]
-            self.missing.discard(place)
+            self._no_more_offline(place)
+
+    def _no_more_offline(self, place: TopicPartition) -> None:
+        self.offline.pop(place, None)
+        self.missing.discard(place)
+        self.roomless.discard(place)
 
 
 def exists(image: MetadataImage, topic: str, index: int) -> bool:
