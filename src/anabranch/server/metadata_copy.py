@@ -85,6 +85,7 @@ class MetadataCopy:
             log = Log.open(files, folder, PARTITION, METADATA_TOPIC_ID, log_config, now_ms=now_ms)
         else:
             log = Log.create(files, folder, PARTITION, METADATA_TOPIC_ID, log_config, now_ms=now_ms)
+            files.sync_dir(metadata_log_dir)  # or a snapshot that was synced could go with it
         copy = cls(files, folder, log, image, config, now_ms)
         copy._replay_tail()
         return copy
