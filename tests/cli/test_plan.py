@@ -195,6 +195,23 @@ def test_a_plan_is_paused_resumed_and_cancelled_while_a_broker_does_not_copy(
     cluster.wait_in_sync()
 
 
+def test_the_throttle_of_a_plan_is_left_to_it(cluster, verb, topic, tmp_path):
+    topic("stuck", "1:2,2:1")
+    cluster.wait_in_sync()
+    path = plan_file(tmp_path / "plan.json", cluster_id=cluster.cluster_id)
+    moves = tmp_path / "moves.json"
+    moves.write_text('{"partitions": [{"topic": "stuck", "partition": 1, "replicas": [2, 1]}]}')
+    of_broker = ("configs", "describe", "--entity-type", "brokers", "--entity-name", "1")
+    with cluster.pause(4):
+        assert verb("apply", path, "--throttle", "1000000").exit_code == 0
+        until_begun(verb)
+        assert verb("partitions", "reassign", "--verify", "--file", str(moves)).exit_code == 0
+        assert "replication.throttled.rate" in verb(*of_broker).stdout
+        assert ": cancelled (" in verb("plan", "cancel").output
+        assert "replication.throttled.rate" not in verb(*of_broker).stdout
+    cluster.wait_in_sync()
+
+
 def until_begun(verb) -> None:
     for _ in range(300):
         told = json.loads(verb("plan", "status", "--json").stdout)

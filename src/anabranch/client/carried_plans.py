@@ -84,6 +84,16 @@ async def fares(cluster: Cluster) -> PlanTold | None:
     return told if told.plan_id else None
 
 
+async def newest(cluster: Cluster) -> PlanTold | None:
+    """As `fares`; None also where nobody knows plans."""
+    try:
+        return await fares(cluster)
+    except ApiError as fault:
+        if fault.code is ErrorCode.UNSUPPORTED_VERSION:
+            return None
+        raise
+
+
 def state_of(plan: PlanTold) -> str:
     """The state of a plan in a word or two."""
     state = State(plan.state)

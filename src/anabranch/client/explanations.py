@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anabranch.client.carried_plans import fares, is_open, state_of
+from anabranch.client.carried_plans import is_open, newest, state_of
 from anabranch.client.cluster import Cluster
 from anabranch.client.overview import reasons_of
 from anabranch.client.partitions import Partition
@@ -56,18 +56,9 @@ async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
         moving.coming if moving else (),
         moving.removing if moving else (),
         explanation,
-        _moves(view, place, await _plan(cluster), explanation),
+        _moves(view, place, await newest(cluster), explanation),
         said,
     )
-
-
-async def _plan(cluster: Cluster) -> PlanTold | None:
-    try:
-        return await fares(cluster)
-    except ApiError as fault:
-        if fault.code is ErrorCode.UNSUPPORTED_VERSION:
-            return None
-        raise
 
 
 def _moves(

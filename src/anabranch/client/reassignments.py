@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
+from anabranch.client.carried_plans import is_open, newest
 from anabranch.client.cluster import Cluster, check, error_code
 from anabranch.core.controller.plan_throttle import RATES, REPLICAS
 from anabranch.core.controller.reassignment import Move, Row
@@ -177,7 +178,11 @@ async def throttle(
 
 
 async def unthrottle(cluster: Cluster, topics: Iterable[str]) -> None:
-    """Take the throttle off every broker, also off those that are down, and these topics."""
+    """Take the throttle off every broker, also off those that are down, and these topics; that of a
+    plan, which the controller takes off, stays."""
+    plan = await newest(cluster)
+    if plan is not None and is_open(plan) and plan.throttle > 0:
+        return
     rates = [(ConfigOperation.DELETE, name, None) for name in RATES]
     for broker in (await describe_cluster(cluster)).brokers:
         await alter_configs(cluster, ResourceKind.BROKER, str(broker.broker_id), rates)
