@@ -54,7 +54,8 @@ def computed(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placemen
         start, cursor = cursor, cursor + ask.partition_count
     turn = [row(start + each) for each in range(min(period, ask.partition_count))]
     rows = list(islice(chain.from_iterable(repeat(turn)), ask.partition_count))
-    return Placement(rows, cursor, tuple(_remarks(rows, racks, len(ask.existing))))
+    remarks = _remarks(turn, ask.partition_count, racks, len(ask.existing))
+    return Placement(rows, cursor, tuple(remarks))
 
 
 def _racks(brokers: Sequence[UsableBroker]) -> Mapping[str, list[int]]:
@@ -128,18 +129,25 @@ def _goes_on(
     return None
 
 
-def _remarks(rows: Sequence[Row], racks: Mapping[str, Sequence[int]], first: int) -> list[str]:
-    """Which partitions have two replicas in one rack, and why."""
+def _remarks(
+    turn: Sequence[Row], partition_count: int, racks: Mapping[str, Sequence[int]], first: int
+) -> list[str]:
+    """Which partitions have two replicas in one rack, and why; their lists are `turn`, again and
+    again."""
     rack_of = {broker_id: label for label, brokers in racks.items() for broker_id in brokers}
-    doubled = [
-        index
-        for index, row in enumerate(rows, first)
+    places = [
+        place
+        for place, row in enumerate(turn)
         if rack_of and len({rack_of[each] for each in row}) < min(len(row), len(racks))
     ]
-    if not doubled:
+    if not places:
         return []
-    named = ", ".join(map(str, doubled[:MOST_NAMED]))
-    more = f" and {len(doubled) - MOST_NAMED} more" if len(doubled) > MOST_NAMED else ""
+    rounds, rest = divmod(partition_count, len(turn))
+    doubled = rounds * len(places) + sum(place < rest for place in places)
+    begins = range(first, first + partition_count, len(turn))
+    indexes = (begin + place for begin in begins for place in places)
+    named = ", ".join(map(str, islice(indexes, min(MOST_NAMED, doubled))))
+    more = f" and {doubled - MOST_NAMED} more" if doubled > MOST_NAMED else ""
     sizes = ", ".join(f"{label}: {len(brokers)}" for label, brokers in sorted(racks.items()))
     return [
         f"Partitions {named}{more} have two replicas in one rack although racks would suffice: "

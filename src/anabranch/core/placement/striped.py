@@ -50,7 +50,8 @@ def striped(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement
 
 
 def _stripes(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> list[tuple[int, ...]]:
-    return list(islice(Stripes(brokers, rng).rows(ask.replication_factor), ask.partition_count))
+    rounds = Stripes(brokers, rng).rounds(ask.replication_factor)
+    return list(islice(chain.from_iterable(rounds), ask.partition_count))
 
 
 class Grown:
@@ -131,13 +132,17 @@ class Stripes:
         self.by_name = {name: _rack(brokers, name, rng) for name in self.names}
         self.offset = rng.randrange(len(self.names))
 
-    def rows(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
-        """One list after the other, for ever."""
-        yield from self._round(replication_factor)
-        is_even = self._asks_once(replication_factor)
+    def rounds(self, replication_factor: int) -> Iterator[Iterator[tuple[int, ...]]]:
+        """The lists of one round after the other, for ever; each is to be read before the next."""
+        yield self._round(replication_factor)
+        if not self._asks_once(replication_factor):
+            while True:
+                self._shuffle()
+                yield self._round(replication_factor)
+        turns = self._turns(replication_factor)
         while True:
             self._shuffle()
-            yield from (self._even_round if is_even else self._round)(replication_factor)
+            yield self._even_round(replication_factor, turns)
 
     def _racks(self) -> list[Rack]:
         return [self.by_name[name] for name in self.names]
@@ -172,21 +177,31 @@ class Stripes:
             and self.unfenced_count >= 2 * len(racks)
         )
 
-    def _even_round(self, replication_factor: int) -> Iterator[tuple[int, ...]]:
+    def _turns(self, replication_factor: int) -> list[list[tuple[int, int]]]:
+        """For a rack that leads list `first` of a round: the columns it fills, in the order it is
+        asked in, each with the list it comes in first."""
+        count_of_racks = len(self.names)
+        columns = range(replication_factor)
+        return [
+            sorted(((first - column) % count_of_racks, column) for column in columns)
+            for first in range(count_of_racks)
+        ]
+
+    def _even_round(
+        self, replication_factor: int, turns: Sequence[Sequence[tuple[int, int]]]
+    ) -> Iterator[tuple[int, ...]]:
         """What `_round` gives where `_asks_once` holds, in a fraction of the time: a rack comes
         again in a column after as many lists as there are racks, so all its places are filled at
         once."""
         size, count_of_racks = self.unfenced_count, len(self.names)
         columns = [[0] * size for _ in range(replication_factor)]
         for place, rack in enumerate(self._racks()):
-            first = (place - self.offset) % count_of_racks
-            starts = [(first - column) % count_of_racks for column in range(replication_factor)]
-            asked = sum(len(range(start, size, count_of_racks)) for start in starts)
-            given = rack.unfenced.give(asked)
-            for turn, start in enumerate(sorted(starts)):
-                columns[starts.index(start)][start::count_of_racks] = given[
-                    turn::replication_factor
-                ]
+            asked = turns[(place - self.offset) % count_of_racks]
+            given = rack.unfenced.give(
+                sum((size - start - 1) // count_of_racks + 1 for start, _ in asked)
+            )
+            for turn, (start, column) in enumerate(asked):
+                columns[column][start::count_of_racks] = given[turn::replication_factor]
         self.offset = (self.offset + size) % count_of_racks
         return zip(*columns, strict=True)
 
@@ -194,7 +209,8 @@ class Stripes:
         """From the end, each with one before it or itself: as Java's shuffle draws."""
         self.rng.shuffle(self.names)
         for rack in self.by_name.values():
-            self.rng.shuffle(rack.fenced.brokers)
+            if rack.fenced.brokers:
+                self.rng.shuffle(rack.fenced.brokers)
             self.rng.shuffle(rack.unfenced.brokers)
 
 
