@@ -12,7 +12,7 @@ from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import CLUSTER, World
 
 from anabranch.core.controller.batches import decode_batches, encode_snapshot
-from anabranch.core.controller.carrying import PATIENCE_MS
+from anabranch.core.controller.carrying import PATIENCE_MS, Step
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.cordoning import CORDON
 from anabranch.core.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
@@ -157,6 +157,25 @@ def test_a_plan_runs_paced_and_ends(world: World) -> None:
     assert world.sentences("REASSIGNMENT_BEGUN")[0] == (
         "t-0 moves from 1, 2, 3 to 1, 2, 4: waiting for 4 to be in sync (broker 3 is drained)"
     )
+
+
+def test_nothing_is_looked_at_while_everybody_copies(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[int] = []
+    look = Step.look
+
+    def counted(step: Step) -> None:
+        looks.append(world.now_ms)
+        look(step)
+
+    monkeypatch.setattr(Step, "look", counted)
+    carry(world)
+    pass_time(world, 6_000)
+    assert len(looks) == 2, "the first two begin, and then there is nothing to do"
+    catch_up(world)
+    pass_time(world, 6_000)
+    assert len(looks) == 4
 
 
 def test_moves_that_need_nobody_new_are_done_at_once(world: World) -> None:

@@ -5,7 +5,8 @@ and the next begin while fewer than `most_at_once` are under way. Rules kept: ex
 moves are made; a partition that somebody else moved stops the plan, with its name, before anything
 else begins; moves that need a broker that is down wait and hold nobody up, and only when nothing
 else is left to do for PATIENCE_MS the plan stops; everything is in the records, so the next
-controller goes on. Cost: nothing but while a plan is running, then a pass over its moves.
+controller goes on. Cost: nothing but while a plan is running, then a pass over its moves whenever
+topics or brokers have changed.
 
 Source: document row B2. Not here: requests about plans (`plans.py`), single moves (`moving.py`).
 """
@@ -13,6 +14,7 @@ Source: document row B2. Not here: requests about plans (`plans.py`), single mov
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import is_
 
 from msgspec.structs import replace
 
@@ -50,6 +52,8 @@ class Carrying:
     def __init__(self, now_ms: int) -> None:
         self.due_ms = now_ms + INTERVAL_MS
         self._stuck_since_ms: int | None = None
+        self._idle: tuple[object, ...] = ()
+        """The plan, topics and brokers with which there was nothing to do but to wait."""
 
     def due(
         self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
@@ -62,6 +66,10 @@ class Carrying:
         if plan is None or plan.state is not State.RUNNING:
             self._stuck_since_ms = None
             return None
+        seen = plan, state.image.topics_by_id, state.image.brokers
+        is_idle = bool(self._idle) and all(map(is_, seen, self._idle))
+        if is_idle and self._stuck_since_ms is None:
+            return None
         step = Step(Consequences(state, config, sessions.suspects), plan)
         step.look()
         if not step.elsewhere:
@@ -73,7 +81,9 @@ class Carrying:
         is_over = self._stuck_since_ms is not None and (
             now_ms - self._stuck_since_ms >= PATIENCE_MS
         )
-        return step.result(patience_is_over=is_over)
+        result = step.result(patience_is_over=is_over)
+        self._idle = seen if result is None else ()
+        return result
 
 
 class Step:
