@@ -171,7 +171,7 @@ def _print(plan: Rehearsal, answers: Answers) -> None:
         f"seed {answers.seed})"
     )
     if plan.source:
-        click.echo(f"After {plan.source}.")
+        click.echo(f"After {plan.source.removesuffix('.')}.")
     click.echo()
     _print_conditions(answers)
     _print_writes(answers)
