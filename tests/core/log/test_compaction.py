@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.log.compacting import batches_of, compact, make
 from tests.core.log.support import NOW_MS, append, marker, new_log, reopen, sync
@@ -240,8 +240,19 @@ STEPS = st.lists(
 )  # fmt: skip
 
 
+ABORTED_IN_THE_NEXT_SEGMENT = [
+    ("put", [(b"a", b"committed")], Codec.NONE),
+    ("begin", b"a", 1),
+    ("roll", None, None),
+    ("put", [(b"b", None)], Codec.NONE),
+    ("end", False, 1),
+    ("compact", 0, 1 << 20),
+]
+
+
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
+@example(ABORTED_IN_THE_NEXT_SEGMENT)
 def test_a_reader_sees_what_the_model_says(steps):
     """The newest record of each key is there; nothing is invented, moved or put out of order."""
     log = new_log(**COMPACTED)

@@ -126,14 +126,19 @@ class Job(msgspec.Struct, frozen=True):
     producers: dict[int, tuple[int, int]]
     """Producer id -> (offset of its last data record, its epoch)."""
     aborted: tuple[tuple[int, int, int, int], ...]
-    """Every AbortedRange of the segments, by first offset."""
+    """Every AbortedRange that begins in the segments, by first offset."""
 
 
 def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: int) -> Job:
     """The pass that removes some dirt, half of `io_bytes` for what is read and half for what is
     written. May raise CorruptLog from reading an index."""
     segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]
-    aborted = [entry for each in segments for entry in aborted_ranges(log, each)]
+    aborted = [
+        entry
+        for each in log.segments  # a transaction's end may lie behind what is compacted
+        for entry in aborted_ranges(log, each)
+        if entry.first_offset < found.upto
+    ]
     config = log.config
     return Job(
         folder=log.folder,

@@ -1,6 +1,6 @@
 """The transactions of a log while it is compacted: whose records count, which markers may go.
 
-What: walks along the batches of a pass in their order, with the aborted ranges of the segments.
+What: walks along the batches of a pass in their order, with the aborted ranges that begin there.
 Why apart from `producers.py`: everything here is decided already, and nothing is checked. Rule
 kept: every batch of the segments is shown once, in order, dropped or not. Source: KIP-98.
 """
