@@ -75,6 +75,13 @@ def test_a_new_broker_takes_its_share_from_whoever_has_most() -> None:
     assert "the share is 3" in plan.moves[0].sentence
 
 
+def test_new_brokers_in_several_racks_take_their_shares_each_from_its_own() -> None:
+    made = layout(sites("a: 1 4", "b: 2 5"), *[(1, 2), (2, 1)] * 6)
+    plan = fill(made, [4, 5])
+    assert plan.obstacles == ()
+    assert dict(made.replicas) == {1: 6, 2: 6, 4: 6, 5: 6}
+
+
 def test_a_share_is_not_reached_at_the_price_of_a_rack() -> None:
     cluster = sites("a: 1 3", "b: 2")
     plan = fill(layout(cluster, (1, 2), (2, 1), (1, 2), (2, 1)), [3])
@@ -175,12 +182,13 @@ def test_mending_racks_only_helps_and_is_done_at_once(found: Layout) -> None:
 
 @given(layouts(), st.data())
 def test_filling_up_is_even_and_makes_no_rack_worse(found: Layout, data: st.DataObject) -> None:
-    joining = data.draw(st.sampled_from(sorted(found.sites)))
-    plan = fill(found, [joining])
+    joining = data.draw(st.sets(st.sampled_from(sorted(found.sites)), min_size=1, max_size=3))
+    plan = fill(found, joining)
     for move in plan.moves:
-        assert set(move.after) - set(move.before) == {joining}
+        (new,) = set(move.after) - set(move.before)
+        assert new in joining
         assert worst(found, move.after) <= max(worst(found, move.before), 1)
-    assert fill(Layout(found.sites.values(), found.rows), [joining]).moves == ()
+    assert fill(Layout(found.sites.values(), found.rows), joining).moves == ()
 
 
 @given(layouts(), st.integers(1, 6))

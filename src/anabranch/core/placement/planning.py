@@ -132,6 +132,7 @@ def _take_share(
     """Take replicas from whoever carries most, as long as no rack gets worse by it."""
     open_ids = {each.broker_id for each in layout.open_sites(joining)}
     givers = sorted(open_ids & held.keys())
+    held = {each: held[each].copy() for each in givers}  # what does not fit here may fit the next
     while layout.replicas[site.broker_id] < share:
         givers = [each for each in givers if layout.replicas[each] > share and held[each]]
         if not givers:
