@@ -140,17 +140,22 @@ def _make(
 
     view: View = ask(bootstrap, look, timeout_seconds=timeout_seconds)
     made = plan(view, goal)
-    is_written = path is not None and bool(made.moves)
-    if path is not None and is_written:
+    if path is not None and made.moves:
         _write(path, view.cluster_id, made._replace(moves=made.moves[:MOST_MOVES]))
     if as_json:
         print_json(_told(view.cluster_id, made))
-        return
-    _print(made)
-    if is_written:
+    else:
+        _print(made)
+        _print_what_next(made, path, MOST_MOVES)
+    if path is not None and not made.moves and path.exists():
+        raise click.ClickException(f"{path} is an earlier plan, and not this one: remove it.")
+
+
+def _print_what_next(made: Plan, path: Path | None, most_moves: int) -> None:
+    if path is not None and made.moves:
         click.echo(f"Nothing has moved. Review {path}, then: anabranch apply {path}")
-        if len(made.moves) > MOST_MOVES:
-            click.echo(f"It holds the first {MOST_MOVES:,} moves: when they are done, plan again.")
+        if len(made.moves) > most_moves:
+            click.echo(f"It holds the first {most_moves:,} moves: when they are done, plan again.")
     elif made.moves:
         click.echo("Nothing has moved. --out FILE writes the plan down for `anabranch apply`.")
     elif path is not None:
