@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import subprocess
 import sys
 import threading
-from pathlib import Path
-
-import pytest
-
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-
-
-@pytest.fixture
-def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
 
 
 def test_a_group_is_stable_when_all_are_in_one_generation(module):

@@ -13,9 +13,8 @@ BENCH = Path(__file__).resolve().parents[2] / "bench"
 
 
 @pytest.fixture
-def bench(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module("report"), Rows()
+def bench(module):
+    return module("report"), Rows()
 
 
 class Rows:

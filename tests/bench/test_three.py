@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-from pathlib import Path
-
-import pytest
-
-BENCH = Path(__file__).resolve().parents[2] / "bench"
-
-
-@pytest.fixture
-def module(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCH))
-    return importlib.import_module
-
 
 def test_the_longest_gap_is_one_that_ends_after_the_fault(module):
     longest_gap = module("outage").longest_gap

@@ -81,12 +81,21 @@ def write_everywhere(bootstrap):
     assert not failures
 
 
-def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_path):
+def two_folders(processes, tmp_path):
+    """A cluster with topics: its address, an admin client, the second folder of the controller's
+    broker, and which partitions of `u` lie there."""
     bootstrap = bootstrap_of(processes)
     admin = create_both(bootstrap)
     broker_id = asked(bootstrap, controller_of).controller_id
     folder = tmp_path / str(broker_id) / "b"
     there = places_in(bootstrap, broker_id, folder)
+    assert there and set(partitions(admin)) - there, "replicas in both folders"
+    return bootstrap, admin, folder, there
+
+
+def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_path):
+    bootstrap, admin, folder, there = two_folders(processes, tmp_path)
+    broker_id = int(folder.parent.name)
     led = {index for index, each in partitions(admin).items() if each.leader == broker_id}
     assert there & led and led - there, "leaderships in both folders"
     acks = Acks(bootstrap)
@@ -118,12 +127,8 @@ def test_leaderships_leave_a_folder_that_is_gone_and_only_they(processes, tmp_pa
 
 
 def test_a_folder_that_is_gone_is_noticed_though_nobody_writes_there(processes, tmp_path):
-    bootstrap = bootstrap_of(processes)
-    admin = create_both(bootstrap)
-    broker_id = asked(bootstrap, controller_of).controller_id
-    folder = tmp_path / str(broker_id) / "b"
-    there = places_in(bootstrap, broker_id, folder)
-    assert there and set(partitions(admin)) - there, "replicas in both folders"
+    bootstrap, admin, folder, there = two_folders(processes, tmp_path)
+    broker_id = int(folder.parent.name)
     checkpoint = folder / HIGH_WATERMARKS
     until(
         lambda: (
@@ -137,12 +142,8 @@ def test_a_folder_that_is_gone_is_noticed_though_nobody_writes_there(processes, 
 
 
 def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_path):
-    bootstrap = bootstrap_of(processes)
-    admin = create_both(bootstrap)
-    broker_id = asked(bootstrap, controller_of).controller_id
-    folder = tmp_path / str(broker_id) / "b"
-    there = places_in(bootstrap, broker_id, folder)
-    assert there and set(partitions(admin)) - there, "replicas in both folders"
+    bootstrap, admin, folder, there = two_folders(processes, tmp_path)
+    broker_id = int(folder.parent.name)
     acks = Acks(bootstrap)
     until(lambda: len(acks.times) > 100)
 
