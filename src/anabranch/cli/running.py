@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -71,25 +71,49 @@ def print_json(value: Any) -> None:
 
 
 def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table for people; without borders where nobody looks, so that it can be cut and sorted."""
+    """A table for people; without borders where nobody looks, so that it can be cut and sorted.
+
+    One that a terminal is too narrow for is turned: no word of it is ever cut.
+    """
+    texts = [[str(each) for each in row] for row in rows]
     if not sys.stdout.isatty():
-        widths = [
-            max(len(str(row[column])) for row in [headings, *rows])
-            for column in range(len(headings))
-        ]
-        for row in [headings, *rows]:
-            line = "  ".join(
-                str(each).ljust(width) for each, width in zip(row, widths, strict=True)
-            )
-            click.echo(line.rstrip())
+        for line in aligned([list(headings), *texts]):
+            click.echo(line)
         return
     from rich.console import Console
+    from rich.measure import Measurement
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(*headings, header_style="bold")
+    for row in texts:
+        table.add_row(*map(Text, row))
+    console = Console()
+    boundless = console.options.update(max_width=WHOLE_SENTENCE)
+    if Measurement.get(console, boundless, table).minimum <= console.width:
+        console.print(table)
+        return
+    for line in turned(headings, texts, console.width):
+        click.echo(line)
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows as lines, each column as wide as its longest text."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)) for row in rows)
+    return [line.rstrip() for line in lines]
+
+
+def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[str]:
+    """A line a heading and a column a row, as many side by side as fit; then the next of them."""
+    block: list[Sequence[str]] = [headings]
     for row in rows:
-        table.add_row(*(str(each) for each in row))
-    Console().print(table)
+        wider = aligned(list(zip(*block, row, strict=True)))
+        if len(block) > 1 and max(map(len, wider)) > width:
+            yield from (*aligned(list(zip(*block, strict=True))), "")
+            block = [headings]
+        block.append(row)
+    yield from aligned(list(zip(*block, strict=True)))
 
 
 def time_text(at_ms: int) -> str:
