@@ -429,8 +429,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether an answer is still owed: such a connection is not idle."""
-        return bool(self._slots)
+        """Whether an answer is owed, or more has come than there is memory for: it is not idle."""
+        return bool(self._slots) or self._waits_for_memory
 
     @property
     def is_idle(self) -> bool:

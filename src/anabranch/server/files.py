@@ -9,6 +9,7 @@ folders (`folders.py`).
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import shutil
@@ -308,7 +309,7 @@ class RealFiles:
 
     def sync_dir(self, path: str) -> None:
         """See Files."""
-        self._attempt(path, lambda: _sync(path, os.O_RDONLY | os.O_DIRECTORY))
+        self._attempt(path, lambda: sync_folder(path))
 
     def sync_path(self, path: str) -> None:
         """See Files."""
@@ -332,7 +333,7 @@ class RealFiles:
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
         """See Files: a temporary file beside it, then a rename."""
-        self._attempt(path, lambda: _replace(path, data, sync))
+        self._attempt(path, lambda: replace_file(path, data, sync=sync))
 
     def size(self, path: str) -> int:
         """See Files."""
@@ -367,7 +368,28 @@ def _sync(path: str, flags: int) -> None:
         os.close(handle)
 
 
-def _replace(path: str, data: bytes, sync: bool) -> None:
+def sync_folder(path: str) -> None:
+    """Make the names in a folder survive a power cut. Raises OSError."""
+    _sync(path, os.O_RDONLY | os.O_DIRECTORY)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder and its parents; with their names, what is synced in it survives a power cut.
+
+    Raises OSError."""
+    parents, above = [], os.path.abspath(path)
+    while not os.path.lexists(above):
+        above = os.path.dirname(above)
+        parents.append(above)
+    os.makedirs(path, exist_ok=True)
+    for parent in parents:
+        with contextlib.suppress(PermissionError):  # a parent may be one that we cannot list
+            sync_folder(parent)
+
+
+def replace_file(path: str, data: bytes, *, sync: bool) -> None:
+    """Replace a small file by way of another name; with `sync`, whenever the power goes, the old
+    bytes or the new ones are there, and the new ones once this returns. Raises OSError."""
     temporary = path + ".tmp"
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
     try:
@@ -380,4 +402,4 @@ def _replace(path: str, data: bytes, sync: bool) -> None:
         os.close(handle)
     os.replace(temporary, path)
     if sync:
-        _sync(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY)
+        sync_folder(os.path.dirname(path) or ".")

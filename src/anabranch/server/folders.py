@@ -26,6 +26,7 @@ from anabranch.core.log.checkpoints import (
     parse_meta_properties,
 )
 from anabranch.core.types import parse_topic_id
+from anabranch.server.files import make_folder, replace_file
 from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def hold(config: NodeConfig) -> HeldFolders:
 def lock(path: str) -> int:
     """The descriptor that holds a folder; the lock ends with it. Raises FolderFault."""
     try:
-        os.makedirs(path, exist_ok=True)
+        make_folder(path)
         descriptor = os.open(os.path.join(path, LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     except OSError as fault:
         raise UnusableFolder(folder_sentence(path, fault)) from None
@@ -176,14 +177,7 @@ def mark(path: str, meta: MetaProperties) -> MetaProperties:
     """Write meta.properties so that it survives a power cut. Raises UnusableFolder."""
     name = os.path.join(path, META_PROPERTIES)
     try:
-        with open(name + ".tmp", "wb") as file:
-            file.write(format_meta_properties(meta))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name + ".tmp", name)
-        folder = os.open(path, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
+        replace_file(name, format_meta_properties(meta), sync=True)
     except OSError as fault:
         raise UnusableFolder(folder_sentence(path, fault)) from None
     return meta

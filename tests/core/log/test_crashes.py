@@ -265,6 +265,24 @@ def test_a_folder_that_does_not_say_whose_it_is_is_told() -> None:
     assert [one.topic_id for one in LogFolder(world.disk, "data").partitions()] == [TOPIC_ID]
 
 
+def test_a_log_that_begins_anew_behind_deleted_records_syncs_no_file_of_before() -> None:
+    """Everything that a power cut left lies before the log start; the folder stays in service."""
+    world = World(4)
+    for _ in range(30):
+        world.append()
+    end_offset, segments = world.log.end_offset, world.log.segments
+    assert len(segments) > 2
+    world.log.delete_records_before(end_offset)
+    world.folder.checkpoint()
+    segments[-1].file.truncate(0)
+    log = LogFolder(world.disk, "data").open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    assert (log.start_offset, log.end_offset) == (end_offset, end_offset)
+    sync(log)
+    assert [name for name in world.disk.list(log.folder) if name.endswith(".log")] == [
+        f"{end_offset:020d}.log"
+    ]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whose_a_log_is_is_safe_with_its_first_records(seed: int) -> None:
     world = World(seed)

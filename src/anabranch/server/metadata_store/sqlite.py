@@ -31,6 +31,7 @@ from anabranch.core.controller.metadata_store import (
     Unknown,
 )
 from anabranch.core.errors import StorageFault
+from anabranch.server.files import make_folder
 
 ResultT = TypeVar("ResultT")
 
@@ -159,7 +160,7 @@ class SqliteStore:
     def _connect(self) -> None:
         folder = os.path.dirname(self.path)
         try:
-            os.makedirs(folder or ".", exist_ok=True)
+            make_folder(folder or ".")
         except OSError as error:
             raise StorageFault(f"metadata store {self.path}: {error.strerror}") from error
         connection = sqlite3.connect(
