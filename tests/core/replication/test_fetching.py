@@ -62,6 +62,32 @@ def test_a_request_says_who_asks_and_what_is_there():
     assert effect.version == 18
 
 
+def test_rounds_are_as_large_as_the_leader_is_far():
+    """What is in sync waits no longer than a near leader's round; distance costs no throughput."""
+    peers = Peers(2)
+    asked = []
+    for needs_ms in (0, 3, 40, 2, 40):
+        (effect,) = fetches_of(peers, 2)
+        asked.append(effect.request.max_bytes)
+        peers.now_ms += needs_ms
+        peers[1].produce(1)
+        deliver_fetch_of(peers, 2)
+    assert asked == [1 << 20] * 5
+    for needs_ms in (1000, 1000, 41, 39, 3):  # a new session each time
+        deliver_fetch_of(peers, 2, lose=True)
+        peers.wait(1000)
+        peers.now_ms += needs_ms
+        peers[1].produce(1)
+        deliver_fetch_of(peers, 2)
+        asked.append(fetches_of(peers, 2)[0].request.max_bytes)
+    assert asked[5:] == [10485760, 10485760, 10 << 20, 9 << 20, 1 << 20]
+
+
+def test_a_round_is_no_larger_than_configured():
+    peers = Peers(2, config={"replica.fetch.response.max.bytes": "65536"})
+    assert fetches_of(peers, 2)[0].request.max_bytes == 65536
+
+
 def test_no_answer_is_followed_by_a_new_session_after_a_pause():
     peers = Peers(2, partitions=2)
     deliver_fetch_of(peers, 2)

@@ -31,6 +31,12 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import FetchResponse
 
 READY_MS = -1
+ROUND_BYTES = 1 << 20
+"""What a near leader is asked for at once: more is copied no faster there, and what is in sync
+waits meanwhile for what catches up."""
+NEAR_MS = 4
+"""A leader that needs so much time for an answer at best is near; one that needs ten times as much
+is asked for ten times as much, so that distance costs no throughput."""
 _SESSION_ENDED = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -48,6 +54,8 @@ class Fetcher:
     __slots__ = (
         "_changed",
         "_forgotten",
+        "_quickest_ms",
+        "_sent_ms",
         "active",
         "in_flight",
         "index",
@@ -69,6 +77,7 @@ class Fetcher:
         self.unsynced: dict[Key, Following] = {}
         self._changed: dict[Key, Following] = {}
         self._forgotten: dict[Key, None] = {}
+        self._sent_ms = self._quickest_ms = 0
 
     def add(self, following: Following) -> None:
         """Ask for this partition from now on, or with something new to say."""
@@ -123,7 +132,7 @@ class Fetcher:
             ),
             max_wait_ms=config.replica_fetch_wait_max_ms,
             min_bytes=config.replica_fetch_min_bytes,
-            max_bytes=config.replica_fetch_response_max_bytes,
+            max_bytes=min(config.replica_fetch_response_max_bytes, self.round_bytes),
             session_id=self.session_id,
             session_epoch=self.session_epoch,
             topics=list(topics.values()),
@@ -131,12 +140,21 @@ class Fetcher:
         )
         self._changed = {}
         self._forgotten = {}
+        self._sent_ms = broker.steady_ms
         self.in_flight = SendFetch(self.leader_id, self.index, request)
         return self.in_flight
 
-    def answered(self, response: FetchResponse) -> ErrorCode:
+    @property
+    def round_bytes(self) -> int:
+        """How much to ask for at once, if the configuration allows as much."""
+        return ROUND_BYTES * max(1, self._quickest_ms // NEAR_MS)
+
+    def answered(self, response: FetchResponse, now_ms: int) -> ErrorCode:
         """Step the session; NONE when the partitions' answers may be taken."""
         self.in_flight = None
+        needed_ms = now_ms - self._sent_ms
+        is_first = self.session_epoch == INITIAL_EPOCH
+        self._quickest_ms = needed_ms if is_first else min(self._quickest_ms, needed_ms)
         code = ErrorCode(response.error_code)
         if code != ErrorCode.NONE:
             self.begin_anew()

@@ -174,7 +174,7 @@ class Replication:
         self._now_ms = now_ms
         if self._broker.suspects:
             self._broker.suspects.answered(effect.leader_id)
-        code = fetcher.answered(response)
+        code = fetcher.answered(response, now_ms)
         if code != ErrorCode.NONE:
             if not is_session_end(code):
                 fetcher.retry_ms = now_ms + self._broker.config.replica_fetch_backoff_ms

@@ -39,7 +39,7 @@ REPLICATION = (
         INT, "1048576", MEDIUM, IN_FORCE, at_least(0)),
     row("replica.fetch.min.bytes", "Bytes that a leader waits for before it answers a follower.",
         INT, "1", HIGH, IN_FORCE),
-    row("replica.fetch.response.max.bytes", "Bytes of a whole answer to a follower.",
+    row("replica.fetch.response.max.bytes", "Bytes of a whole answer to a follower, at most; a near leader is asked for 1 MiB.",
         INT, "10485760", MEDIUM, IN_FORCE, at_least(0)),
     row("replica.fetch.wait.max.ms", "Longest wait of a leader before it answers a follower.",
         INT, "500", HIGH, IN_FORCE),
