@@ -41,7 +41,9 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
     again = verb("topics", "create", "--topic", "twice", "--if-not-exists")
     assert lines(again) == ["Topic twice exists already."]
     refused(verb("topics", "describe", "--topic", "nowhere"), "nowhere")
-    refused(verb("topics", "delete", "--topic", "nowhere"), "nowhere: ", "UNKNOWN_TOPIC_OR_PARTITION")
+    refused(
+        verb("topics", "delete", "--topic", "nowhere"), "nowhere: ", "UNKNOWN_TOPIC_OR_PARTITION"
+    )
     gone = verb("topics", "delete", "--topic", "nowhere", "--if-exists")
     assert lines(gone) == ["There is no topic nowhere."]
     refused(verb("topics", "create", "--topic", "a/b"), "INVALID_TOPIC_EXCEPTION")
@@ -120,7 +122,7 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     assert lines(tail) == ["three"]
     beyond = verb("consume", "--topic", "shown", "--partition", "0", "--offset", "99",
                   "--timeout-ms", "200")  # fmt: skip
-    refused(beyond, "OFFSET_OUT_OF_RANGE")
+    refused(beyond, "shown-0: The offset lies outside", "OFFSET_OUT_OF_RANGE")
     refused(verb("consume", "--topic", "shown", "--offset", "2"), "--partition")
     refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
 

@@ -101,8 +101,7 @@ async def _fetch_from(cluster: Cluster, leader: int, request: FetchRequest) -> F
 
 def _fetched(topic: str, answer: PartitionData) -> Fetched:
     if answer.error_code:
-        code = ErrorCode(answer.error_code)
-        raise ApiError(code, f"Partition {topic}-{answer.partition_index}: {code.name}.")
+        check(answer.error_code, of=f"{topic}-{answer.partition_index}")
     aborted = answer.aborted_transactions or ()
     return Fetched(
         answer.partition_index,
