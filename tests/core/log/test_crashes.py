@@ -283,6 +283,31 @@ def test_a_log_that_begins_anew_behind_deleted_records_syncs_no_file_of_before()
     ]
 
 
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("steps", range(4))
+def test_a_draft_is_the_checkpoint_or_it_is_not(seed: int, steps: int) -> None:
+    """As the cleaner has it written, adopted and synced, each in its own time."""
+    world = World(seed)
+    world.append()
+    world.sync()
+    world.checkpoint()
+    before = world.log.end_offset
+    world.append()
+    world.sync()
+    folder, draft = world.folder, world.folder.draft_synced(KEY)
+    if steps > 0:
+        folder.write_draft(draft)
+    if steps > 1:
+        assert folder.adopt(draft)
+    if steps > 2:
+        world.disk.sync_dir("data")
+    world.disk.cut_power()
+    promised = LogFolder(world.disk, "data").promised(KEY)
+    allowed = [{before}, {before}, {before, world.log.end_offset}, {world.log.end_offset}]
+    assert promised in allowed[steps]
+    world.restart(power=False)
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_whose_a_log_is_is_safe_with_its_first_records(seed: int) -> None:
     world = World(seed)
