@@ -385,6 +385,17 @@ def test_a_topic_that_is_deleted_waits_for_no_room(world, monkeypatch):
     assert not world.broker.partitions.roomless and not world.broker.partitions.offline
 
 
+async def test_a_node_that_fails_to_follow_after_a_while_stops(world, monkeypatch):
+    """Else partitions that came later in the same image would never be hosted, without a word."""
+    monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
+    told = asyncio.get_running_loop().create_future()
+    world.shell.on_fatal = told.set_result
+    world.publish(world.create("t", 4))
+    monkeypatch.setattr(world.shell, "_host", Mock(side_effect=ValueError("a bug")))
+    async with asyncio.timeout(10):
+        assert await told == "following the metadata failed: ValueError: a bug"
+
+
 def test_a_disk_that_refuses_to_delete_a_rotten_log_fails_alone(world, monkeypatch):
     world.publish(world.create("t", 2))
     world.broker.partitions.take_offline(world.replica())

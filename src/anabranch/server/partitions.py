@@ -52,7 +52,7 @@ class PartitionShell:
     """One broker's logs on its disks.
 
     `on_changed` is called after keys were put into `broker.changed` outside of a request;
-    `on_fatal` with a sentence when no folder is left to work with.
+    `on_fatal` with a sentence when no folder is left to work with, or the metadata is not followed.
     """
 
     def __init__(
@@ -107,7 +107,13 @@ class PartitionShell:
 
     def _continue(self) -> None:
         self._continuation = None
-        self._run_slice(SLICE_S)
+        try:
+            self._run_slice(SLICE_S)
+        except Exception as fault:
+            if self.on_fatal is None:
+                raise
+            self.on_fatal(f"following the metadata failed: {type(fault).__name__}: {fault}")
+            return
         self.tell_changed()
         if self._work:
             self._continue_soon()
@@ -200,8 +206,7 @@ class PartitionShell:
                 LOG.error("a partition waits for room", partition=place, why=str(fault))
             if is_here:
                 self._found[place] = (folder, topic_id)
-            self._broker.partitions.roomless.add(place)
-            self._broker.partitions.offline[place] = assignment.topic_id
+            self._broker.partitions.wait_for_room(place, assignment.topic_id)
             return
         except StorageFault as fault:
             self._broker.partitions.offline[place] = assignment.topic_id

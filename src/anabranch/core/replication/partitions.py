@@ -123,6 +123,11 @@ class Partitions:
         self.drop(replica)
         self.offline[replica.topic_partition] = replica.topic_id
 
+    def wait_for_room(self, place: TopicPartition, topic_id: TopicId) -> None:
+        """A full disk kept a log from being opened: requests get KAFKA_STORAGE_ERROR until then."""
+        self.offline[place] = topic_id
+        self.roomless.add(place)
+
     def plan(self, image: MetadataImage, delta: MetadataDelta | None, *, broker_epoch: int) -> Plan:
         """What the metadata asks of this broker: for what `delta` touched, or (None) for all.
 
