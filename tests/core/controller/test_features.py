@@ -13,7 +13,7 @@ from anabranch.core.controller.observers import set_observers
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.broker_registration import Feature
 from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from anabranch.core.wire.own_records import RECORDS_FEATURE
+from anabranch.core.wire.own_records import RECORDS_FEATURE, PlacementCursorRecord
 
 UPGRADE, SAFE, UNSAFE = 1, 2, 3
 BROKER = 4
@@ -204,6 +204,17 @@ def test_own_records_may_be_written_from_their_level_on() -> None:
     assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 0, SAFE))
     world.commit_result(set_observers(world.controller.state, "t", 0, []))
     assert update(world, (RECORDS_FEATURE, 0, SAFE)) == (0, "")
+
+
+def test_own_records_go_down_as_far_as_what_is_in_use_allows() -> None:
+    world = World()
+    world.start(1, 2)
+    world.create("t", [1])
+    world.commit([PlacementCursorRecord(cursor=5)])
+    assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 1, SAFE))
+    assert update(world, (RECORDS_FEATURE, 2, SAFE)) == (0, "")
+    assert world.image.placement_cursor == 5
+    assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 1, SAFE))
 
 
 def test_a_broker_that_cannot_read_own_records_keeps_their_level_down_and_is_kept_out() -> None:

@@ -33,7 +33,13 @@ from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     PlanRecord,
 )
-from anabranch.core.wire.own_records import NO_PLAN, PLANS_SINCE, RECORDS_FEATURE
+from anabranch.core.wire.own_records import (
+    MISSING_SINCE,
+    NO_PLAN,
+    PLANS_SINCE,
+    RECORDS_FEATURE,
+    ROLES_SINCE,
+)
 
 METADATA_CHANGED = frozenset({7, 8, 11, 13, 14, 15, 17, 23})
 """Levels of metadata.version that brought new records or fields: lowering below one may lose what
@@ -115,7 +121,7 @@ def _check(
         _check_metadata_version(update, before)
     elif update.feature == KRAFT_VERSION and update.level != before:
         raise _invalid(update, "Metadata is committed by a store here, not by a quorum.")
-    elif update.level < before and _would_lose(image, update.feature):
+    elif update.level < before and _would_lose(image, update):
         raise _invalid(update, WOULD_LOSE)
     _check_dependencies(update, proposed)
 
@@ -162,19 +168,33 @@ def _check_dependencies(update: Update, proposed: Mapping[str, int]) -> None:
             )
 
 
-def _would_lose(image: MetadataImage, feature: str) -> bool:
-    partitions = (
+def _would_lose(image: MetadataImage, update: Update) -> bool:
+    if update.feature == RECORDS_FEATURE:
+        return update.level < _records_in_use(image)
+    return update.feature == ELR_VERSION and any(map(_leans_on_elr, _partitions(image)))
+
+
+def _records_in_use(image: MetadataImage) -> int:
+    """The level below which records of our own that count today could not be written."""
+    if image.plan is not None and image.plan.is_open:
+        return PLANS_SINCE
+    if image.placement_cursor > 0:
+        return MISSING_SINCE
+    return max(map(_level_of_roles, _partitions(image)), default=0)
+
+
+def _level_of_roles(partition: PartitionImage) -> int:
+    if partition.missing or partition.suspended:
+        return MISSING_SINCE
+    return ROLES_SINCE if partition.observers else 0
+
+
+def _partitions(image: MetadataImage) -> Iterator[PartitionImage]:
+    return (
         partition
         for topic in image.topics_by_id.values()
         for partition in topic.partitions.values()
     )
-    if feature == RECORDS_FEATURE:
-        if image.plan is not None and image.plan.is_open:
-            return True
-        return image.placement_cursor > 0 or any(
-            each.observers or each.missing or each.suspended for each in partitions
-        )
-    return feature == ELR_VERSION and any(map(_leans_on_elr, partitions))
 
 
 def _leans_on_elr(partition: PartitionImage) -> bool:

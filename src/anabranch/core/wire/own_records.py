@@ -98,8 +98,9 @@ class PlanProgressRecord(Message, type_id=10_005, versions="0", flexible="0+"):
 
 
 NO_PLAN = 0
-PLANS_SINCE = 3
-"""The level from which on plans are kept."""
+ROLES_SINCE, MISSING_SINCE, PLANS_SINCE = 1, 2, 3
+"""The levels from which on observers, missing replicas (with the placement cursor), and plans are
+kept."""
 
 
 class OwnRecord(NamedTuple):
@@ -111,9 +112,9 @@ class OwnRecord(NamedTuple):
 
 OWN_RECORD_IDS: Mapping[int, OwnRecord] = MappingProxyType(
     {
-        10_000: OwnRecord("roles of a partition's replicas: who only observes", 1),
-        10_001: OwnRecord("replicas that a partition should have and no broker can hold", 2),
-        10_002: OwnRecord("where computed assignment goes on", 2),
+        10_000: OwnRecord("roles of a partition's replicas: who only observes", ROLES_SINCE),
+        10_001: OwnRecord("replicas that a partition should have and nobody holds", MISSING_SINCE),
+        10_002: OwnRecord("where computed assignment goes on", MISSING_SINCE),
         10_003: OwnRecord("a reviewed plan of moves, and how it fares", PLANS_SINCE),
         10_004: OwnRecord("the moves of a plan", PLANS_SINCE),
         10_005: OwnRecord("how far the moves of a plan are", PLANS_SINCE),
