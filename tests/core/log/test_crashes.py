@@ -284,6 +284,44 @@ def test_a_log_that_begins_anew_behind_deleted_records_syncs_no_file_of_before()
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_indexes_that_were_made_again_are_safe(seed: int) -> None:
+    """Their segment was synced long ago, so that no later round writes them."""
+    world = World(seed)
+    for _ in range(30):
+        world.append()
+    world.sync()
+    world.checkpoint()
+    first = world.log.segments[0]
+    made = [first.stem + suffix for suffix in (".index", ".timeindex", ".txnindex")]
+    for path in made:
+        world.disk.remove(path)
+    world.disk.sync_dir(world.log.folder)
+    log = LogFolder(world.disk, "data").open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    log.aborted_transactions(0, log.end_offset)
+    written = [world.disk.read(path) for path in made]
+    world.disk.cut_power()
+    assert [world.disk.read(path) for path in made] == written
+
+
+@pytest.mark.parametrize("fail_in", range(1, 60))
+def test_a_log_that_is_dropped_whole_does_not_come_back_without_its_first_segment(
+    fail_in: int,
+) -> None:
+    """It would then begin at a later offset than anybody decided."""
+    for seed in range(10):
+        world = World(seed)
+        for _ in range(20):
+            world.append()
+        world.sync()
+        world.disk.fail_in = fail_in
+        with suppress(StorageFault):
+            world.log.truncate_fully(0)
+        world.disk.cut_power()
+        names = [name for name in world.disk.list(world.log.folder) if name.endswith(".log")]
+        assert not names or names[0] == f"{0:020d}.log"
+
+
+@pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("steps", range(4))
 def test_a_draft_is_the_checkpoint_or_it_is_not(seed: int, steps: int) -> None:
     """As the cleaner has it written, adopted and synced, each in its own time."""

@@ -151,15 +151,16 @@ def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
         ranges = []
         replay(log, state_at(log, segment.base_offset), segment, ranges)
         log.aborted[segment.base_offset] = ranges
-        save_aborted(log, segment)
+        save_aborted(log, segment, sync=True)
         return ranges
 
 
-def save_aborted(log: Log, segment: Segment) -> None:
-    """Write a segment's transaction index; an empty one says that nothing was aborted."""
+def save_aborted(log: Log, segment: Segment, *, sync: bool = False) -> None:
+    """Write a segment's transaction index; an empty one says that nothing was aborted, so it is
+    synced, at once or with a round."""
     ranges = log.aborted.get(segment.base_offset, [])
     try:
-        log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=False)
+        log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=sync)
     except DiskFull:
         return
     if not ranges:

@@ -116,15 +116,16 @@ class Segment:
         """Whether an offset can be written relative to this segment's first."""
         return 0 <= offset - self.base_offset <= INT32_MAX
 
-    def save_indexes(self, files: Files) -> None:
-        """Write the indexes beside a segment that is closed."""
+    def save_indexes(self, files: Files, *, sync: bool = False) -> None:
+        """Write the indexes beside a segment that is closed; a sync round covers them, or `sync`
+        does."""
         assert self.offset_index is not None
         assert self.time_index is not None
         self.time_index.append_if_later(
             self.max_timestamp, self.max_timestamp_offset - self.base_offset
         )
-        files.write_atomic(self.stem + OFFSETS, self.offset_index.encode(), sync=False)
-        files.write_atomic(self.stem + TIMES, self.time_index.encode(), sync=False)
+        files.write_atomic(self.stem + OFFSETS, self.offset_index.encode(), sync=sync)
+        files.write_atomic(self.stem + TIMES, self.time_index.encode(), sync=sync)
         self.index_saved = True
 
     def load_indexes(self, files: Files, interval: int) -> bool:
@@ -144,13 +145,14 @@ class Segment:
         return False
 
     def rebuild_indexes(self, files: Files, interval: int) -> None:
-        """Make the indexes again from the batches and save them; raises BadBatch."""
+        """Make the indexes again from the batches and save them: no later round would. Raises
+        BadBatch."""
         self.reset()
         for position, header in scan(self.file, self.size, check_crc=False):
             self.note(
                 position, header.size_bytes, header.last_offset, header.max_timestamp, interval
             )
-        self.save_indexes(files)
+        self.save_indexes(files, sync=True)
 
     def cut_indexes(self, position: int, end_offset: int) -> None:
         """Forget what lies at or after a position; the largest timestamp must be found again."""

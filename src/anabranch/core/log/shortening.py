@@ -159,6 +159,8 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.epochs.entries = []
     log.save_epochs(sync=True)
     while log.segments:
+        if len(log.segments) == 1:
+            _sync_names(log)  # no younger one may come back without the first
         _drop(log, log.segments.pop(), 0)
     log.active = None
     log.aborted.clear()
