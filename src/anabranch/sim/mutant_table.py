@@ -41,8 +41,8 @@ MUTANTS = (
         module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
-        seed=348,
-        caught_by="L3",
+        seed=193,
+        caught_by="L4",
     ),
     Mutant(
         name="aligned-once",
@@ -52,7 +52,7 @@ MUTANTS = (
         new="            if wanted.leader_epoch != replica.leader_epoch:\n"
         "                wanted.last_fetched_epoch = -1\n",
         seed=1848,
-        caught_by="L8",
+        caught_by="L2",
     ),
     Mutant(
         name="fetch-not-fenced",
@@ -60,7 +60,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=571,
+        seed=193,
         caught_by="L6",
     ),
     Mutant(
@@ -78,7 +78,7 @@ MUTANTS = (
         module=REPLICA,
         old="members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))",
         new="members = dict.fromkeys(isr)",
-        seed=29,
+        seed=17,
         caught_by="L3",
     ),
     Mutant(
@@ -87,7 +87,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=135,
+        seed=47,
         caught_by="L4",
     ),
     Mutant(
@@ -114,7 +114,7 @@ MUTANTS = (
         module=REPLICA,
         old="if not self.is_leader or not self.enough_in_sync:",
         new="if not self.is_leader:",
-        seed=10,
+        seed=11,
         caught_by="L7",
     ),
     Mutant(
@@ -150,7 +150,7 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=122,
+        seed=202,
         caught_by="lost-write",
     ),
     Mutant(
@@ -186,7 +186,7 @@ MUTANTS = (
         module=ELECTIONS,
         old="holding = [each for each in usable if each not in rules.emptied]",
         new="holding = usable",
-        seed=290,
+        seed=413,
         caught_by="L4",
     ),
     Mutant(
@@ -232,8 +232,8 @@ MUTANTS = (
         module=SHARD,
         old="while pending and pending[0][0] <= committed:",
         new="while pending:",
-        seed=148,
-        caught_by="group-owners",
+        seed=109,
+        caught_by="group-rewound",
     ),
     Mutant(
         name="observer-counted-in-sync",

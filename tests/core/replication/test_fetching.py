@@ -3,6 +3,7 @@
 from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
+from anabranch.core.replication.calling import CALLS
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replication import FAR_MS
 from anabranch.core.types import TopicPartition
@@ -320,6 +321,8 @@ def parked(peers, broker_id):
 def quiet_peers(partitions=3):
     """Broker 2 has everything, was told everything, and its next fetch is parked."""
     peers = Peers(2, partitions=partitions, config={"replica.fetch.wait.max.ms": "500"})
+    for _ in range(CALLS):
+        peers.wait(200)  # nobody is called to new leaderships any more
     effect, _ = parked(peers, 2)
     wait, _ = peers[1].waits.pop()
     answer = wait.poll(peers[1].broker.wall_ms, True)

@@ -94,7 +94,8 @@ class FetchSession:
     """The partitions of one client. `privileged` sessions are followers'.
 
     `news` is what a follower's session has to look at, in the order in which it is served;
-    `tell_ms` when a high watermark that has moved is told at the latest, on the steady clock.
+    `tell_ms` when its waiting fetch is answered at the latest, on the steady clock: a mark has
+    moved, or the follower is called.
     """
 
     __slots__ = (
@@ -130,6 +131,8 @@ class FetchSession:
 
         One that has registered anew says so of every partition."""
         self.heard.ms = steady_ms
+        if self.tell_ms <= steady_ms:  # it was called, and comes
+            self.tell_ms = NOTHING_TO_TELL
         if broker_epoch != self.broker_epoch:
             self.broker_epoch = broker_epoch
             self.news = dict.fromkeys(self.partitions.values())
@@ -231,6 +234,13 @@ class FetchSessions:
         for session, wanted in watchers.items():
             session.news[wanted] = None
         return watchers
+
+    def called(self, steady_ms: int) -> list[FetchSession]:
+        """The followers' sessions: once looked at, the fetch that waits in each is answered."""
+        sessions = [session for session in self if session.privileged]
+        for session in sessions:
+            session.tell_ms = steady_ms
+        return sessions
 
     def _unwatch(self, session: FetchSession, gone: Iterable[Wanted]) -> None:
         for wanted in gone:

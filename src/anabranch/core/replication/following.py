@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import PartitionData
 
 NOTHING_SENT = -1
+FIRST_PAUSE_MS = 20
+SHORT_PAUSES = 3
+"""Under each leadership a follower asks again after 20, 80 and 320 ms at most, before it waits as
+long as the setting says."""
 BASE_OFFSET_BYTES = 8
 """A batch begins with its base offset."""
 
@@ -47,7 +51,7 @@ class Next(Enum):
     FETCH = "fetch"
     """The log moved: ask from its new end."""
     LATER = "later"
-    """An error that time heals: ask again after `replica.fetch.backoff.ms`."""
+    """An error that time heals: ask again soon, then every `replica.fetch.backoff.ms`."""
     STOPPED = "stopped"
     """Fenced: newer metadata is on its way, and begins anew."""
 
@@ -55,7 +59,15 @@ class Next(Enum):
 class Following:
     """One followed partition under one leader epoch."""
 
-    __slots__ = ("key", "leader_epoch", "leader_id", "obstacle", "replica", "sent_offset")
+    __slots__ = (
+        "key",
+        "leader_epoch",
+        "leader_id",
+        "obstacle",
+        "pauses",
+        "replica",
+        "sent_offset",
+    )
 
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
@@ -64,6 +76,7 @@ class Following:
         self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
         self.sent_offset = NOTHING_SENT
         self.obstacle = ""
+        self.pauses = 0
         """Why the last answer could not be used, for people."""
 
     @property
@@ -71,6 +84,14 @@ class Following:
         """Whether the metadata still asks for exactly this."""
         replica = self.replica
         return replica.leader_epoch == self.leader_epoch and not replica.is_leader
+
+    def pause_ms(self, longest_ms: int) -> int:
+        """How long to wait after an error that time heals: a leader that does not know of its
+        office yet learns of it within milliseconds, so the first waits are short."""
+        self.pauses += 1
+        if self.pauses > SHORT_PAUSES:
+            return longest_ms
+        return min(longest_ms, FIRST_PAUSE_MS << 2 * (self.pauses - 1))
 
     def asked(self, max_bytes: int) -> FetchPartition:
         """The question: everything from the log's end on."""

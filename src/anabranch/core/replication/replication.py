@@ -20,6 +20,7 @@ from itertools import count, islice
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.calling import Calls
 from anabranch.core.replication.effects import (
     Cut,
     Effect,
@@ -77,6 +78,7 @@ class Replication:
         self._order = count()
         self._shared: dict[TopicPartition, tuple[Replica, int, int]] = {}
         """Led here with more than one in sync: replica, leader epoch, since when."""
+        self._calls = Calls()
         self._shrink_ms = FAR_MS
         self._unsent: dict[TopicPartition, Replica] = {}
         self._altering: SendAlterPartition | None = None
@@ -130,6 +132,7 @@ class Replication:
         known = self._shared.get(place)
         if known is None or known[0] is not replica or known[1] != replica.leader_epoch:
             self._shared[place] = (replica, replica.leader_epoch, self._now_ms)
+            self._calls.begin(self._now_ms)
         if self._shrink_ms == FAR_MS:
             self._shrink_ms = self._now_ms + self._broker.config.replica_lag_time_max_ms // 2
 
@@ -219,7 +222,8 @@ class Replication:
         if then is Next.FETCH:
             self._go_on(following, fetcher)
         elif then is Next.LATER:
-            self._delay(following, fetcher, self._broker.config.replica_fetch_backoff_ms)
+            longest_ms = self._broker.config.replica_fetch_backoff_ms
+            self._delay(following, fetcher, following.pause_ms(longest_ms))
         elif then is Next.STOPPED:
             fetcher.remove(following)
 
@@ -448,13 +452,16 @@ class Replication:
             self._alter_retry_ms = READY_MS
         if self._shrink_ms <= now_ms:
             self._shrink()
+        if self._calls.due_ms <= now_ms:
+            self._broker.changed.update(self._broker.fetch_sessions.called(now_ms))
+            self._calls.made(now_ms)
         if self._remind_ms <= now_ms:
             self._remind(now_ms)
 
     @property
     def next_tick_ms(self) -> int:
         """When `tick` has something to do, `FAR_MS` for never."""
-        due_ms = min(self._shrink_ms, self._remind_ms)
+        due_ms = min(self._shrink_ms, self._remind_ms, self._calls.due_ms)
         if self._delayed:
             due_ms = min(due_ms, self._delayed[0][0])
         if self._alter_retry_ms != READY_MS:

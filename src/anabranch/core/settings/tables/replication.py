@@ -33,7 +33,7 @@ REPLICATION = (
     row("producer.purgatory.purge.interval.requests",
         "Kafka's housekeeping step for waiting Produces.",
         INT, "1000", MEDIUM),
-    row("replica.fetch.backoff.ms", "Wait of a follower after a partition's fetch failed.",
+    row("replica.fetch.backoff.ms", "Longest wait of a follower after a partition's fetch failed.",
         INT, "1000", MEDIUM, IN_FORCE, at_least(0)),
     row("replica.fetch.max.bytes", "Bytes of one partition in a follower's fetch.",
         INT, "1048576", MEDIUM, IN_FORCE, at_least(0)),
