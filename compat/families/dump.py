@@ -156,7 +156,9 @@ def dumps_a_metadata_snapshot(peer: Peer) -> object:
     output = dump(peer, [newest], "--cluster-metadata-decoder")
     end_offset, epoch = map(int, re.findall(r"\d+", newest.stem))
     kinds = re.findall(r'"type":"(\w+)"', output.out)
-    features = sorted(set(re.findall(r'"name":"([a-z.]+\.version)"', output.out)))
+    features = sorted(set(re.findall(r'FEATURE_LEVEL_RECORD[^{]+{"name":"([a-z.]+)"', output.out)))
+    if "metadata.version" not in features:
+        raise Failed(f"no level of metadata.version in {newest.name}")
     return {
         "name": f"Snapshot end offset: {end_offset}, epoch: {epoch}" in output.out,
         "header": "SnapshotHeader" in output.out,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from anabranch.core.controller.features import BOOTSTRAP_LEVELS
+from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 
 def test_features_are_shown_with_what_all_support(verb):
@@ -14,7 +15,10 @@ def test_features_are_shown_with_what_all_support(verb):
     told = {
         each["feature"]: each for each in json.loads(verb("cluster", "features", "--json").output)
     }
-    assert {name: each["level"] for name, each in told.items()} == dict(BOOTSTRAP_LEVELS)
+    assert {name: each["level"] for name, each in told.items()} == {
+        **BOOTSTRAP_LEVELS,
+        RECORDS_FEATURE: 0,
+    }
     assert all(each["newest_common"] >= each["level"] for each in told.values())
 
 

@@ -22,7 +22,6 @@ if __name__ == "__main__":
     features.SUPPORTED_FEATURES[features.METADATA_VERSION] = (7, LEVEL)
     features.BOOTSTRAP_LEVELS[features.METADATA_VERSION] = LEVEL
     features.SUPPORTED_FEATURES[RECORDS_FEATURE] = (0, RECORDS_LEVEL)
-    features.BOOTSTRAP_LEVELS[RECORDS_FEATURE] = RECORDS_LEVEL
     del features.SUPPORTED_FEATURES[features.ELR_VERSION]
     del features.BOOTSTRAP_LEVELS[features.ELR_VERSION]
     main()

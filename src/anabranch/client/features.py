@@ -19,10 +19,13 @@ from anabranch.core.wire.messages.update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
+from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 TIMEOUT_MS = 30_000
 FIXED = frozenset({"kraft.version"})
 """Features whose level says how a quorum of Kafka's works, which there is none of here."""
+BY_USE = frozenset({RECORDS_FEATURE})
+"""Features whose level goes up with the first use; Kafka can open the folders before that."""
 UPGRADE = 1
 NONE = (0, 0)
 
@@ -94,7 +97,8 @@ def _features(told: Mapping[int, ApiVersionsResponse]) -> list[Feature]:
 
 
 def raises(features: Sequence[Feature], wanted: Mapping[str, int] | None) -> list[Raise]:
-    """What goes up: to the wanted levels, or (None) each to the newest that all brokers support.
+    """What goes up: to the wanted levels, or (None) each to the newest that all brokers support,
+    but for those that go up by use.
 
     Raises ClientFault for a wanted feature that is not there, or that would go down.
     """
@@ -102,7 +106,7 @@ def raises(features: Sequence[Feature], wanted: Mapping[str, int] | None) -> lis
         return [
             Raise(each.name, each.level, each.newest_common)
             for each in features
-            if each.newest_common > each.level
+            if each.newest_common > each.level and each.name not in BY_USE
         ]
     known = {each.name: each for each in features}
     found = []

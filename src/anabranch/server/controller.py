@@ -31,7 +31,7 @@ from anabranch.core.controller.election_counts import ElectionCounts, elections_
 from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.image import NO_LEADER, MetadataImage
-from anabranch.core.controller.levels import fitted, level_of
+from anabranch.core.controller.levels import level_of, to_write
 from anabranch.core.controller.metadata_store import (
     NOBODY,
     Committed,
@@ -185,7 +185,7 @@ class ControllerShell:
     def _plan(self, result: Result[Any]) -> None:
         controller, now_ms = self.controller, wall_ms()
         first, level = controller.image.next_offset, level_of(controller.image)
-        records = fitted(result.records, level)
+        records = to_write(controller.image, result.records)
         told = controller.history.plan(records, result.reasons, now_ms, first)
         payload = encode_batch(
             told, base_offset=first, epoch=controller.epoch, now_ms=now_ms, level=level

@@ -20,6 +20,7 @@ from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.levels import to_write
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.store_check import store_fault
 from anabranch.core.errors import ApiError, ErrorCode
@@ -100,12 +101,12 @@ class Office:
 
     def _plan(self, result: Result[Any]) -> None:
         controller = self.controller
-        first = controller.image.next_offset
+        first, records = controller.image.next_offset, to_write(controller.image, result.records)
         payload = encode_batch(
-            result.records, base_offset=first, epoch=controller.epoch, now_ms=self.world.now_ms
+            records, base_offset=first, epoch=controller.epoch, now_ms=self.world.now_ms
         )
-        end = first + len(result.records)
-        controller.advance(result.records, end - 1)
+        end = first + len(records)
+        controller.advance(records, end - 1)
         self._queue(StoredBatch(first, end, controller.epoch, payload))
         for reason in result.reasons:
             self.world.note("decided", self.node.name, reason.sentence, code=reason.code)

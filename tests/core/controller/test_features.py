@@ -8,9 +8,14 @@ import pytest
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
-from anabranch.core.controller.features import BOOTSTRAP_LEVELS, ELR_VERSION, METADATA_VERSION
+from anabranch.core.controller.features import (
+    BOOTSTRAP_LEVELS,
+    CONTROLLERS_SINCE,
+    ELR_VERSION,
+    METADATA_VERSION,
+)
 from anabranch.core.controller.observers import set_observers
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.broker_registration import Feature
 from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from anabranch.core.wire.own_records import RECORDS_FEATURE, PlacementCursorRecord
@@ -193,17 +198,18 @@ def test_turning_elr_off_clears_the_sets_and_is_refused_while_a_partition_lives_
     assert (world.partition("t").isr, world.partition("t").elr) == ((1,), ())
 
 
-def test_own_records_may_be_written_from_their_level_on() -> None:
-    """A cluster that began before them is raised; it is not lowered while they are in use."""
+def test_the_level_of_own_records_goes_up_with_the_first_that_needs_it() -> None:
+    """Until then Kafka can open what a node leaves behind; it is not lowered while one is in use."""
     world = World()
-    world.level(RECORDS_FEATURE, 0)
     world.start(1, 2)
     world.create("t", [1])
-    assert update(world, (RECORDS_FEATURE, 1, UPGRADE)) == (0, "")
+    assert RECORDS_FEATURE not in world.image.features
     world.commit_result(set_observers(world.controller.state, "t", 0, [2]))
+    assert world.image.features[RECORDS_FEATURE] == 1
     assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 0, SAFE))
     world.commit_result(set_observers(world.controller.state, "t", 0, []))
     assert update(world, (RECORDS_FEATURE, 0, SAFE)) == (0, "")
+    assert world.replayed() == world.image
 
 
 def test_own_records_go_down_as_far_as_what_is_in_use_allows() -> None:
@@ -211,10 +217,24 @@ def test_own_records_go_down_as_far_as_what_is_in_use_allows() -> None:
     world.start(1, 2)
     world.create("t", [1])
     world.commit([PlacementCursorRecord(cursor=5)])
+    assert world.image.features[RECORDS_FEATURE] == 2
+    assert update(world, (RECORDS_FEATURE, 3, UPGRADE)) == (0, "")
     assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 1, SAFE))
     assert update(world, (RECORDS_FEATURE, 2, SAFE)) == (0, "")
     assert world.image.placement_cursor == 5
     assert "might delete metadata" in refused(world, (RECORDS_FEATURE, 1, SAFE))
+
+
+def test_own_records_wait_where_controllers_do_not_say_what_they_read() -> None:
+    """Below the level at which controllers register, only a command raises it."""
+    world = World()
+    world.start(1, 2)
+    world.create("t", [1])
+    world.level(METADATA_VERSION, CONTROLLERS_SINCE - 1)
+    with pytest.raises(ClientFault, match="needs level 1 of anabranch"):
+        set_observers(world.controller.state, "t", 0, [2])
+    assert update(world, (RECORDS_FEATURE, 1, UPGRADE)) == (0, "")
+    set_observers(world.controller.state, "t", 0, [2])
 
 
 def test_a_broker_that_cannot_read_own_records_keeps_their_level_down_and_is_kept_out() -> None:
@@ -224,6 +244,7 @@ def test_a_broker_that_cannot_read_own_records_keeps_their_level_down_and_is_kep
         for name, level in BOOTSTRAP_LEVELS.items()
         if name != RECORDS_FEATURE
     ]
+    world.level(RECORDS_FEATURE, 1)
     assert world.register(1, features=old).error_code == ErrorCode.UNSUPPORTED_VERSION
     world.level(RECORDS_FEATURE, 0)
     assert world.register(1, features=old).error_code == 0

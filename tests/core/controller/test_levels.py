@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from immutables import Map
 from tests.core.controller.world import World
 
 from anabranch.core.controller.batches import (
@@ -16,7 +17,14 @@ from anabranch.core.controller.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from anabranch.core.controller.levels import VERSIONS, check_supported, fitted, level_of, version_at
+from anabranch.core.controller.image import MetadataImage
+from anabranch.core.controller.levels import (
+    VERSIONS,
+    check_supported,
+    level_of,
+    to_write,
+    version_at,
+)
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ProtocolError, TooOld
 from anabranch.core.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
@@ -66,7 +74,7 @@ def test_what_is_applied_is_what_is_read_back(kind: type, level: int) -> None:
     }
     known = {each.name for each in fields_of(kind)}
     record = kind(**{name: value for name, value in values.items() if name in known})
-    (kept,) = fitted([record], level)
+    (kept,) = to_write(MetadataImage(features=Map({METADATA_VERSION: level})), [record])
     batch = encode_batch([kept], base_offset=0, epoch=1, now_ms=1, level=level)
     (decoded,) = decode_batches(batch)
     assert decoded.records == (kept,)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.core.controller.test_reassignment import alter, listed, move
-from tests.core.controller.world import World
+from tests.core.controller.world import World, speaking
 
 from anabranch.core.api.metadata_view import View, partition_view
 from anabranch.core.controller.image import MetadataImage
@@ -23,7 +23,6 @@ from anabranch.core.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
-from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 ON = {"enable.under.replicated.topic.creation": "true"}
 
@@ -374,10 +373,11 @@ def test_snapshot_and_log_have_them() -> None:
     assert again.partition("t", 0) == world.partition("t")
 
 
-def test_a_cluster_at_the_level_before_does_as_kafka() -> None:
+def test_a_cluster_with_a_node_that_could_not_read_it_does_as_kafka() -> None:
     world = World(settings=ON)
-    world.level(RECORDS_FEATURE, 1)
-    world.start(1, 2)
+    world.start(1)
+    world.register(2, features=speaking(1))
+    world.beat(2)
     assert create(world).error_code == ErrorCode.INVALID_REPLICATION_FACTOR
     assert world.image.topic("t") is None
 

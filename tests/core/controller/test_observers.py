@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from tests.core.controller.test_in_sync import alter, elect
-from tests.core.controller.world import World
+from tests.core.controller.world import World, speaking
 
 from anabranch.core.controller.batches import decode_batches, encode_snapshot
 from anabranch.core.controller.image import MetadataImage, PartitionImage
@@ -20,7 +20,6 @@ from anabranch.core.wire.messages.create_topics import (
 )
 from anabranch.core.wire.metadata_records import (
     METADATA_RECORDS,
-    FeatureLevelRecord,
     PartitionChangeRecord,
     ReplicaRolesRecord,
     decode_record,
@@ -135,8 +134,11 @@ def test_roles_that_do_not_fit_are_not_replayed(world: World) -> None:
             replay_batch(world.image, [record], world.image.offset + 1, 1)
 
 
-def test_a_level_that_does_not_allow_the_record_refuses_the_plan(world: World) -> None:
-    world.commit([FeatureLevelRecord(name=RECORDS_FEATURE, feature_level=0)])
+def test_a_node_that_could_not_read_the_record_refuses_the_plan() -> None:
+    world = World()
+    world.start(1, 2, 3)
+    world.create("t", [1, 2])
+    world.register(9, features=speaking(0))
     with pytest.raises(ApiError, match="needs level 1 of anabranch") as refused:
         set_observers(world.controller.state, "t", 0, [3])
     assert refused.value.code == ErrorCode.UNSUPPORTED_VERSION

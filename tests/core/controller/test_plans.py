@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.controller.test_features import SAFE, UPGRADE, refused, update
+from tests.core.controller.test_features import SAFE, refused, update
 from tests.core.controller.test_reassignment import alter, move
-from tests.core.controller.world import CLUSTER, World
+from tests.core.controller.world import CLUSTER, World, speaking
 
 from anabranch.core.controller.batches import decode_batches, encode_snapshot
 from anabranch.core.controller.carrying import PATIENCE_MS, Step
@@ -456,7 +456,7 @@ def test_a_throttle_of_somebody_else_is_left_alone(world: World) -> None:
     assert world.image.config(RESOURCE_BROKER, "2")[RATE] == "7"
 
 
-def test_a_level_that_does_not_allow_plans_refuses_and_a_closed_plan_can_be_forgotten(
+def test_a_plan_that_is_over_goes_with_its_level_and_the_next_one_brings_it_back(
     world: World,
 ) -> None:
     carry(world)
@@ -465,10 +465,15 @@ def test_a_level_that_does_not_allow_plans_refuses_and_a_closed_plan_can_be_forg
     assert update(world, (RECORDS_FEATURE, 2, SAFE)) == (0, "")
     assert world.image.plan is None
     ask(world, "roll-back")
+    carry(world, {0: (1, 2, 5)})
+    assert world.image.features[RECORDS_FEATURE] == 3
+
+
+def test_no_plan_begins_while_a_node_could_not_read_it(world: World) -> None:
+    world.register(9, features=speaking(2))
     response, _ = ask(world, "carry", **asked(world, {0: (1, 2, 5)}))
     assert response.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert update(world, (RECORDS_FEATURE, 3, UPGRADE)) == (0, "")
-    carry(world, {0: (1, 2, 5)})
+    assert response.error_message.endswith("not every node supports that: broker 9.")
 
 
 def test_records_that_do_not_fit_are_not_replayed(world: World) -> None:

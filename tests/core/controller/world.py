@@ -11,7 +11,7 @@ from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
 from anabranch.core.controller.image import MetadataImage, PartitionImage
-from anabranch.core.controller.levels import fitted, level_of
+from anabranch.core.controller.levels import level_of, to_write
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Reason
 from anabranch.core.settings.broker import BrokerConfig
@@ -28,8 +28,21 @@ from anabranch.core.wire.messages.create_topics import (
     CreateTopicsRequest,
 )
 from anabranch.core.wire.metadata_records import FeatureLevelRecord
+from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 CLUSTER = "test-cluster"
+
+
+def speaking(level: int) -> list[Feature]:
+    """The features of a node that reads our own records up to this level."""
+    return [
+        Feature(
+            name=name,
+            min_supported_version=low,
+            max_supported_version=level if name == RECORDS_FEATURE else high,
+        )
+        for name, (low, high) in SUPPORTED_FEATURES.items()
+    ]
 
 
 class World:
@@ -52,7 +65,7 @@ class World:
     def commit(self, records: Any) -> None:
         if records:
             first, level = self.image.next_offset, level_of(self.image)
-            records = fitted(records, level)
+            records = to_write(self.image, records)
             self.batches.append(
                 encode_batch(records, base_offset=first, epoch=1, now_ms=self.now_ms, level=level)
             )

@@ -1,12 +1,14 @@
 """Feature levels: what the cluster as a whole may use (KIP-584), as Kafka 4.1 sets them.
 
 A new cluster starts with `BOOTSTRAP_LEVELS`. A broker that does not support a finalized level may
-not register. Changing levels: `feature_updates.py`.
+not register. The level of our own records is not written before the first of them is needed, so
+that Kafka can open what a node leaves behind; then it goes up with it, if every node can read it.
+Changing levels otherwise: `feature_updates.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from immutables import Map
@@ -38,13 +40,12 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 """Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
 
 BOOTSTRAP_LEVELS: Mapping[str, int] = {
-    RECORDS_FEATURE: 3,
     ELR_VERSION: 1,
     "group.version": 1,
     METADATA_VERSION: 27,
     "transaction.version": 2,
 }
-"""Levels of a new cluster: Kafka 4.1's defaults, and our own. Level 0 is not written."""
+"""Levels of a new cluster: Kafka 4.1's defaults. Level 0 is not written."""
 
 
 def bootstrap_records(min_insync_replicas: int) -> tuple[MetadataRecord, ...]:
@@ -72,20 +73,36 @@ def elr_enabled(image: MetadataImage) -> bool:
 
 
 def may_write(image: MetadataImage, record: type[MetadataRecord]) -> bool:
-    """Whether the cluster's level lets this record of ours be written."""
+    """Whether this record of ours may be written: the cluster's level has it, or every node that is
+    registered can read it, and the level goes up with the record."""
     since = OWN_RECORD_IDS[record.type_id].since
-    return since is not None and image.features.get(RECORDS_FEATURE, 0) >= since
+    if since is None:
+        return False
+    return image.features.get(RECORDS_FEATURE, 0) >= since or (
+        image.features.get(METADATA_VERSION, 0) >= CONTROLLERS_SINCE
+        and not any(high < since for _, high in _own_levels(image))
+    )
 
 
 def check_own_record(image: MetadataImage, record: type[MetadataRecord]) -> None:
-    """Raise UNSUPPORTED_VERSION unless the cluster's level lets this record of ours be written."""
+    """Raise UNSUPPORTED_VERSION unless this record of ours may be written."""
     if not may_write(image, record):
         since = OWN_RECORD_IDS[record.type_id].since
         level = image.features.get(RECORDS_FEATURE, 0)
+        unable = [who for who, high in _own_levels(image) if since is None or high < since]
+        why = f"; not every node supports that: {', '.join(unable)}" if unable else ""
         raise ClientFault(
             ErrorCode.UNSUPPORTED_VERSION,
-            f"{record.__name__} needs level {since} of {RECORDS_FEATURE}, which is at {level}.",
+            f"{record.__name__} needs level {since} of {RECORDS_FEATURE}, "
+            f"which is at {level}{why}.",
         )
+
+
+def _own_levels(image: MetadataImage) -> Iterator[tuple[str, int]]:
+    """Each registered node and the highest level of our own records that it can read."""
+    for kind, nodes in (("broker", image.brokers), ("controller", image.controllers)):
+        for node_id, node in nodes.items():
+            yield f"{kind} {node_id}", node.features.get(RECORDS_FEATURE, (0, 0))[1]
 
 
 class MissingLevel(NamedTuple):

@@ -1,11 +1,11 @@
 """In which version each metadata record is written at a level of metadata.version.
 
-What: Kafka 4.1's table of record versions, and `fitted`, which takes from a record what its version
-cannot hold. Why: a node of the version before reads the same log as long as the cluster stays at
-the level that this node knows; only a raised level brings new fields. Rule kept: what is applied to
-the image is what is written, so that live state and replayed log stay equal at every level. Source:
-Kafka's MetadataVersion (KIP-584, KIP-858, KIP-966). Not here: when a level may be raised
-(`feature_updates.py`); records of our own, which have a feature of their own.
+What: Kafka 4.1's table of record versions, and `to_write`, which takes from a record what its
+version cannot hold. Why: a node of the version before reads the same log as long as the cluster
+stays at the level that this node knows; only a raised level brings new fields. Rule kept: what is
+applied to the image is what is written, so that live state and replayed log stay equal at every
+level. Source: Kafka's MetadataVersion (KIP-584, KIP-858, KIP-966). Not here: when a level may be
+raised (`feature_updates.py`), or goes up with a record of our own (`features.py`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from anabranch.core.controller.image import MetadataImage
 from anabranch.core.errors import TooOld
 from anabranch.core.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionChangeRecord,
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from anabranch.core.wire.own_records import OWN_RECORD_IDS, RECORDS_FEATURE
 from anabranch.core.wire.schema import fields_of
 
 SHUTDOWN_SINCE, MIGRATION_SINCE, DIRECTORIES_SINCE, ELR_SINCE = 7, 8, 17, 23
@@ -55,7 +57,18 @@ def version_at(kind: type[MetadataRecord], level: int | None) -> int:
     return next((version for since, version in VERSIONS[kind] if level >= since), 0)
 
 
-def fitted(records: Sequence[MetadataRecord], level: int | None) -> Sequence[MetadataRecord]:
+def to_write(image: MetadataImage, records: Sequence[MetadataRecord]) -> Sequence[MetadataRecord]:
+    """What a decision makes durable: its records as the level in use lets them be written, behind
+    the higher level of our own records where one of them needs it."""
+    own = (OWN_RECORD_IDS.get(record.type_id) for record in records)
+    needed = max((each.since or 0 for each in own if each is not None), default=0)
+    if needed > image.features.get(RECORDS_FEATURE, 0):
+        raised = FeatureLevelRecord(name=RECORDS_FEATURE, feature_level=needed)
+        records = (raised, *records)
+    return _fitted_all(records, level_of(image))
+
+
+def _fitted_all(records: Sequence[MetadataRecord], level: int | None) -> Sequence[MetadataRecord]:
     """The records without what cannot be written at that level."""
     if level is None or level >= ELR_SINCE:
         return records
