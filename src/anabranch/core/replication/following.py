@@ -76,8 +76,8 @@ class Following:
         self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
         self.sent_offset = NOTHING_SENT
         self.obstacle = ""
-        self.pauses = 0
         """Why the last answer could not be used, for people."""
+        self.pauses = 0
 
     @property
     def is_current(self) -> bool:
