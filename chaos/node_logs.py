@@ -27,12 +27,8 @@ OUR_OWN = (
     "a log folder is offline",
     "cannot be loaded",
 )
-MEANT = (
-    re.compile(
-        r"the node must stop .*the copy of the metadata log cannot be written.*No space left"
-    ),
-)
-"""What looks like it, and is what a fault is supposed to do: others lead what a full node led."""
+NO_ROOM = re.compile(r"the copy of the metadata log cannot be written.*No space left")
+"""Why a node ends that a full disk should end: others lead then what it led."""
 
 
 class NodeLogs:
@@ -64,7 +60,7 @@ class NodeLogs:
     def _read(self, path: Path, line: str) -> None:
         if TRUNCATION in line:
             self.truncations += 1
-        if any(each in line for each in OUR_OWN) and not any(each.search(line) for each in MEANT):
+        if any(each in line for each in OUR_OWN) and not NO_ROOM.search(line):
             self.bugs.append(f"{path.name}: {line.strip()}")
         match = LINE.match(line)
         if match and match["level"] in ("WARNING", "ERROR"):

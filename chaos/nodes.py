@@ -14,6 +14,7 @@ from pathlib import Path
 
 from anabranch.cli.local_brokers import answers
 from anabranch.testing import ClusterError, LocalCluster
+from chaos.node_logs import NO_ROOM
 
 IDS = (1, 2, 3)
 RACKS = ("a", "b", "c")
@@ -115,7 +116,7 @@ class Nodes:
             try:
                 self.cluster.wait_serving(broker_id, timeout_seconds=0)
             except ClusterError as fault:
-                if AWAY not in str(fault):
+                if AWAY not in str(fault) and not NO_ROOM.search(str(fault)):
                     self.surprises.append(f"broker {broker_id} ended by itself: {fault}")
             return True
 
