@@ -13,7 +13,7 @@ from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import decode_records
 from fuzz.verdict import expect
 
-MAP_BYTES = 1 << 12
+MAP_BYTES, IO_BYTES = 1 << 12, 1 << 19
 """Small, so that a pass now and then ends before the dirty part does."""
 
 
@@ -28,7 +28,7 @@ def pass_over(log: Log, *, now_ms: int, high_watermark: int, clean_point: int) -
     if found.dirty_bytes == 0:
         return None
     before, ends = newest(log), (log.start_offset, log.end_offset)
-    order = compaction.job(log, found, now_ms=now_ms, map_bytes=MAP_BYTES)
+    order = compaction.job(log, found, now_ms=now_ms, map_bytes=MAP_BYTES, io_bytes=IO_BYTES)
     outcome = compaction.Outcome()
     try:
         for step in compaction.run(log.files, order):
