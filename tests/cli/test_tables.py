@@ -24,13 +24,14 @@ class Terminal(io.StringIO):
 
 def printed(monkeypatch, columns, rows=ROWS):
     monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("LINES", "25")
     monkeypatch.setenv("TERM", "dumb")
     monkeypatch.setattr(sys, "stdout", Terminal())
     print_table(HEADINGS, rows)
     return sys.stdout.getvalue()
 
 
-@pytest.mark.parametrize("columns", [200, 80, 60, 40, 20])
+@pytest.mark.parametrize("columns", [200, 80, 70, 64, 60, 56, 40, 20])
 def test_no_word_is_cut_on_a_terminal(monkeypatch, columns):
     said = printed(monkeypatch, columns)
     words = [word for row in [HEADINGS, *ROWS] for cell in row for word in str(cell).split()]

@@ -81,7 +81,6 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
             click.echo(line)
         return
     from rich.console import Console
-    from rich.measure import Measurement
     from rich.table import Table
     from rich.text import Text
 
@@ -89,12 +88,20 @@ def print_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> No
     for row in texts:
         table.add_row(*map(Text, row))
     console = Console()
-    boundless = console.options.update(max_width=WHOLE_SENTENCE)
-    if Measurement.get(console, boundless, table).minimum <= console.width:
+    with console.capture() as drawn:
         console.print(table)
+    if _holds_every_word(drawn.get(), headings, texts):
+        click.echo(drawn.get(), nl=False)
         return
     for line in turned(headings, texts, console.width):
         click.echo(line)
+
+
+def _holds_every_word(drawn: str, headings: Sequence[str], texts: Sequence[Sequence[str]]) -> bool:
+    """Whether nothing was cut; around a heading there may be the terminal's marks."""
+    words = {word for row in texts for cell in row for word in cell.split()}
+    heads = (word for heading in headings for word in heading.split())
+    return words <= set(drawn.split()) and all(word in drawn for word in heads)
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
