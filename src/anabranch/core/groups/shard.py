@@ -90,7 +90,10 @@ class Shard:
             self._broker.unsynced.add(self.place)
 
     def catch_up(self, now_ms: int) -> None:
-        """Do what waits for records that are committed by now."""
+        """Do what waits for records that are committed by now. Nothing once somebody else leads: at
+        these offsets there may be other records, and what was written here may be cut off."""
+        if not self.is_current:
+            return
         pending, committed = self._pending, self.replica.high_watermark
         while pending and pending[0][0] <= committed:
             pending.popleft()[1](now_ms)
