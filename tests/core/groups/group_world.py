@@ -103,6 +103,10 @@ class GroupWorld:
     def restart(self) -> None:
         """Another coordinator reads what this one has written."""
         self.groups.__init__(self.broker)
+        self.follow()
+
+    def follow(self) -> None:
+        """Partitions came or went: what is led is read."""
         self.groups.follow(self.node.now_ms)
         while self.groups.to_load:
             loader = self.groups.loader(self.groups.to_load.pop(0))

@@ -33,12 +33,16 @@ def wait_committed(
     late: Callable[[], Any],
     longest_ms: int,
 ) -> Any:
-    """A Wait for what is answered once records are committed, or the answer if they are."""
+    """A Wait for what is answered once records are committed, or the answer if they are.
+
+    `late` makes the answer for when time is over, and for when another broker, or this one in
+    another epoch, coordinates: at once, since nobody here will learn of these records any more.
+    """
     return answer.wait(
         now_ms,
         late,
         keys=(shard.place,),
-        look=partial(shard.catch_up, now_ms),
+        look=shard.catch_up,
         longest_ms=longest_ms,
     )
 

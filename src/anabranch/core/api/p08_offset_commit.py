@@ -4,7 +4,8 @@ KIP: KIP-211 (expiry), KIP-320 (leader epochs), KIP-345 (static members).
 Versions: 2-9.
 Behaviour: needs READ on the group, then READ on each topic. A partition that does not exist is
     refused by itself; so is metadata longer than `offset.metadata.max.bytes`. What is left is
-    written as one batch and acknowledged when it is committed, within `offsets.commit.timeout.ms`.
+    written as one batch and acknowledged when it is committed, within `offsets.commit.timeout.ms`;
+    NOT_COORDINATOR at once when the group moves away meanwhile.
     A member's commit counts as its heartbeat. Without a generation, only an empty group takes it.
 Skipped: members of KIP-848 groups.
 """
@@ -112,13 +113,15 @@ def _wait(
     broker: Broker, group: Group, response: OffsetCommitResponse, done: Answer, now_ms: int
 ) -> Outcome:
     """A Wait that ends in `response` once the offsets count."""
-    wait = wait_committed(
-        done,
-        group.shard,
-        now_ms,
-        lambda: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        broker.config.offsets_commit_timeout_ms,
-    )
+    shard = group.shard
+
+    def late() -> ErrorCode:
+        if shard.is_current:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NOT_COORDINATOR
+
+    longest_ms = broker.config.offsets_commit_timeout_ms
+    wait = wait_committed(done, shard, now_ms, late, longest_ms)
     look = wait.poll
 
     def poll(now_ms: int, expired: bool) -> OffsetCommitResponse | None:

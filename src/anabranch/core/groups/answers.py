@@ -38,21 +38,21 @@ class Answer:
         late: Callable[[], Any],
         *,
         keys: tuple[Hashable, ...] = (),
-        look: Callable[[], None] | None = None,
+        look: Callable[[int], bool] | None = None,
         longest_ms: int = LONGEST_WAIT_MS,
     ) -> Any:
         """The message if it is there, else a Wait for it.
 
-        `late` makes the answer for when time is over. `look` is called before each look at the
-        message, when one of `keys` has changed.
+        `look` is called before each look at the message, when one of `keys` has changed; it says
+        whether there still is something to wait for. `late` makes the answer for when there is
+        not, or when time is over.
         """
         if self.message is not None:
             return self.message
         self.is_waited_for = True
 
-        def poll(_now_ms: int, expired: bool) -> Any | None:
-            if look is not None:
-                look()
-            return late() if expired and self.message is None else self.message
+        def poll(now_ms: int, expired: bool) -> Any | None:
+            is_over = expired if look is None else not look(now_ms) or expired
+            return late() if is_over and self.message is None else self.message
 
         return Wait((self, *keys), now_ms + longest_ms, poll)

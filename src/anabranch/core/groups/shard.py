@@ -89,14 +89,16 @@ class Shard:
         if replica.flushed_counts or replica.log.sync_due(now_ms):
             self._broker.unsynced.add(self.place)
 
-    def catch_up(self, now_ms: int) -> None:
-        """Do what waits for records that are committed by now. Nothing once somebody else leads: at
-        these offsets there may be other records, and what was written here may be cut off."""
+    def catch_up(self, now_ms: int) -> bool:
+        """Do what waits for records that are committed by now. False, and nothing, once this
+        broker leads no more in the epoch: at these offsets there may be others' records then, and
+        what was written here may be cut off."""
         if not self.is_current:
-            return
+            return False
         pending, committed = self._pending, self.replica.high_watermark
         while pending and pending[0][0] <= committed:
             pending.popleft()[1](now_ms)
+        return True
 
     @property
     def pending_effects(self) -> int:
