@@ -8,11 +8,10 @@ from typing import Any
 from confluent_kafka import Producer
 
 from compat.families.console import fill, read
-from compat.families.topics import create
+from compat.families.topics import OFFSETS, create
 from compat.peer import Output, Peer
 from compat.row import row
 
-OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 DELETE = "org.apache.kafka.tools.DeleteRecordsCommand"
 TIMES_MS = (1_000_000_000_000, 1_300_000_000_000, 1_200_000_000_000, 1_600_000_000_000)
 """Years 2001, 2011, 2008 and 2020: the third record is older than the second."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from compat.peer import Output, Peer
-from compat.row import row
+from compat.row import Failed, row
 
 TOPICS = "org.apache.kafka.tools.TopicCommand"
+OFFSETS = "org.apache.kafka.tools.GetOffsetShell"
 
 
 def topics(peer: Peer, *words: object, **options: Any) -> Output:
@@ -16,11 +17,25 @@ def topics(peer: Peer, *words: object, **options: Any) -> Output:
 
 
 def create(peer: Peer, topic: str, partitions: int = 1, **config: object) -> None:
-    """A topic; `config` has underscores for dots."""
+    """A topic that can be written to; `config` has underscores for dots.
+
+    Kafka tells a new topic's leaders a moment before they lead. A producer that writes at once may
+    have its first batch refused and its second one taken, since nothing is known of it yet; the
+    first is out of order from then on, and sent again for two minutes. So each leader is asked.
+    """
     words: list[object] = []
     for name, value in config.items():
         words += ["--config", f"{name.replace('_', '.')}={value}"]
     topics(peer, "--create", "--topic", topic, "--partitions", partitions, *words)
+    peer.wait(lambda: led(peer, topic) == partitions, f"all leaders of {topic} answer")
+
+
+def led(peer: Peer, topic: str) -> int:
+    """Of how many partitions of a topic the leader answers."""
+    try:
+        return len(peer.tool(OFFSETS, *peer.at, "--topic", topic).lines)
+    except Failed:  # no broker knows the topic yet
+        return 0
 
 
 def refused(peer: Peer, *words: object) -> str:

@@ -155,6 +155,29 @@ def test_whatever_a_row_raises_is_its_failure(compat, row):
     assert seen.said == ["before"]
 
 
+def test_a_topic_is_made_when_all_its_leaders_answer(compat, monkeypatch):
+    """Kafka takes a second batch of a new producer whose first came before the leader led."""
+    topics, peers = sys.modules["compat.families.topics"], sys.modules["compat.peer"]
+    answers = iter([compat.Failed("no such topic"), "new:0:0", "new:0:0\nnew:1:0\nnew:2:0"])
+    asked = []
+
+    class Peer(peers.Peer):
+        def __init__(self):
+            self.server = type("Server", (), {"bootstrap": "127.0.0.1:9"})
+
+        def tool(self, main, *words, **options):
+            asked.append(main.rpartition(".")[2])
+            if main == topics.TOPICS:
+                return peers.Output(0, "", "")
+            if isinstance(answer := next(answers), Exception):
+                raise answer
+            return peers.Output(0, answer, "")
+
+    monkeypatch.setattr(peers.time, "sleep", lambda seconds: None)
+    topics.create(Peer(), "new", 3)
+    assert asked == ["TopicCommand", *["GetOffsetShell"] * 3]
+
+
 def test_every_family_registers_its_rows_and_no_name_twice(compat):
     for family in compat.FAMILIES:
         compat.importlib.import_module(f"compat.families.{family}")
