@@ -89,9 +89,12 @@ class PartitionShell:
         if self._stopping:
             return  # the next start follows it
         self._open_folders()
-        self._work.append(self._steps(image, delta))
-        self._run_slice(FIRST_SLICE_S)
+        self._begin(self._steps(image, delta))
         self._broker.image = image
+
+    def _begin(self, work: Iterator[None]) -> None:
+        self._work.append(work)
+        self._run_slice(FIRST_SLICE_S)
         if self._work and self._continuation is None:
             self._continue_soon()
 
@@ -180,36 +183,36 @@ class PartitionShell:
     # One partition.
 
     def _host(self, image: MetadataImage, assignment: Assignment, *, is_new: bool) -> None:
-        place = assignment.topic_partition
+        place, partitions = assignment.topic_partition, self._broker.partitions
         folder, topic_id = self._found.pop(place, (None, None))
         if folder is not None and topic_id not in (None, assignment.topic_id):
             self._set_aside(folder, place)
             folder = None
         is_here = folder is not None
         if not is_here and not is_new and self._is_missing(assignment):
-            self._broker.partitions.offline[place] = assignment.topic_id
+            partitions.give_up(place, assignment.topic_id)
             return
         folder = folder or self._roomiest()
         config = self._topic_config(image, place.topic)
         if folder is None or folder.fault is not None:
-            self._broker.partitions.offline[place] = assignment.topic_id
+            partitions.give_up(place, assignment.topic_id)
             return
         try:
             log = self._open(folder, assignment, config, is_here=is_here)
         except CorruptLog as fault:
             LOG.error("a partition is offline: its log is rotten", partition=place, why=str(fault))
             self._rotten.add(folder.path)
-            self._broker.partitions.offline[place] = assignment.topic_id
+            partitions.give_up(place, assignment.topic_id)
             return
         except DiskFull as fault:
-            if place not in self._broker.partitions.roomless:
+            if place not in partitions.roomless:
                 LOG.error("a partition waits for room", partition=place, why=str(fault))
             if is_here:
                 self._found[place] = (folder, topic_id)
-            self._broker.partitions.wait_for_room(place, assignment.topic_id)
+            partitions.wait_for_room(place, assignment.topic_id)
             return
         except StorageFault as fault:
-            self._broker.partitions.offline[place] = assignment.topic_id
+            partitions.give_up(place, assignment.topic_id)
             self.folder_failed(folder.path, fault)
             return
         replica = Replica(
@@ -231,10 +234,14 @@ class PartitionShell:
 
     def host_roomless(self) -> None:
         """Try again what a full disk kept from being opened, until the first that it still does."""
+        if self._broker.partitions.roomless and not self._work:
+            self._begin(self._roomless(self._broker.image))
+
+    def _roomless(self, image: MetadataImage) -> Iterator[None]:
         partitions = self._broker.partitions
-        for place in sorted(partitions.roomless) if not self._work else ():
+        for place in sorted(partitions.roomless):
             changed = {partitions.offline[place]: (place.partition,)}
-            self.publish(self._broker.image, MetadataDelta(changed_partitions=changed))
+            yield from self._steps(image, MetadataDelta(changed_partitions=changed))
             if place in partitions.roomless:
                 return
 
@@ -262,32 +269,13 @@ class PartitionShell:
     def _is_missing(self, assignment: Assignment) -> bool:
         """Whether a log that was not found may not begin anew now; says why."""
         place, _, state = assignment
-        partitions = self._broker.partitions
-        away = sorted(partitions.offline_folders)
-        if away:
-            self._say_missing(
-                place, f"it may be in {', '.join(away)}, which is offline; repair that and restart"
-            )
-            return True
-        for folder in self.working():
-            synced = folder.promised(place)
-            if synced and not partitions.may_begin_anew(state):
-                partitions.missing.add(place)
-                self._say_missing(
-                    place,
-                    f"{folder.path}/{place} is gone, and records before offset {synced} were "
-                    "synced there; it is copied anew when another replica leads and this one is "
-                    "not in sync; else restore that folder and restart, or delete the topic",
-                )
-                return True
-            if synced:
-                LOG.warning(
-                    "a log that is gone is copied anew", partition=place, leader=state.leader
-                )
-        return False
-
-    def _say_missing(self, place: TopicPartition, why: str) -> None:
-        LOG.error("a partition is offline: its log is missing", partition=place, why=why)
+        promised = {folder.path: folder.promised(place) for folder in self.working()}
+        why = self._broker.partitions.why_not_anew(assignment, promised)
+        if why:
+            LOG.error("a partition is offline: its log is missing", partition=place, why=why)
+        elif any(promised.values()):
+            LOG.warning("a log that is gone is copied anew", partition=place, leader=state.leader)
+        return bool(why)
 
     def _roomiest(self) -> LogFolder | None:
         """The working folder with the fewest logs, as Kafka chooses."""
@@ -307,9 +295,10 @@ class PartitionShell:
             self.folder_failed(folder.path, fault)
 
     def _delete_offline(self, topic_id: TopicId) -> None:
-        """Of a deleted topic: the logs that are rotten, in folders that work."""
+        """Of a deleted topic: the logs that are not open, in folders that work."""
         for place, offline_id in tuple(self._broker.partitions.offline.items()):
             for folder in self.working() if offline_id == topic_id else ():
+                self._found.pop(place, None)
                 self._delete_log(folder, place)
 
     def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:

@@ -187,15 +187,9 @@ class Hosting:
 
     def _is_missing(self, assignment: Assignment) -> bool:
         """Whether a log that was not found may not begin anew now."""
-        place, _, state = assignment
-        partitions = self.broker.partitions
-        if partitions.offline_folders:
-            return True
-        promised = any(folder.promised(place) for folder in self.working())
-        if not promised or partitions.may_begin_anew(state):
-            return False
-        partitions.missing.add(place)
-        return True
+        place = assignment.topic_partition
+        promised = {folder.path: folder.promised(place) for folder in self.working()}
+        return bool(self.broker.partitions.why_not_anew(assignment, promised))
 
     def _roomiest(self) -> LogFolder | None:
         return min(self.working(), key=lambda folder: len(folder.logs), default=None)

@@ -11,7 +11,7 @@ Not here: files, folders, the order of work.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -123,6 +123,11 @@ class Partitions:
         self.drop(replica)
         self.offline[replica.topic_partition] = replica.topic_id
 
+    def give_up(self, place: TopicPartition, topic_id: TopicId) -> None:
+        """A log is not opened as long as this process lives: requests get KAFKA_STORAGE_ERROR."""
+        self.roomless.discard(place)
+        self.offline[place] = topic_id
+
     def wait_for_room(self, place: TopicPartition, topic_id: TopicId) -> None:
         """A full disk kept a log from being opened: requests get KAFKA_STORAGE_ERROR until then."""
         self.offline[place] = topic_id
@@ -155,6 +160,8 @@ class Partitions:
                     state = replace(state, leader=-1)
                 if state is None or not self._is_placed_here(state):
                     drop += () if replica is None else (replica,)
+                    if self.roomless:
+                        self._wait_no_more(TopicPartition(topic.name, index), topic_id)
                 elif replica is not None:
                     update.append((replica, state))
                 elif self._is_wanted(place := TopicPartition(topic.name, index), topic_id, state):
@@ -165,6 +172,23 @@ class Partitions:
         if self.offline.get(place) != topic_id or place in self.roomless:
             return True
         return place in self.missing and self.may_begin_anew(state)
+
+    def why_not_anew(self, assignment: Assignment, promised: Mapping[str, int]) -> str:
+        """Why a log that was not found may not begin anew now; "" when it may. `promised` are the
+        folders that work, each with the offset before which records were synced there."""
+        place, _, state = assignment
+        if self.offline_folders:
+            away = ", ".join(sorted(self.offline_folders))
+            return f"it may be in {away}, which is offline; repair that and restart"
+        for path, offset in promised.items():
+            if offset and not self.may_begin_anew(state):
+                self.missing.add(place)
+                return (
+                    f"{path}/{place} is gone, and records before offset {offset} were synced "
+                    "there; it is copied anew when another replica leads and this one is not in "
+                    "sync; else restore that folder and restart, or delete the topic"
+                )
+        return ""
 
     def may_begin_anew(self, state: PartitionImage) -> bool:
         """Whether a log that is gone may be copied again from nothing: another broker leads, and
@@ -192,6 +216,11 @@ class Partitions:
 
     def _forget_offline(self, topic_id: TopicId) -> None:
         for place in [place for place, known in self.offline.items() if known == topic_id]:
+            self._no_more_offline(place)
+
+    def _wait_no_more(self, place: TopicPartition, topic_id: TopicId) -> None:
+        """A partition is placed elsewhere: it needs no room here."""
+        if place in self.roomless and self.offline[place] == topic_id:
             self._no_more_offline(place)
 
     def _no_more_offline(self, place: TopicPartition) -> None:
