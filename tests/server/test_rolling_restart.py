@@ -6,24 +6,13 @@ import signal
 
 import pytest
 from tests.clients.members import until
+from tests.server import three_kit as kit
 from tests.server.node_kit import START_SECONDS
-from tests.server.three_kit import (
-    IDS,
-    LONGEST_GAP_S,
-    Acks,
-    Watch,
-    bootstrap_of,
-    count_of,
-    create_both,
-    is_whole,
-    running,
-    three_processes,
-)
 
 
 @pytest.fixture
 def processes(tmp_path):
-    with running(three_processes(tmp_path)) as started:
+    with kit.running(kit.three_processes(tmp_path)) as started:
         yield started
 
 
@@ -33,14 +22,14 @@ def restart(node, bootstrap):
     assert node.process.returncode == 0, errors
     assert "without the controller's leave" not in errors
     node.start().ready()
-    until(lambda: is_whole(bootstrap))
+    until(lambda: kit.is_whole(bootstrap))
 
 
 def test_r18_a_rolling_restart_fails_no_write_and_leaves_no_partition_alone(processes):
-    bootstrap = bootstrap_of(processes)
-    create_both(bootstrap)
-    watches = [Watch(node.bootstrap) for node in processes.values()]
-    acks = Acks(bootstrap)
+    bootstrap = kit.bootstrap_of(processes)
+    kit.create_both(bootstrap)
+    watches = [kit.Watch(node.bootstrap) for node in processes.values()]
+    acks = kit.Acks(bootstrap)
     try:
         for node in processes.values():
             before = len(acks.times)
@@ -51,9 +40,9 @@ def test_r18_a_rolling_restart_fails_no_write_and_leaves_no_partition_alone(proc
         for watch in watches:
             watch.stop()
     assert not acks.failures
-    assert [(watch.seen, watch.refusals) for watch in watches] == [([], [])] * len(IDS)
+    assert [(watch.seen, watch.refusals) for watch in watches] == [([], [])] * len(kit.IDS)
     assert min(watch.looks for watch in watches) > 10
-    assert count_of(bootstrap) == len(acks.times)
+    assert kit.count_of(bootstrap) == len(acks.times)
     gap = acks.longest_gap_s()
     print(f"{len(acks.times)} acks, longest gap {gap:.3f} s, {[w.looks for w in watches]} looks")
-    assert gap < LONGEST_GAP_S
+    assert gap < kit.LONGEST_GAP_S

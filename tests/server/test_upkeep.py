@@ -17,8 +17,12 @@ from anabranch.core.types import TopicPartition
 
 
 @pytest.fixture
-def world():
-    return World()
+def world(monkeypatch):
+    """Its timers are due every few milliseconds."""
+    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
+    made = World()
+    made.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+    return made
 
 
 async def test_retention_drops_old_segments(world):
@@ -32,9 +36,7 @@ async def test_retention_drops_old_segments(world):
     assert world.replica().log.start_offset == 2
 
 
-async def test_the_timers_write_checkpoints(world, monkeypatch):
-    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+async def test_the_timers_write_checkpoints(world):
     world.publish(world.create("t", 1))
     world.append()
     world.upkeep.start()
@@ -45,8 +47,6 @@ async def test_the_timers_write_checkpoints(world, monkeypatch):
 
 
 async def test_upkeep_goes_on_after_a_fault_that_nobody_thought_of(world, monkeypatch, caplog):
-    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
     world.publish(world.create("t", 1))
     faults = [ValueError("a bug"), ValueError("another")]
 
@@ -64,8 +64,6 @@ async def test_upkeep_goes_on_after_a_fault_that_nobody_thought_of(world, monkey
 
 async def test_a_folder_that_nobody_writes_to_is_asked_too(world, monkeypatch):
     """A volume that is gone, or that the system made read-only, says so when it is synced."""
-    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
     world.publish(world.create("t", 2))
     gone, asked = threading.Event(), collections.Counter()
 
@@ -89,8 +87,6 @@ async def test_a_folder_that_nobody_writes_to_is_asked_too(world, monkeypatch):
 
 
 async def test_a_disk_that_does_not_answer_holds_nothing_up(world, monkeypatch):
-    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
     world.publish(world.create("t", 2))
     answers, asked = threading.Event(), collections.Counter()
 
@@ -112,9 +108,7 @@ async def test_a_disk_that_does_not_answer_holds_nothing_up(world, monkeypatch):
     await world.shell.stop()
 
 
-async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world, monkeypatch):
-    monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    world.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
+async def test_checkpoints_are_written_when_the_wall_clock_goes_back(world):
     world.publish(world.create("t", 1))
     world.upkeep.start()
     world.now_ms -= 86_400_000

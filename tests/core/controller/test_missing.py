@@ -138,13 +138,19 @@ def test_a_broker_that_joins_gets_the_missing_replicas_paced() -> None:
     assert all(world.partition("t", index).leader != 3 for index in range(150))
 
 
-def test_moves_that_wait_for_a_broker_that_is_down_hold_no_filling_up() -> None:
+def filled_by_one_that_went_down(partitions: int) -> World:
+    """Broker 3 was to fill what brokers 1 and 2 lack, and is down; broker 4 has just come."""
     world = cluster(1, 2)
-    create(world, partitions=150)
+    create(world, partitions=partitions)
     world.start(3)
     world.pass_time(600)
     world.beat(3, want_fence=True)
     world.start(4)
+    return world
+
+
+def test_moves_that_wait_for_a_broker_that_is_down_hold_no_filling_up() -> None:
+    world = filled_by_one_that_went_down(partitions=150)
     world.pass_time(600)
     assert len(world.controller.state.short) == 0
     assert sum(world.partition("t", index).adding == (4,) for index in range(150)) == 50
@@ -165,12 +171,7 @@ def test_a_filling_ends_although_another_replica_is_down() -> None:
 
 
 def test_a_filling_of_a_broker_that_was_unregistered_is_given_to_another() -> None:
-    world = cluster(1, 2)
-    create(world, partitions=3)
-    world.start(3)
-    world.pass_time(600)
-    world.beat(3, want_fence=True)
-    world.start(4)
+    world = filled_by_one_that_went_down(partitions=3)
     world.pass_time(2_000)
     assert world.partition("t").adding == (3,), "it may come back"
     world.ask(UnregisterBrokerRequest(broker_id=3))
