@@ -171,3 +171,38 @@ def test_a_plan_file_with_a_mistake(node, tmp_path):
     result = CliRunner().invoke(main, ["apply", path, "--bootstrap-server", node.bootstrap])
     assert result.exit_code == 1
     assert f"line 1, to[1]: broker {NOBODY} is named twice for {TOPIC}-0" in result.output
+
+
+STRANGERS = {
+    "drain": (["plan", "drain", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
+    "add": (["plan", "add", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
+    "factor": (
+        ["plan", "factor", "--topic", "nobodys", "--replication-factor", 1],
+        "There is no topic nobodys: `anabranch topics list` shows what there is.",
+    ),
+    "observers": (["plan", "observers", "--topic", "nobodys"], "Topic 'nobodys': "),
+    "cordon": (["cluster", "cordon", "--broker", NOBODY], "No broker with id 77 found."),
+    "uncordon": (["cluster", "uncordon", "--broker", NOBODY], "No broker with id 77 found."),
+    "unregister": (["cluster", "unregister", NOBODY], "Broker ID 77 is not currently registered"),
+    "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "Topic 'nobodys': "),
+    "explain": (["explain", "nobodys-0"], "There is no partition nobodys-0."),
+}
+"""Commands that name a broker or topic that is not there, and how their one line begins."""
+
+
+@pytest.mark.parametrize(("words", "said"), STRANGERS.values(), ids=STRANGERS)
+def test_a_command_that_names_a_stranger(node, words, said):
+    command = [*map(str, words), "--bootstrap-server", node.bootstrap]
+    result = CliRunner().invoke(main, command)
+    assert (result.exit_code, result.stdout) == (1, "")
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: {said}")
+
+
+def test_a_proposal_for_a_stranger(node, tmp_path):
+    path = tmp_path / "topics.json"
+    path.write_text(json.dumps({"version": 1, "topics": [{"topic": TOPIC}]}))
+    words = ["partitions", "reassign", "--generate", "--topics-file", str(path), "--brokers"]
+    result = CliRunner().invoke(main, [*words, "1,77", "--bootstrap-server", node.bootstrap])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "Broker 77 is not registered; known: 1." in result.stderr

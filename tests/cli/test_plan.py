@@ -71,8 +71,10 @@ def test_racks_and_unknown_brokers(verb, topic):
     topic("close", "3:4,1:2")
     found = json.loads(verb("plan", "racks", "--json").stdout)
     assert [(each["topic"], each["partition"]) for each in found["moves"]] == [("close", 0)]
-    unknown = verb("plan", "add", "--broker", "9")
-    assert "Cannot be: broker(s) 9: not registered." in unknown.output
+    for goal in ("add", "drain"):
+        unknown = verb("plan", goal, "--broker", "1", "--broker", "9")
+        assert (unknown.exit_code, unknown.stdout) == (1, "")
+        assert "Broker(s) 9 are not registered; known: 1, 2, 3, 4." in unknown.stderr
 
 
 def written(verb, path, *words: str) -> str:

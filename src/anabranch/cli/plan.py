@@ -25,6 +25,7 @@ from anabranch.cli.running import (
 )
 
 if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
     from anabranch.client.plans import View
     from anabranch.core.placement.layout import Layout
     from anabranch.core.placement.planning import Plan
@@ -138,8 +139,11 @@ def _make(
     from anabranch.client.plans import look, plan
     from anabranch.core.controller.plans import MOST_MOVES
 
-    view: View = ask(bootstrap, look, timeout_seconds=timeout_seconds)
-    made = plan(view, goal)
+    async def work(cluster: Cluster) -> tuple[View, Plan]:
+        view = await look(cluster)
+        return view, plan(view, goal)
+
+    view, made = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     if path is not None and made.moves:
         _write(path, view.cluster_id, made._replace(moves=made.moves[:MOST_MOVES]))
     if as_json:

@@ -75,7 +75,8 @@ async def look(cluster: Cluster) -> View:
 
 
 def plan(view: View, goal: Callable[[Layout], Plan]) -> Plan:
-    """What the goal asks for, without what must not be touched."""
+    """What the goal asks for, without what must not be touched. Raises ApiError where it names
+    what is not there."""
     made = goal(view.layout)
     moves, obstacles = [], list(made.obstacles)
     for each in made.moves:

@@ -55,8 +55,10 @@ async def _usable(
     found = {each.broker_id: each for each in response.brokers}
     for broker_id in broker_ids:
         if broker_id not in found:
+            known = ", ".join(map(str, sorted(found)))
             raise ApiError(
-                ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker {broker_id} is not registered."
+                ErrorCode.BROKER_ID_NOT_REGISTERED,
+                f"Broker {broker_id} is not registered; known: {known}.",
             )
         if broker_id in cordoned_in(response):
             raise ApiError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.layout import Layout, Site
 from anabranch.core.placement.planning import Plan, change_factor, drain, fill, mend_racks
 from anabranch.core.types import TopicPartition
@@ -57,11 +59,6 @@ def test_a_drain_without_room_says_what_it_would_take_and_that_is_true() -> None
         "one more active broker that is not cordoned, or a lower replication factor"
     )
     assert after(drain(layout(sites("a: 1", "b: 2", "c: 3 4"), (1, 2, 3)), [3])) == {0: (1, 2, 4)}
-
-
-def test_an_unknown_broker_is_named() -> None:
-    (obstacle,) = drain(layout(ABC, (1, 2)), [9]).obstacles
-    assert obstacle.what == "broker(s) 9"
 
 
 def test_a_new_broker_takes_its_share_from_whoever_has_most() -> None:
@@ -129,7 +126,18 @@ def test_more_and_fewer_replicas() -> None:
     assert "rack a has another" in fewer.moves[0].sentence
     short = change_factor(layout(cluster, (1, 2)), "t", 5)
     assert short.obstacles[0].why == "only 4 broker(s) may be given replicas"
-    assert change_factor(layout(cluster, (1, 2)), "no", 2).obstacles[0].what == "no"
+
+
+def test_a_goal_that_names_what_is_not_there_is_refused() -> None:
+    made = layout(ABC, (1, 2))
+    with pytest.raises(ClientFault, match=r"There is no topic no: ") as topic:
+        change_factor(made, "no", 2)
+    assert topic.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    for goal in (drain, fill):
+        with pytest.raises(ClientFault) as broker:
+            goal(made, [8, 1, 9])
+        assert broker.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
+        assert broker.value.message == "Broker(s) 8, 9 are not registered; known: 1, 2, 3, 4."
 
 
 @st.composite

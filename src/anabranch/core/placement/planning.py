@@ -6,7 +6,7 @@ Each returns a `Plan`: moves with reasons, and obstacles, each with what it woul
 a plan is made from a layout alone, and equal layouts give equal plans; no goal moves a replica that
 it need not move; a topic's placement constraints hold; a replica list keeps its order but for what
 is replaced, so that leaders stay where they can; what cannot be done is said partition by partition
-and stops nothing else.
+and stops nothing else; a goal that names a broker or topic that is missing is refused as a whole.
 
 Worked example: brokers 1, 2, 3 in racks a, b, c, and 4 in c; draining 3 moves each of its replicas
 to 4 (rack c would be free again), and nothing else. Trade-off: moves are counted, not bytes.
@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.layout import Layout, Row, Site
 from anabranch.core.placement.racks import spread_of
 from anabranch.core.types import TopicPartition
@@ -73,12 +74,10 @@ class Plan(NamedTuple):
 
 def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
     """Move every replica off these brokers, each to the best of the others; also off those that are
-    not registered any more."""
+    not registered any more. Raises ClientFault for one that has no replica either."""
     leaving = sorted(set(broker_ids))
     goal = f"drain broker(s) {_ids(leaving)}"
-    unknown = [each for each in leaving if each not in layout.sites and not layout.replicas[each]]
-    if unknown:
-        return Plan(goal, (), (_unknown(unknown),))
+    _refuse_unknown(layout, [each for each in leaving if not layout.replicas[each]])
     sites = layout.open_sites(leaving)
     notes: dict[TopicPartition, str] = {}
     obstacles: list[Obstacle] = []
@@ -99,12 +98,13 @@ def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
 
 
 def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
-    """Let these brokers, which carry less than others, take over until all carry their share."""
+    """Let these brokers, which carry less than others, take over until all carry their share.
+
+    Raises ClientFault for one that is not registered.
+    """
     joining = sorted(set(broker_ids))
     goal = f"let broker(s) {_ids(joining)} carry their share"
-    unknown = [each for each in joining if each not in layout.sites]
-    if unknown:
-        return Plan(goal, (), (_unknown(unknown),))
+    _refuse_unknown(layout, joining)
     shut = [each for each in joining if not layout.sites[each].is_open]
     obstacles = [
         Obstacle(f"broker {each}", closed(layout.sites[each]), "an active broker, not cordoned")
@@ -180,12 +180,20 @@ def mend_racks(layout: Layout) -> Plan:
 
 
 def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
-    """Give every partition of a topic `factor` replicas; its first one stays unless it is down."""
+    """Give every partition of a topic `factor` replicas; its first one stays unless it is down.
+
+    Raises ClientFault for a topic that is not there.
+    """
     goal = f"give {topic} replication factor {factor}"
     places = sorted(place for place in layout.rows if place.topic == topic)
-    if not places or factor < 1:
-        why = "there is no such topic" if not places else "a partition needs at least one replica"
-        return Plan(goal, (), (Obstacle(topic, why, "a topic that exists and a factor above 0"),))
+    if not places:
+        raise ClientFault(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"There is no topic {topic}: `anabranch topics list` shows what there is.",
+        )
+    if factor < 1:
+        why = "a partition needs at least one replica"
+        return Plan(goal, (), (Obstacle(topic, why, "a factor above 0"),))
     if topic in layout.rules:
         return Plan(goal, (), (_constrained(layout, topic),))
     sites = layout.open_sites()
@@ -340,8 +348,12 @@ def _share_not_reached(layout: Layout, broker_id: int, share: int) -> Obstacle:
     )
 
 
-def _unknown(broker_ids: Sequence[int]) -> Obstacle:
-    return Obstacle(f"broker(s) {_ids(broker_ids)}", "not registered", "ids of registered brokers")
+def _refuse_unknown(layout: Layout, broker_ids: Iterable[int]) -> None:
+    if unknown := [each for each in broker_ids if each not in layout.sites]:
+        raise ClientFault(
+            ErrorCode.BROKER_ID_NOT_REGISTERED,
+            f"Broker(s) {_ids(unknown)} are not registered; known: {_ids(sorted(layout.sites))}.",
+        )
 
 
 def closed(site: Site) -> str:
