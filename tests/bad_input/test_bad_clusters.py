@@ -49,15 +49,18 @@ def started(cluster, node_id):
     return node
 
 
-def test_a_second_node_with_an_id_that_is_taken(cluster, tmp_path):
-    """With a folder of its own, beside the one that serves."""
+@pytest.mark.parametrize("of", [follower_of, ThreeNodes.active])
+def test_a_second_node_with_an_id_that_is_taken(cluster, tmp_path, of):
+    """With a folder of its own, beside the one that serves, who may be the active controller."""
+    taken, active = of(cluster), cluster.active()
     wait = {"initial.broker.registration.timeout.ms": "2000"}
-    twin = cluster.made(2, tmp_path / "twin", **wait)
+    twin = cluster.made(taken, tmp_path / "twin", **wait)
     try:
         line = refusal(twin)
     finally:
         twin.close()
-    assert "node.id=2" in line and ("its own id" in line or "one process a node.id" in line)
+    assert f"node.id={taken}" in line and "its own id" in line
+    assert cluster.active() == active
     assert cluster.is_well()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from controller_kit import eventually
 
 from anabranch.core.api.handler import Propose
 from anabranch.core.controller.batches import encode_batch
@@ -19,6 +20,7 @@ from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRecord
+from anabranch.server import controller
 from anabranch.server.controller import ControllerShell
 from anabranch.server.files import RealFiles
 from anabranch.server.metadata_copy import MetadataCopy
@@ -192,4 +194,36 @@ async def test_a_lease_of_another_node_is_waited_for(store: SqliteStore) -> None
     await shell.start()
     assert not shell.controller.active
     assert await store.append(taken.epoch, 0, [StoredBatch(0, 1, 1, b"x")])
+    await shell.stop()
+
+
+async def test_a_lease_of_the_same_node_is_free_when_nobody_listens_where_its_holder_did(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second process with a taken id waits as any other; a restarted one need not (R17)."""
+    monkeypatch.setattr(controller, "LEASE_TIMEOUT_S", 600)
+    held: list[asyncio.StreamWriter] = []
+    listener = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    taken = await store.take_lease(await store.lease(), 1, "another process", f"127.0.0.1:{port}")
+    shell = new_shell(store)
+    shell.endpoint = "127.0.0.1:1"
+    await shell.start()
+    await eventually(lambda: held)
+    assert await store.lease() == taken
+    listener.close()
+    for each in held:
+        each.close()
+    await eventually(lambda: shell.controller.active)
+    await shell.stop()
+
+
+async def test_a_lease_of_the_same_node_at_the_same_place_is_free(store: SqliteStore) -> None:
+    """Only one process can listen there."""
+    taken = await store.take_lease(await store.lease(), 1, "killed", "127.0.0.1:1")
+    assert taken is not None
+    shell = new_shell(store)
+    shell.endpoint = "127.0.0.1:1"
+    await shell.start()
+    assert shell.controller.active
     await shell.stop()

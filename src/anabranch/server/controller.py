@@ -338,8 +338,7 @@ class ControllerShell:
                 "run one process a node.id"
             )
             return False
-        free = seen is None or seen.holder in (NOBODY, node_id)
-        if not free and not silent:
+        if not self._is_free(seen) and not silent:
             return False
         lease = await self.store.take_lease(seen, node_id, self.incarnation, self.endpoint)
         if lease is None:
@@ -350,6 +349,13 @@ class ControllerShell:
         except TooOld:
             await self._give_back(lease)
             raise
+
+    def _is_free(self, lease: Lease | None) -> bool:
+        """Whether nobody can be in office: not an earlier process of this node either, since its
+        listener is bound by this one. One of this id that listened elsewhere may be alive."""
+        if lease is None or lease.holder == NOBODY:
+            return True
+        return lease.holder == self.controller.node_id and lease.endpoint == self.endpoint
 
     def _is_a_twin_s(self, lease: Lease) -> bool:
         """Whether another process of this node's id took over: two would take turns for ever."""
