@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from tests.core.controller.test_cordoning import set_cordon
 from tests.core.controller.test_missing import ON, create, grow
 from tests.core.controller.test_rack_violations import racks
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import World
 
+from anabranch.core.controller import observing
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.image import RESOURCE_TOPIC
 from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ErrorCode
+from anabranch.core.placement.constraints import in_racks
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -87,21 +90,21 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
     assert "write RACK:COUNT, as in east:2" in refused.error_message
 
 
-def constrain(world: World, text: str | None) -> None:
+def constrain(world: World, text: str | None, topic: str = "t") -> None:
     change = AlterableConfig(
         name="confluent.placement.constraints",
         config_operation=1 if text is None else 0,
         value=text,
     )
     resource = AlterConfigsResource(
-        resource_type=RESOURCE_TOPIC, resource_name="t", configs=[change]
+        resource_type=RESOURCE_TOPIC, resource_name=topic, configs=[change]
     )
     answer = world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
     assert answer.error_code == ErrorCode.NONE, answer.error_message
 
 
-def observers(world: World) -> list[tuple[int, ...]]:
-    topic = world.image.topic("t")
+def observers(world: World, name: str = "t") -> list[tuple[int, ...]]:
+    topic = world.image.topic(name)
     assert topic is not None
     return [topic.partitions[index].observers for index in sorted(topic.partitions)]
 
@@ -164,6 +167,52 @@ def test_many_partitions_change_paced() -> None:
     world.pass_time(600)
     assert sum(map(bool, observers(world))) == 150
     assert world.replayed() == world.image
+
+
+@pytest.fixture
+def looked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Looks end after four partitions; the replicas of each partition that was looked at."""
+    found: list[int] = []
+
+    def count(replicas: Any, racks: Any) -> Any:
+        found.append(replicas)
+        return in_racks(replicas, racks)
+
+    monkeypatch.setattr(observing, "MOST_LOOKED", 4)
+    monkeypatch.setattr(observing, "in_racks", count)
+    return found
+
+
+def test_a_large_topic_that_never_rests_keeps_no_other_waiting(looked: list[int]) -> None:
+    world = world_of_four()
+    world.create("t", *[[1, 2]] * 9)
+    world.create("z", [1, 2])
+    constrain(world, "replicas=east:2")
+    constrain(world, EAST_AND_WEST, "z")
+    for isr in ([1], [1, 2], [1]):
+        assert observers(world, "z") == [()]
+        alter(world, *isr)
+        looked.clear()
+        world.pass_time(500)
+        assert 0 < len(looked) <= 2 * 4, "the replicas and the observers of four partitions"
+    assert observers(world, "z") == [(3,)]
+
+
+def test_what_changed_behind_a_look_is_looked_at_again_and_then_nothing_is(
+    looked: list[int],
+) -> None:
+    world = world_of_four()
+    world.create("t", *[[1, 2]] * 9)
+    constrain(world, EAST_AND_WEST)
+    world.pass_time(500)
+    assert [index for index, row in enumerate(observers(world)) if row] == [0, 1, 2, 3]
+    world.register(3, incarnation=2, rack="east")
+    world.pass_time(4 * 500)
+    assert set(observers(world)) == {(4,)}
+    world.pass_time(6 * 500)
+    looked.clear()
+    world.pass_time(4 * 500)
+    assert looked == []
 
 
 def violations(world: World) -> int:
