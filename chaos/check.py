@@ -10,6 +10,7 @@
     skipped     a reader was not shown a record between two that it was shown, or a group never
                 was shown one before what it committed (after its drain: any)
     beyond      a group committed an offset behind the log's end
+    forgotten   a commit was acknowledged and is not in the offsets topic (asked with `--logs`)
     unread      a partition was not read to its end after all faults: nothing can be said of it
 
 The judge is the simulator's (`anabranch.sim.checks`), one partition at a time: memory holds one
@@ -37,6 +38,7 @@ from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.truth import Truth
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import OK, Assigned, Commit, History, Poll, Send
+from chaos import check_commits
 from chaos.check_spool import Spool
 from chaos.history import key_of, parse_place
 
@@ -55,6 +57,7 @@ HEADINGS = {
     "poll-skip": "skipped",
     "group-skip": "skipped",
     "group-offset": "beyond",
+    "group-commit": "forgotten",
     "unread": "unread",
 }
 """An anomaly's name among the simulator's -> under what it is counted here."""
@@ -333,12 +336,14 @@ class PlaceJudge:
                 self.verdict.report(Violation("thrown-out", sentence, told))
 
 
-def judge(paths: Iterable[Path], scratch: Path | None = None) -> Verdict:
-    """Judge all histories of one run. `scratch` is where a copy by partition may lie meanwhile."""
+def judge(paths: Iterable[Path], logs: Iterable[Path] = (), scratch: Path | None = None) -> Verdict:
+    """Judge all histories of one run, and what the log folders of all nodes keep of its groups,
+    when they are given. `scratch` is where a copy by partition may lie meanwhile."""
     verdict = Verdict()
+    histories, folders = sorted(paths), list(logs)
     with TemporaryDirectory(dir=scratch) as folder:
         spool = Spool(Path(folder))
-        for path in sorted(paths):
+        for path in histories:
             spool.add(path)
         verdict.notes, verdict.rebalances = spool.notes, spool.assignments
         verdict.longest_gap_ms, verdict.idle = spool.longest_gap_ms(), spool.idle()
@@ -346,6 +351,9 @@ def judge(paths: Iterable[Path], scratch: Path | None = None) -> Verdict:
         for at in sorted(spool.places):
             drained = spool.drained(parse_place(at).topic)
             PlaceJudge(at, verdict).judge(spool.lines(at), drained)
+    if folders:
+        for violation in check_commits.judge(histories, folders):
+            verdict.report(violation)
     return verdict
 
 
@@ -354,8 +362,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m chaos.check")
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="all of one run")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdict there")
+    said = "the log folders of all nodes, which were stopped in order"
+    parser.add_argument("--logs", nargs="+", type=Path, default=(), metavar="FOLDER", help=said)
     arguments = parser.parse_args()
-    verdict = judge(arguments.files)
+    verdict = judge(arguments.files, arguments.logs)
     if arguments.json:
         arguments.json.write_text(json.dumps(verdict.as_dict(), indent=2) + "\n")
     print("\n".join(verdict.lines()))

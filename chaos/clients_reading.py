@@ -34,6 +34,7 @@ under way when a poll ends within it and the topics' metadata have just come: it
 partitions and sends no more heartbeats."""
 NOTES_SECONDS = 5.0
 FOREVER_SECONDS = 1e9
+NOBODY_KNOWS = -1
 
 Stopping = Callable[[], bool]
 
@@ -157,6 +158,8 @@ class Member(Reading):
         super().__init__(arguments, writer, stopping)
         self._done: dict[Place, int] = {}
         """Read and not committed."""
+        self._asked: dict[tuple[Place, int], int] = {}
+        """What was asked for, and when, in microseconds; no longer than it is not answered."""
         self._due = 0.0
 
     def assigned(self, places: list[Place]) -> None:
@@ -186,6 +189,8 @@ class Member(Reading):
                 self._done[place] = offset + 1
         if self._done and time.monotonic() >= self._due:
             self._due = time.monotonic() + COMMIT_SECONDS
+            for asked in self._done.items():
+                self._asked.setdefault(asked, time.monotonic_ns() // 1000)
             try:
                 client.commit(self._done, self._committed)
             except Exception as error:
@@ -196,7 +201,7 @@ class Member(Reading):
     def _committed(self, place: Place, offset: int, why: str) -> None:
         self.writer.line(
             "commit", group=self.arguments.group, at=place.text, offset=offset,
-            ok=not why, why=why,
+            asked=self._asked.pop((place, offset), NOBODY_KNOWS), ok=not why, why=why,
         )  # fmt: skip
 
     def join(self, seconds: float = FOREVER_SECONDS) -> Consuming | None:

@@ -7,7 +7,8 @@
     {"op": "unknown", "t", "client", "at", "n", "count", "why"}     … perhaps there, perhaps not
     {"op": "poll", "t", "client", "at", "position", "runs", "odd"}  a reader was given records
     {"op": "assigned", "t", "client", "group", "places"}            a member may read these
-    {"op": "commit", "t", "client", "group", "at", "offset", "ok"}  a member's committed offset
+    {"op": "commit", "t", "client", "group", "at", "offset", "asked", "ok"}
+                                                    what a member asked for then, and was told now
     {"op": "thrown", "t", "client", "at", "position"}               "offset out of range" at …
     {"op": "ends", "t", "client", "at", "start", "end", "compacted"}  what the last read covered
     {"op": "note", "t", "client", "what"}                           an error that a client reported

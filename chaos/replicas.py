@@ -28,7 +28,7 @@ from anabranch.core.log import checkpoints
 from anabranch.core.log.segment import offset_of
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import BatchHeader, crc_is_valid, walk
-from anabranch.core.wire.records import decode_records
+from anabranch.core.wire.records import Record, decode_records
 
 METADATA_TOPIC = "__cluster_metadata"
 INTERNAL = "__"
@@ -82,15 +82,18 @@ class Copy:
     def latest(self, upto: int) -> dict[bytes, tuple[int, bytes]]:
         """Key -> (offset, value) of the last record below `upto`; deleted keys are left out."""
         latest: dict[bytes, tuple[int, bytes | None]] = {}
-        for view, at, header in self._walk():
-            if header.is_control:
-                continue
-            for record in decode_records(view, at):
-                if record.offset < upto and record.key is not None:
-                    latest[record.key] = (record.offset, record.value)
+        for record in self.records():
+            if record.offset < upto and record.key is not None:
+                latest[record.key] = (record.offset, record.value)
         return {
             key: (offset, value) for key, (offset, value) in latest.items() if value is not None
         }
+
+    def records(self) -> Iterator[Record]:
+        """All records but those that end transactions."""
+        for view, at, header in self._walk():
+            if not header.is_control:
+                yield from decode_records(view, at)
 
     def _walk(self) -> Iterator[tuple[memoryview, int, BatchHeader]]:
         names = (path for path in self.path.glob("*.log") if offset_of(path.name, ".log") >= 0)

@@ -198,7 +198,7 @@ class Part:
         report.surprises += self.nodes.surprises + self.crowd.surprises
         report.bugs = list(self.logs.bugs)
         self.say("judging")
-        report.verdict = check.judge(self.crowd.histories)
+        report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
         report.compared = replicas.compare(self.nodes.folders, everywhere=True)
         report.seconds = time.monotonic() - self._began_s
 

@@ -81,7 +81,7 @@ class Story:
                 "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
             )
             paths.append(path)
-        return check.judge(paths, self.folder)
+        return check.judge(paths, scratch=self.folder)
 
     def found(self) -> set[str]:
         return set(self.judged().counts)
@@ -238,7 +238,8 @@ def test_a_planted_fault_is_found(story, plant):
 
 
 def test_every_heading_is_planted():
-    assert set().union(*PLANTS.values()) == set(check.HEADINGS.values())
+    planted = set().union(*PLANTS.values()) | {"forgotten"}  # that one: test_check_commits
+    assert planted == set(check.HEADINGS.values())
 
 
 # What is allowed.

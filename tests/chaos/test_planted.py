@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.core.wire.batch import patch, read_header, walk
+from anabranch.core.wire.offsets_records import OffsetCommitKey, decode_key
+from anabranch.core.wire.records import decode_records
 from anabranch.testing import LocalCluster
-from chaos import check, replicas
+from chaos import check, check_commits, replicas
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "planted"
@@ -54,6 +56,12 @@ def batches(path: Path) -> list[bytearray]:
     return [bytearray(whole[at : at + header.size_bytes]) for at, header in walk(whole)]
 
 
+def is_commit(batch: bytearray) -> bool:
+    """Whether it is an offset's, not a group's own record."""
+    (record, *_) = decode_records(batch)
+    return isinstance(decode_key(record.key or b""), OffsetCommitKey)
+
+
 def lose(found: list[bytearray]) -> list[bytearray]:
     """The last batch is gone."""
     return found[:-1]
@@ -85,6 +93,29 @@ PLANTS: dict[Callable[[list[bytearray]], list[bytearray]], set[str]] = {
     repeat: {"duplicated"},
     swap: {"reordered"},
 }
+
+
+@pytest.mark.slow
+def test_a_commit_that_is_taken_out_of_a_real_log_is_found(tmp_path):
+    histories = tmp_path / "histories"
+    histories.mkdir()
+    with LocalCluster(folder=tmp_path / "nodes") as cluster:
+        cluster.create_topic(TOPIC, partitions=1)
+        produce(cluster, histories, "confluent")
+        drain = client(cluster, histories / "drain.jsonl", "drain", "confluent", "--group", "g")
+        assert drain.wait(LONGEST_SECONDS) == 0
+        (broker,) = cluster.brokers
+    logs = [Path(broker.folder)]
+    found = check.judge(histories.glob("*.jsonl"), logs).counts
+    assert "forgotten" not in found
+    pattern = f"{check_commits.OFFSETS_TOPIC}-*/*.log"
+    (log,) = (path for path in logs[0].glob(pattern) if path.stat().st_size)
+    kept = batches(log)
+    while not is_commit(kept.pop()):
+        pass
+    log.write_bytes(b"".join(kept))
+    found = check.judge(histories.glob("*.jsonl"), logs).counts
+    assert found["forgotten"] == 1
 
 
 @pytest.mark.slow
