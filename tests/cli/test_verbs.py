@@ -136,6 +136,18 @@ def test_a_line_without_its_key_is_named_and_what_came_before_is_kept(verb):
     assert lines(read) == ["1", "2"]
 
 
+@pytest.mark.parametrize("size", [60, 300, 700_000])
+def test_megabytes_of_lines_go_in_batches_that_the_broker_takes(verb, size):
+    topic = f"long-{size}"
+    lines(verb("topics", "create", "--topic", topic))
+    count = 3_000_000 // size
+    text = "".join(f"{number:0{size}}\n" for number in range(count))
+    done = verb("produce", "--topic", topic, input=text)
+    assert done.exit_code == 0, done.output
+    read = verb("consume", "--topic", topic, "--from-beginning", "--max-messages", str(count))
+    assert [int(line[-9:]) for line in lines(read)] == list(range(count))
+
+
 def test_the_cluster_says_who_is_there(verb):
     described = json.loads(verb("cluster", "describe", "--json").stdout)
     assert described["cluster_id"] == lines(verb("cluster", "id"))[0]

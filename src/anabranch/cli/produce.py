@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from anabranch.core.wire.records import Record
 
 BATCH_BYTES = 512 * 1024
-"""Plain bytes of one batch: half of max.message.bytes' default, so that a long line fits too."""
+"""Plain bytes of one batch, and of what is read at once: half of max.message.bytes' default, which
+counts what is around the records, too. A longer line goes in a batch of its own."""
 BATCH_RECORDS = 10_000
 LINGER_SECONDS = 0.05
 """A line that is typed is sent after this long, not when a batch is full."""
@@ -175,18 +176,26 @@ class Sender:
                     break
                 for line in piece:
                     try:
-                        self.add(*line_format.cut(line.rstrip(b"\r\n"), count + 1))
+                        key, value = line_format.cut(line.rstrip(b"\r\n"), count + 1)
                     except click.ClickException:
                         await self.flush()
                         raise
+                    if not self.has_room(len(line)):
+                        await self.flush()
+                    self.add(key, value)
                     count += 1
                     done_bytes += len(line)
-                if self._waiting_bytes >= BATCH_BYTES or self._waiting_records >= BATCH_RECORDS:
-                    await self.flush()
                 progress.show(done_bytes, count)
                 pending = loop.run_in_executor(None, next_lines, lines)
             await self.flush()
         return count
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether one more record of that size may wait with the others; one alone always may."""
+        return not self._waiting_records or (
+            self._waiting_records < BATCH_RECORDS
+            and self._waiting_bytes + size_bytes <= BATCH_BYTES
+        )
 
     def add(self, key: bytes | None, value: bytes | None) -> None:
         """Put a record with the others of its partition."""
