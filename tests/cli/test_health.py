@@ -130,13 +130,32 @@ def leaders_return(verb):
     assert "No partition needs a preferred leader" in verb(*words, "--all-topic-partitions").stdout
 
 
-def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb, nodes):
+def what_waits_for_it_is_told(verb, tmp_path):
+    assert (status(verb)["moving"], status(verb)["moves_held_up"]) == (0, 0)
+    verb("topics", "create", "--topic", "waits", "--replica-assignment", "1")
+    move = {"topic": "waits", "partition": 0, "replicas": [1, 3]}
+    file = tmp_path / "moves.json"
+    file.write_text(json.dumps({"version": 1, "partitions": [move]}))
+    begun = verb("partitions", "reassign", "--execute", "--file", str(file))
+    assert begun.exit_code == 0, begun.output
+    until(lambda: status(verb)["moving"] == 1)
+    assert status(verb)["moves_held_up"] == 1
+    assert (
+        "1 partition(s), waits-0 first, wait for replicas on broker(s) 3, which are down: start "
+        "them; where they will not come back, `anabranch explain waits-0` says how a move is taken "
+        "back."
+    ) in verb("cluster", "status").stdout
+    assert "take it back with" in verb("explain", "waits-0").stdout
+
+
+def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb, nodes, tmp_path):
     make_topics(verb)
     is_healthy(verb)
     nodes[3].stop()
     until(lambda: status(verb)["fenced_brokers"] == 1)
     is_ill_without_the_third(verb)
     brokers_tell_who_is_away(verb)
+    what_waits_for_it_is_told(verb, tmp_path)
     refused = verb("partitions", "elect-leaders", "--topic", "strict")
     assert refused.exit_code == 1
     assert "strict-0" in refused.output and "PREFERRED_LEADER_NOT_AVAILABLE" in refused.output
@@ -144,6 +163,7 @@ def test_r20_what_is_ill_is_told_and_r7_preferred_leaders_return_by_request(verb
     assert "broker 3 left the ISR of strict-0: it shuts down" in refused.output
     nodes[3] = ThreadNode.again(nodes[3]).start()
     until(lambda: not ill(verb, "under-replicated"))
+    until(lambda: status(verb)["moving"] == status(verb)["moves_held_up"] == 0)
     leaders_return(verb)
 
 

@@ -12,6 +12,8 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from anabranch.cli.up import left_out
+
 SECONDS = 30
 
 
@@ -72,6 +74,24 @@ def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, se
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_fewer_brokers_than_there_were_are_said(tmp_path):
+    for number in (1, 2, 3, 11):
+        (tmp_path / f"broker-{number}").mkdir()
+        (tmp_path / f"broker-{number}" / "meta.properties").write_text("version=7\n")
+    (tmp_path / "broker-x").mkdir()
+    (tmp_path / "broker-4").mkdir()
+    assert [left_out(tmp_path, brokers) for brokers in (2, 3, 11)] == [[3, 11], [11], []]
+    command = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path), "--port", "0"]
+    done = subprocess.run(
+        [*command, "--brokers", "2"], capture_output=True, text=True, timeout=SECONDS
+    )
+    said = (
+        "broker(s) 3, 11 of {} are not started: what they alone have cannot be read. --brokers 11"
+    )
+    assert done.returncode == 1, "no node takes such a meta.properties"
+    assert said.format(tmp_path) in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -198,7 +198,7 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     )
     rows = [(key.replace("_", " "), told[key]) for key in COUNTED]
     print_table(("what", "count"), rows)
-    for sentence in _remedies(told):
+    for sentence in _remedies(told, found):
         click.echo(sentence)
     if told["reasons"]:
         decided = [(each["at"], each["reason"]) for each in told["reasons"]]
@@ -211,8 +211,8 @@ NEWEST = 10
 
 COUNTED = (
     "brokers", "fenced_brokers", "topics", "partitions", "unavailable", "under_min_isr",
-    "at_min_isr", "under_replicated", "missing_replicas", "rack_violations",
-    "not_led_by_preferred",
+    "at_min_isr", "under_replicated", "missing_replicas", "moving", "moves_held_up",
+    "rack_violations", "not_led_by_preferred",
 )  # fmt: skip
 
 
@@ -234,6 +234,8 @@ def _status(found: Overview) -> dict[str, Any]:
         "at_min_isr": found.ill[Illness.AT_MIN_ISR],
         "under_replicated": found.ill[Illness.UNDER_REPLICATED],
         "missing_replicas": found.missing,
+        "moving": found.moving,
+        "moves_held_up": len(found.held_up),
         "rack_violations": found.ill[Illness.RACK_VIOLATION],
         "not_led_by_preferred": found.not_preferred,
         "reasons": [
@@ -243,7 +245,7 @@ def _status(found: Overview) -> dict[str, Any]:
     }
 
 
-def _remedies(told: dict[str, Any]) -> list[str]:
+def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
     """What to look at next, the worst first; nothing for a cluster that fares well."""
     said = []
     if told["unavailable"]:
@@ -263,6 +265,8 @@ def _remedies(told: dict[str, Any]) -> list[str]:
             "Replicas that no broker has are given to the next that joins: `anabranch topics "
             "describe --missing-replicas` names their partitions."
         )
+    if found.held_up:
+        said.append(_held_up(found))
     if told["rack_violations"]:
         said.append(
             "`anabranch topics describe --rack-violations` names partitions in fewer racks than "
@@ -275,6 +279,17 @@ def _remedies(told: dict[str, Any]) -> list[str]:
             "`anabranch partitions elect-leaders --all-topic-partitions` evens leaders out."
         )
     return said
+
+
+def _held_up(found: Overview) -> str:
+    """Whom moves wait for in vain, and what helps."""
+    places = list(found.held_up)
+    down = sorted({each for row in found.held_up.values() for each in row})
+    return (
+        f"{len(places)} partition(s), {places[0]} first, wait for replicas on broker(s) "
+        f"{', '.join(map(str, down))}, which are down: start them; where they will not come back, "
+        f"`anabranch explain {places[0]}` says how a move is taken back."
+    )
 
 
 @command.command(epilog="Example: anabranch cluster brokers")

@@ -62,6 +62,13 @@ def command(
     _refuse_another_layout(Path(folder), brokers)
     if brokers > 1:
         _refuse_unfit(port, brokers, settings)
+        if others := left_out(Path(folder), brokers):
+            numbers = ", ".join(map(str, others))
+            click.echo(
+                f"broker(s) {numbers} of {folder} are not started: what they alone have cannot be "
+                f"read. --brokers {others[-1]} starts them.",
+                err=True,
+            )
         _run_several(folder, port, brokers, names, settings, as_json=as_json)
         return
     from anabranch.server import logs
@@ -85,6 +92,13 @@ def _refuse_another_layout(folder: Path, brokers: int) -> None:
             f"{folder} holds the data of several brokers; say --brokers as before, or name another "
             "--dir"
         )
+
+
+def left_out(folder: Path, brokers: int) -> list[int]:
+    """Brokers with data in the folder beyond the first `brokers`."""
+    names = (each.parent.name for each in folder.glob("broker-*/meta.properties"))
+    numbers = (name.removeprefix("broker-") for name in names)
+    return sorted(int(each) for each in numbers if each.isdecimal() and int(each) > brokers)
 
 
 def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:

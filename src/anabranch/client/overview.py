@@ -9,7 +9,7 @@ Not here: tables, bytes on disks.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.client.admin import cordoned_in, describe_cluster
@@ -17,7 +17,10 @@ from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
 from anabranch.client.reasons import Reasons
+from anabranch.client.reassignments import under_way
+from anabranch.core.controller.reassignment import Move
 from anabranch.core.errors import ApiError
+from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -78,6 +81,10 @@ class Overview(NamedTuple):
     """Replicas that no broker has yet."""
     not_preferred: int
     """Partitions that another than their first replica leads."""
+    moving: int
+    """Partitions whose replicas move, or that are given a replica that was missing."""
+    held_up: dict[TopicPartition, tuple[int, ...]]
+    """Those of them that wait for brokers which are down, and for which."""
 
 
 async def overview(cluster: Cluster) -> Overview:
@@ -90,6 +97,8 @@ async def overview(cluster: Cluster) -> Overview:
     found = await cluster.retrying(who_is_there)
     controlling = await controller_of(cluster)
     topics = await describe_topics(cluster, None)
+    moves = await cluster.retrying(lambda: under_way(cluster))
+    up = {each.broker_id for each in found.brokers if not each.is_fenced}
     brokers = [
         counts_of(each, topics, is_cordoned=each.broker_id in cordoned_in(found))
         for each in sorted(found.brokers, key=lambda each: each.broker_id)
@@ -108,7 +117,20 @@ async def overview(cluster: Cluster) -> Overview:
         ill=ill,
         missing=sum(each.missing for _, each in every),
         not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
+        moving=len(moves),
+        held_up=held_up(moves, up),
     )
+
+
+def held_up(
+    moves: Mapping[TopicPartition, Move], up: Container[int]
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """The moves that wait for somebody who is not `up`, and for whom."""
+    waiting = {
+        place: tuple(each for each in move.coming if each not in up)
+        for place, move in sorted(moves.items())
+    }
+    return {place: down for place, down in waiting.items() if down}
 
 
 async def reasons_of(cluster: Cluster) -> Reasons:
