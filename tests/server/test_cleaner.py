@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import pairwise
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -12,6 +13,7 @@ from node_kit import ThreadNode
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log import compaction
 from anabranch.core.types import TopicPartition as Place
+from anabranch.server import cleaner_process
 
 WAIT_S = 30.0
 OFTEN = {
@@ -156,12 +158,19 @@ def test_compact_and_delete_does_both(node):
     assert consume(node)[0][0] >= log.start_offset
 
 
-def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_go_on(node, monkeypatch):
+@pytest.mark.parametrize(
+    "fault",
+    [
+        CorruptLog("rot", path="p", position=0, first_offset=0, last_offset=0),
+        ValueError("nobody thought of it"),
+    ],
+)
+def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_go_on(node, monkeypatch, fault):
     real_job = compaction.job
 
     def rotten(log, found, **options):
         if log.topic_partition.topic == "bad":
-            raise CorruptLog("rot", path="p", position=0, first_offset=0, last_offset=0)
+            raise fault
         return real_job(log, found, **options)
 
     monkeypatch.setattr(compaction, "job", rotten)
@@ -204,6 +213,39 @@ def test_a_worker_that_is_killed_is_replaced(node):
     produce(node, updates(3000, 3000))
     await_compacted(node)
     assert {key: value for _, key, value in consume(node)} == dict(updates(6000)[-KEYS:])
+
+
+def test_a_worker_that_the_system_has_no_room_for_comes_later(node, monkeypatch):
+    begun, start = [], cleaner_process._start
+
+    def refuse():
+        begun.append(time.monotonic())
+        if len(begun) < 5:
+            raise BlockingIOError("Resource temporarily unavailable")
+        return start()
+
+    monkeypatch.setattr(cleaner_process, "_start", refuse)
+    create(node)
+    produce(node, updates(3000))
+    await_compacted(node)
+    assert cleaner_of(node).uncleanable == {}
+    pauses = [after - before for before, after in pairwise(begun[:5])]
+    assert min(pauses) > int(OFTEN["log.cleaner.backoff.ms"]) / 2000, "it was tried at once"
+
+
+def test_compaction_goes_on_after_a_fault_that_nobody_thought_of(node, monkeypatch, caplog):
+    faults, look = [ValueError("a bug")], compaction.dirt
+
+    def fail(*about, **options):
+        if faults:
+            raise faults.pop()
+        return look(*about, **options)
+
+    monkeypatch.setattr(compaction, "dirt", fail)
+    create(node)
+    produce(node, updates(3000))
+    await_compacted(node)
+    assert caplog.messages.count("compaction failed") == 1
 
 
 def test_a_disk_that_refuses_the_swap_takes_its_folder_offline(node, monkeypatch):

@@ -20,6 +20,7 @@ from anabranch.core.types import TopicPartition
 def world(monkeypatch):
     """Its timers are due every few milliseconds."""
     monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
+    monkeypatch.setattr("anabranch.server.lasting.AGAIN_S", 0.001)
     made = World()
     made.broker.config = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
     return made

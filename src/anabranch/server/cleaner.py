@@ -28,8 +28,9 @@ from anabranch.core.log.segment import LOG as LOG_SUFFIX
 from anabranch.core.log.segment import Segment, offset_name
 from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
-from anabranch.server.cleaner_worker import CORRUPT, FULL, STORAGE, Order
+from anabranch.server.cleaner_worker import BUG, CORRUPT, FULL, STORAGE, Order
 from anabranch.server.clocks import steady_ms
+from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
@@ -90,7 +91,9 @@ class Cleaner:
     def start(self) -> None:
         """Begin to compact, unless `log.cleaner.enable` says no."""
         if self._broker.config.log_cleaner_enable:
-            self._task = asyncio.get_running_loop().create_task(self._run())
+            self._task = asyncio.get_running_loop().create_task(
+                lasting(self._run, "compaction", LOG)
+            )
 
     async def stop(self) -> None:
         """Give up what runs; what it made is removed now or when its log is opened."""
@@ -207,6 +210,8 @@ class Cleaner:
             self._failed(replica, PassFailed(kind, str(fault)))
         except StorageFault as fault:
             self._failed(replica, PassFailed(STORAGE, str(fault)))
+        except Exception as fault:  # else it would be tried again at once, for ever
+            self._failed(replica, PassFailed(BUG, f"{type(fault).__name__}: {fault}"))
         finally:
             self._idle.append((steady_ms(), worker))
 

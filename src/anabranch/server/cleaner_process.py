@@ -81,7 +81,10 @@ class Worker:
             if self._stopped:
                 raise WorkerGone("the node is stopping")
             if self._process is None:
-                self._process = _start()
+                try:
+                    self._process = _start()
+                except OSError as fault:  # there may be memory, or room for a process, later
+                    raise WorkerGone(f"it could not be started: {fault}") from None
             return self._process
 
     def _forget(self, process: subprocess.Popen[bytes]) -> None:

@@ -17,6 +17,7 @@ from anabranch.core.groups import offsets
 from anabranch.core.groups.loading import Loader
 from anabranch.core.groups.shard import Shard
 from anabranch.server.clocks import wall_ms
+from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
 
 LOG = logger("groups")
@@ -41,7 +42,9 @@ class GroupShell:
 
     def start(self) -> None:
         """Begin to look for expired offsets."""
-        self._expiring = asyncio.get_running_loop().create_task(self._expire())
+        self._expiring = asyncio.get_running_loop().create_task(
+            lasting(self._expire, "the expiry of offsets", LOG)
+        )
 
     def stop(self) -> None:
         """No more timers, no more reading."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.logs import LogFolder
 from anabranch.server.clocks import steady_ms
+from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
@@ -53,21 +54,15 @@ class Upkeep:
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
-        self._ticking = asyncio.get_running_loop().create_task(self._go_on())
+        self._ticking = asyncio.get_running_loop().create_task(
+            lasting(self._tick, "the upkeep of logs", LOG)
+        )
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
         for each in (self._ticking, *self._asking.values()):
             if each is not None:
                 each.cancel()
-
-    async def _go_on(self) -> None:
-        """After a fault that nobody thought of, too: without retention a disk fills."""
-        while True:
-            try:
-                await self._tick()
-            except Exception as fault:
-                LOG.error("the upkeep of logs failed", why=f"{type(fault).__name__}: {fault}")
 
     async def _tick(self) -> None:
         watermarks_ms = points_ms = retention_ms = steady_ms()

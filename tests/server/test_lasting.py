@@ -1,0 +1,59 @@
+"""R17: what a node does for as long as it runs goes on after a fault that nobody thought of."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from server_kit import SECONDS
+
+from anabranch.server.groups import GroupShell
+from anabranch.server.lasting import lasting
+from anabranch.server.logs import logger
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch):
+    monkeypatch.setattr("anabranch.server.lasting.AGAIN_S", 0.001)
+
+
+def failing(times):
+    """Work that fails so often, and an event that is set when it does not any more."""
+    done, left = asyncio.Event(), [ValueError("a bug")] * times
+
+    def work(*_about):
+        if left:
+            raise left.pop()
+        done.set()
+
+    return work, done
+
+
+async def test_work_that_failed_is_said_and_begun_again(caplog):
+    work, done = failing(2)
+
+    async def turn():
+        work()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(lasting(turn, "the sweeping of floors", logger("test")))
+    async with asyncio.timeout(SECONDS):
+        await done.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert caplog.messages == ["the sweeping of floors failed"] * 2
+    assert caplog.records[0].anabranch_fields == {"why": "ValueError: a bug"}
+
+
+async def test_offsets_expire_after_a_fault_that_nobody_thought_of(monkeypatch):
+    work, done = failing(1)
+    monkeypatch.setattr("anabranch.server.groups.offsets.expire", work)
+    config = SimpleNamespace(offsets_retention_check_interval_ms=1)
+    broker = SimpleNamespace(config=config, groups=None)
+    shell = GroupShell(broker, lambda: None, lambda: None)
+    shell.start()
+    async with asyncio.timeout(SECONDS):
+        await done.wait()
+    shell.stop()
