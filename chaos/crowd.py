@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
+EVERY = "plain,wide,rolling,compacted,moving"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +36,14 @@ class Part:
 
 PARTS = (
     Part("p1", "confluent", "producer", "plain,wide", ("--rate", "400")),
-    Part("p2", "confluent", "producer", "wide,rolling", ("--rate", "400")),
+    Part("p2", "confluent", "producer", "wide,rolling,moving", ("--rate", "400")),
     Part("p3", "confluent", "producer", "compacted,rolling", ("--rate", "200")),
-    Part("p4", "kafka-python", "producer", "wide,plain,compacted", ("--rate", "150")),
-    Part("r1", "confluent", "reader", "plain,wide,rolling,compacted", ("--rack", "b")),
-    Part("r2", "kafka-python", "reader", "wide"),
+    Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving", ("--rate", "150")),
+    Part("r1", "confluent", "reader", EVERY, ("--rack", "b")),
+    Part("r2", "kafka-python", "reader", "wide,moving"),
     Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
-    Part("g2a", "kafka-python", "member", "rolling", ("--group", "g2")),
+    Part("g2a", "kafka-python", "member", "rolling,moving", ("--group", "g2")),
     Part("g2b", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),
     Part("g2c", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),
 )
@@ -166,10 +167,9 @@ class Crowd:
 
     def last_reads(self) -> None:
         """What each group and two libraries find when all is over, side by side."""
-        every = "plain,wide,rolling,compacted"
         last = [
-            Part("auditor-c", "confluent", "audit", every),
-            Part("auditor-k", "kafka-python", "audit", every),
+            Part("auditor-c", "confluent", "audit", EVERY),
+            Part("auditor-k", "kafka-python", "audit", EVERY),
         ]
         groups: dict[str, Part] = {}
         for client in self.clients:

@@ -15,14 +15,18 @@ import signal
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import permutations
+from typing import TypeVar
 
 import psycopg
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
+from anabranch.client.reassignments import reassign
 from anabranch.core.errors import ApiError, StorageFault
+from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
 from anabranch.testing.fault_calls import Undo
 from chaos.crowd import Crowd
@@ -33,7 +37,10 @@ from chaos.watch import Watch
 
 Happening = contextlib.AbstractContextManager[str]
 Act = Callable[["Scene", Fault], Happening]
+T = TypeVar("T")
 ADMIN_SECONDS = 5.0
+ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
+"""The replicas that a partition which may move is given."""
 STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
 
 
@@ -46,6 +53,7 @@ class Scene:
     store: SqliteFile | PostgresDatabase
     crowd: Crowd
     places: list[tuple[str, int]]
+    movable: list[tuple[str, int]]
     over: threading.Event = field(default_factory=threading.Event)
     """No fault lasts longer than the round."""
 
@@ -232,15 +240,34 @@ def _end_store(scene: Scene, fault: Fault) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _elect_preferred(scene: Scene, fault: Fault) -> Iterator[str]:
-    async def ask() -> None:
+    _ask(scene, lambda cluster: elect_leaders(cluster, Election.PREFERRED, None))
+    yield "elect preferred leaders"
+
+
+@contextlib.contextmanager
+def _move(scene: Scene, fault: Fault) -> Iterator[str]:
+    """Other replicas for one partition; what is not done at the end is sometimes taken back."""
+    place = TopicPartition(*scene.movable[int(fault.aim * len(scene.movable))])
+    row = ROWS[int(fault.other * len(ROWS))]
+    (asked,) = _ask(scene, lambda cluster: reassign(cluster, {place: row}))
+    if asked.code:
+        raise Nothing(asked.sentence)
+    yield f"move {place} to {list(row)}"
+    if fault.strength < 0.3:
+        _ask(scene, lambda cluster: reassign(cluster, {place: None}))
+
+
+def _ask(scene: Scene, question: Callable[[Cluster], Awaitable[T]]) -> T:
+    """What an operator is answered within `ADMIN_SECONDS`. Raises Nothing when it is nothing."""
+
+    async def ask() -> T:
         async with Cluster(scene.nodes.bootstrap, deadline_seconds=ADMIN_SECONDS) as cluster:
-            await elect_leaders(cluster, Election.PREFERRED, None)
+            return await question(cluster)
 
     try:
-        asyncio.run(ask())
+        return asyncio.run(ask())
     except (ApiError, OSError) as problem:
-        raise Nothing(f"no preferred leaders: {problem}") from None
-    yield "elect preferred leaders"
+        raise Nothing(str(problem)) from None
 
 
 @contextlib.contextmanager
@@ -285,6 +312,7 @@ ACTS: dict[str, Act] = {
     "end-store": _end_store,
     "crash-store": _end_store,
     "elect-preferred": _elect_preferred,
+    "move": _move,
     "kill-client": _client,
     "pause-client": _client,
 }

@@ -25,6 +25,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "disks": ("slow-disk", "slow-disk", "full-disk"),
     "store": ("steal-lease", "hold-store", "end-store", "crash-store"),
+    "moves": ("move",),
     "rest": ("elect-preferred", "clock-jump", "kill-client", "pause-client"),
 }  # fmt: skip
 """Family -> its kinds; a kind that stands twice is drawn twice as often."""
@@ -37,6 +38,7 @@ LONGEST_S: dict[str, float] = {
     "cut": 14.0, "cut-leader": 14.0, "cut-controller": 10.0, "cut-pair": 14.0, "cut-one-way": 14.0,
     "slow-disk": 12.0, "full-disk": 8.0, "delay": 12.0,
     "kill-all": 2.0, "flap": 1.5, "end-store": 8.0, "crash-store": 4.0, "hold-store": 8.0,
+    "move": 12.0,
 }  # fmt: skip
 USUAL_S = 6.0
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import mmap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
@@ -157,25 +157,35 @@ def _offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def compare(
-    folders: Iterable[Path], topics: Iterable[str] | None = None, *, everywhere: bool = False
+    folders: Iterable[Path],
+    placed: Mapping[TopicPartition, Collection[str]] | None = None,
+    *,
+    topics: Iterable[str] | None = None,
 ) -> Comparison:
-    """Compare all replicas in these log folders, of these topics or of all; `everywhere` says that
-    each partition has one in each folder."""
+    """Compare all replicas in these log folders, of these topics or of all; `placed` names, of each
+    partition, the folders that have to hold a replica, and no others."""
     found = [(Path(folder).name, read_folder(Path(folder))) for folder in folders]
     wanted = None if topics is None else set(topics)
     result = Comparison()
-    for place in sorted({place for _, copies in found for place in copies}):
+    for place in sorted({place for _, copies in found for place in copies} | set(placed or ())):
         if wanted is not None and place.topic not in wanted:
             continue
-        copies = [each[place] for _, each in found if place in each]
-        without = [name for name, each in found if place not in each]
-        if everywhere and without:
-            _teller(place, result)(f"no replica in {', '.join(without)}")
+        copies = {name: each[place] for name, each in found if place in each}
+        if placed is not None:
+            _compare_places(copies.keys(), set(placed.get(place, ())), _teller(place, result))
         if len(copies) > 1:
-            compare_copies([copy.read() for copy in copies], result)
+            compare_copies([copy.read() for copy in copies.values()], result)
     if not result.records:
         result.differences.append("nothing committed has two replicas in these folders")
     return result
+
+
+def _compare_places(held: Set[str], placed: Set[str], tell: Callable[[str], None]) -> None:
+    """A replica is where it was placed and nowhere else."""
+    if placed - held:
+        tell(f"no replica in {', '.join(sorted(placed - held))}")
+    if held - placed:
+        tell(f"a replica is left in {', '.join(sorted(held - placed))}")
 
 
 def compare_copies(copies: list[Copy], result: Comparison) -> None:
@@ -251,7 +261,7 @@ def main() -> int:
     parser.add_argument("folders", nargs="+", type=Path, metavar="FOLDER", help="log folders")
     parser.add_argument("--topic", action="append", help="only this one")
     arguments = parser.parse_args()
-    result = compare(arguments.folders, arguments.topic)
+    result = compare(arguments.folders, topics=arguments.topic)
     print("\n".join([*result.differences, result.line()]))
     return 1 if result.differences else 0
 

@@ -17,14 +17,16 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
+from anabranch.core.types import TopicPartition
 from chaos import check, replicas
 from chaos.crowd import Acks, Crowd
 from chaos.faults import Scene, carry_out_round
 from chaos.node_logs import NodeLogs
-from chaos.nodes import Nodes
+from chaos.nodes import IDS, Nodes
 from chaos.plan import draw_config, draw_round
 from chaos.report import PartReport
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
@@ -46,20 +48,33 @@ CONFIG: dict[str, object] = {
     "log.segment.delete.delay.ms": 1000,
 }
 SMALL = {"segment.bytes": str(1 << 20)}
-TOPICS: dict[str, tuple[int, dict[str, str]]] = {
-    "plain": (1, {}),
-    "wide": (12, {}),
-    "rolling": (3, SMALL),
-    "compacted": (
+
+
+class Topic(NamedTuple):
+    """What a topic of a run is created with."""
+
+    partitions: int
+    configs: dict[str, str]
+    factor: int = len(IDS)
+
+
+TOPICS = {
+    "plain": Topic(1, {}),
+    "wide": Topic(12, {}),
+    "rolling": Topic(3, SMALL),
+    "compacted": Topic(
         3,
         {
             **SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1",
             "segment.ms": "5000", "delete.retention.ms": "60000",
         },
     ),
+    "moving": Topic(4, {**SMALL, "min.insync.replicas": "1"}, factor=2),
 }  # fmt: skip
-"""Name -> partitions and settings."""
-PLACES = [(name, index) for name, (count, _) in TOPICS.items() for index in range(count)]
+"""The last has two replicas, so that there is a broker to move to; one that is in sync will do, as
+all of its writers ask for all that are."""
+PLACES = [(name, index) for name, topic in TOPICS.items() for index in range(topic.partitions)]
+MOVABLE = [place for place in PLACES if place[0] == "moving"]
 
 
 class Part:
@@ -78,7 +93,7 @@ class Part:
         self.watch = Watch(self.store.url)
         self.crowd = Crowd(folder / "histories", seed)
         self.acks = Acks(self.crowd.folder)
-        self.scene = Scene(self.nodes, self.watch, self.store, self.crowd, PLACES)
+        self.scene = Scene(self.nodes, self.watch, self.store, self.crowd, PLACES, MOVABLE)
         self._began_s = self._marked_s = self._ill_s = time.monotonic()
 
     def run(self, seconds: float) -> PartReport:
@@ -199,17 +214,27 @@ class Part:
         report.bugs = list(self.logs.bugs)
         self.say("judging")
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
-        report.compared = replicas.compare(self.nodes.folders, everywhere=True)
+        report.compared = replicas.compare(self.nodes.folders, self._placed())
         report.seconds = time.monotonic() - self._began_s
+
+    def _placed(self) -> dict[TopicPartition, set[str]]:
+        """The folders that have to hold a replica of each partition, and no others."""
+        folders = {each: Path(path).name for each, path in zip(IDS, self.nodes.folders)}
+        return {
+            TopicPartition(topic.name, index): {folders[each] for each in partition.replicas}
+            for topic in self.watch.image.topics_by_id.values()
+            for index, partition in topic.partitions.items()
+        }
 
 
 async def create_topics(bootstrap: str) -> None:
     """The topics of a run."""
     async with Cluster(bootstrap) as cluster:
-        for name, (partitions, configs) in TOPICS.items():
+        for name, topic in TOPICS.items():
             await admin.create_topic(
-                cluster, name, partitions=partitions, replication_factor=3, configs=configs
-            )
+                cluster, name, partitions=topic.partitions,
+                replication_factor=topic.factor, configs=topic.configs,
+            )  # fmt: skip
 
 
 def stores_of(seed: int, seconds: float, store: str) -> list[tuple[str, float]]:

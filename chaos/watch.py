@@ -77,8 +77,8 @@ class Watch:
         return self.image.partition(topic, index)
 
     def unwell(self) -> list[str]:
-        """A sentence a partition that nobody leads or that has not all replicas in sync. Raises
-        what went wrong in the thread."""
+        """A sentence a partition that nobody leads, that moves, or that has not all replicas in
+        sync. Raises what went wrong in the thread."""
         if self.fault is not None:
             raise self.fault
         found = []
@@ -89,6 +89,11 @@ class Watch:
                     found.append(
                         f"{topic.name}-{index}: leader {each.leader}, in sync {list(each.isr)} "
                         f"of {list(each.replicas)}, eligible {list(each.elr)}"
+                    )
+                elif each.adding or each.removing:
+                    found.append(
+                        f"{topic.name}-{index}: moves to {list(each.adding)} "
+                        f"from {list(each.removing)}"
                     )
         fenced = [each.broker_id for each in image.brokers.values() if not each.active]
         return found + [f"broker {each} is fenced" for each in fenced]

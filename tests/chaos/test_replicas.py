@@ -94,8 +94,13 @@ def test_high_watermarks_that_are_not_there_prove_nothing(disks):
 def test_a_replica_that_is_not_there(disks):
     shutil.rmtree(disks.folders[1] / "t-x-1")
     assert disks.compared().differences == []
-    compared = replicas.compare(disks.folders, everywhere=True)
+    compared = replicas.compare(disks.folders, {disks.place: {"one", "two", "three"}})
     assert compared.differences == ["t-x-1: no replica in two"]
+
+
+def test_a_replica_that_was_moved_away_and_is_still_there(disks):
+    compared = replicas.compare(disks.folders, {disks.place: {"one", "three"}})
+    assert compared.differences == ["t-x-1: a replica is left in two"]
 
 
 def test_another_value(disks):
