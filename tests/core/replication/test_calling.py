@@ -31,6 +31,7 @@ def test_who_hears_of_it_late_is_called_again_but_not_for_ever():
     peers.states[1] = peers.states[0]
     peers.publish(1)
     for pause_ms in (10, 40, 160):
+        assert peers[1].broker.replication.next_tick_ms == peers.now_ms + pause_ms
         peers.wait(pause_ms - 1)
         assert box == []
         peers.wait(1)

@@ -149,6 +149,22 @@ def test_why_a_partition_is_not_copied_is_told_once():
     assert obstacle == (PLACE, 1, "the leader refuses it with KAFKA_STORAGE_ERROR")
 
 
+def test_why_a_partition_is_not_copied_again_is_told_again():
+    peers = Peers(2, partitions=2)
+    lead = peers[1].replica
+    for _ in range(2):
+        peers[1].broker.partitions.take_offline(lead)
+        peers[1].broker.changed.add(PLACE)
+        peers[1].finish()
+        deliver_fetch_of(peers, 2)
+        peers.wait(1000)
+        peers[1].broker.partitions.host(lead)
+        lead.take_state(peers.state)
+        deliver_fetch_of(peers, 2)
+        deliver_fetch_of(peers, 2)
+    assert len(peers[2].broker.replication.obstacles) == 2
+
+
 def test_records_that_do_not_fit_are_told_and_asked_for_again():
     peers = Peers(2)
     peers[1].produce(1, acks=1)
@@ -402,6 +418,25 @@ def test_a_follower_is_not_heard_of_where_it_has_let_go_of_a_partition():
     peers.wait(1_000)
     (at,) = only(peers, SendAlterPartition)
     assert peers.mail[at][2].proposals[0][1].isr == (1,)
+
+
+def test_a_follower_that_lets_go_of_an_idle_partition_was_heard_of_until_then():
+    """It said nothing of it for a minute, since there was nothing: it is not late for that."""
+    peers = Peers(2, partitions=2)
+    for _ in range(6):
+        deliver_fetch_of(peers, 2)
+        peers.now_ms += 10_000
+        peers[1].clock()
+    peers[2].broker.partitions.take_offline(peers[2].replica)
+    peers[2].broker.replication.follow([PLACE], peers.now_ms)
+    for _ in range(2):
+        deliver_fetch_of(peers, 2)
+    assert named(fetches_of(peers, 2)[0]) == ([], [])
+    peers[1].produce(1, acks=1)
+    peers.wait(15_000)
+    assert only(peers, SendAlterPartition) == []
+    peers.wait(30_000)
+    assert len(only(peers, SendAlterPartition)) == 1
 
 
 def test_a_follower_that_registered_anew_says_so_of_every_partition():
