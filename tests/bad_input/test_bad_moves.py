@@ -173,6 +173,7 @@ def test_a_plan_file_with_a_mistake(node, tmp_path):
     assert f"line 1, to[1]: broker {NOBODY} is named twice for {TOPIC}-0" in result.output
 
 
+STRANGER = "Broker ID 77 is not currently registered; known: 1."
 STRANGERS = {
     "drain": (["plan", "drain", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
     "add": (["plan", "add", "--broker", NOBODY], "Broker(s) 77 are not registered; known: 1."),
@@ -181,9 +182,12 @@ STRANGERS = {
         "There is no topic nobodys: `anabranch topics list` shows what there is.",
     ),
     "observers": (["plan", "observers", "--topic", "nobodys"], "Topic 'nobodys': "),
-    "cordon": (["cluster", "cordon", "--broker", NOBODY], "No broker with id 77 found."),
-    "uncordon": (["cluster", "uncordon", "--broker", NOBODY], "No broker with id 77 found."),
-    "unregister": (["cluster", "unregister", NOBODY], "Broker ID 77 is not currently registered"),
+    "cordon": (["cluster", "cordon", "--broker", NOBODY], "No broker with id 77 found; known: 1."),
+    "uncordon": (
+        ["cluster", "uncordon", "--broker", NOBODY],
+        "No broker with id 77 found; known: 1.",
+    ),
+    "unregister": (["cluster", "unregister", NOBODY], STRANGER),
     "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "Topic 'nobodys': "),
     "explain": (["explain", "nobodys-0"], "There is no partition nobodys-0."),
 }

@@ -6,7 +6,7 @@ Each call sends one request of Kafka's protocol, tries again while that can help
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 
 from anabranch.client.cluster import Cluster, check
@@ -245,7 +245,7 @@ async def cordon(cluster: Cluster, broker_id: int, *, closed: bool = True) -> No
         )
         check(response.responses[0].error_code, response.responses[0].error_message)
 
-    await cluster.retrying(attempt)
+    await _naming_brokers(cluster, attempt)
 
 
 async def unregister_broker(cluster: Cluster, broker_id: int) -> None:
@@ -257,7 +257,19 @@ async def unregister_broker(cluster: Cluster, broker_id: int) -> None:
         )
         check(response.error_code, response.error_message)
 
-    await cluster.retrying(attempt)
+    await _naming_brokers(cluster, attempt)
+
+
+async def _naming_brokers(cluster: Cluster, attempt: Callable[[], Awaitable[None]]) -> None:
+    """Try; a refusal because nobody has that id names the brokers that there are."""
+    try:
+        await cluster.retrying(attempt)
+    except ApiError as fault:
+        if fault.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise
+        found = sorted(each.broker_id for each in (await describe_cluster(cluster)).brokers)
+        known = ", ".join(map(str, found))
+        raise ApiError(fault.code, f"{fault.message.rstrip('.')}; known: {known}.") from None
 
 
 async def describe_log_dirs(cluster: Cluster, broker_id: int) -> list[DescribeLogDirsResult]:
