@@ -205,6 +205,7 @@ class PartitionShell:
             partitions.give_up(place, assignment.topic_id)
             return
         except DiskFull as fault:
+            self._say_full(folder.path, place, fault)
             if place not in partitions.roomless:
                 LOG.error("a partition waits for room", partition=place, why=str(fault))
             if is_here:
@@ -278,9 +279,16 @@ class PartitionShell:
         return bool(why)
 
     def _roomiest(self) -> LogFolder | None:
-        """The working folder with the fewest logs, as Kafka chooses."""
-        working = [folder for folder in self.folders.values() if folder.fault is None]
-        return min(working, key=lambda folder: len(folder.logs), default=None)
+        """The working folder with the fewest logs, as Kafka chooses; a full one last."""
+        return min(
+            self.working(),
+            key=lambda folder: (self._is_full(folder.path), len(folder.logs)),
+            default=None,
+        )
+
+    def _is_full(self, path: str) -> bool:
+        """Whether it was said of a folder a moment ago."""
+        return steady_ms() - self._said_full_ms.get(path, -FULL_AGAIN_MS) < FULL_AGAIN_MS
 
     def _delete(self, replica: Replica) -> None:
         place = replica.topic_partition
@@ -360,17 +368,16 @@ class PartitionShell:
             if not self.is_hosted(replica):
                 continue  # deleted meanwhile, and its files with it; or offline already
             if isinstance(fault, DiskFull):
-                self._say_full(replica, fault)
+                self._say_full(replica.folder, replica.topic_partition, fault)
             elif isinstance(fault, CorruptLog):
                 self._partition_failed(replica, fault)
             else:
                 self.folder_failed(replica.folder, fault)
 
-    def _say_full(self, replica: Replica, fault: DiskFull) -> None:
-        now_ms, path = steady_ms(), replica.folder
-        if now_ms - self._said_full_ms.get(path, -FULL_AGAIN_MS) >= FULL_AGAIN_MS:
-            self._said_full_ms[path] = now_ms
-            LOG.error("a disk is full", partition=replica.topic_partition, why=str(fault))
+    def _say_full(self, path: str, place: TopicPartition, fault: DiskFull) -> None:
+        if not self._is_full(path):
+            self._said_full_ms[path] = steady_ms()
+            LOG.error("a disk is full", partition=place, why=str(fault))
 
     def is_hosted(self, replica: Replica) -> bool:
         """Whether this very replica is still the one that requests see."""
