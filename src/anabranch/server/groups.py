@@ -76,16 +76,17 @@ class GroupShell:
         groups = self._broker.groups
         while groups.to_load:
             shard = groups.to_load[0]
-            loader = groups.loader(shard)
+            loader, is_whole = groups.loader(shard), False
             try:
                 await self._read(loader)
+                is_whole = True
             except StorageFault as fault:
                 LOG.error("groups cannot be loaded", partition=shard.place, why=str(fault))
                 self._broker.faults.append((shard.replica, fault))
             if shard in groups.to_load:
                 groups.to_load.remove(shard)
             self._step()
-            if shard.is_current:
+            if is_whole and shard.is_current:
                 self._loaded(loader, shard)
             self._settle()
 

@@ -30,17 +30,22 @@ DAY_MS = 86_400_000
 NONE = ErrorCode.NONE
 
 
+def ask_to_delete_groups(world, *names):
+    return world.ask(DeleteGroupsRequest(groups_names=list(names)), 2)
+
+
 def delete_groups(world, *names):
-    return [
-        each.error_code
-        for each in world.ask(DeleteGroupsRequest(groups_names=list(names)), 2).results
-    ]
+    return [each.error_code for each in ask_to_delete_groups(world, *names).results]
+
+
+def ask_to_delete_offsets(world, topic, *indexes):
+    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
+    topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
+    return world.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
 
 
 def delete_offsets(world, topic, *indexes):
-    partitions = [OffsetDeleteRequestPartition(partition_index=index) for index in indexes]
-    topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
-    response = world.ask(OffsetDeleteRequest(group_id="g", topics=topics), 0)
+    response = ask_to_delete_offsets(world, topic, *indexes)
     if response.error_code:
         return response.error_code
     return [each.error_code for each in response.topics[0].partitions]
@@ -162,6 +167,80 @@ def test_a_commit_that_is_not_replicated_in_time_says_so():
     assert box == []
     world.commit_to_replicas()
     assert world.fetch()[0] == 7
+
+
+def committed_by_all(offsets):
+    world = replicated()
+    world.commit(offsets)
+    world.commit_to_replicas()
+    return world
+
+
+def test_a_deletion_is_answered_when_the_replicas_have_it():
+    world = committed_by_all({0: 7, 1: 8})
+    one = ask_to_delete_offsets(world, "t", 0)
+    whole = ask_to_delete_groups(world, "g", "unknown")
+    assert one == whole == []
+    assert world.fetch() == {0: 7, 1: 8, 2: -1}, "nobody reads what may still be undone"
+    world.commit_to_replicas()
+    assert [each.error_code for each in one[0].topics[0].partitions] == [NONE]
+    assert [each.error_code for each in whole[0].results] == [NONE, ErrorCode.GROUP_ID_NOT_FOUND]
+    assert world.group() is None and world.waits == []
+    world.restart()
+    assert world.group() is None
+
+
+def test_a_deletion_is_refused_when_the_coordinator_moves():
+    """Its successor may not have it: the group would be there again."""
+    world = committed_by_all({0: 7})
+    one = ask_to_delete_offsets(world, "t", 0)
+    whole = ask_to_delete_groups(world, "g")
+    for index in range(3):
+        world.node.change(OFFSETS_TOPIC, index, leader=2, leader_epoch=1)
+    world.wake()
+    assert one[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert [each.error_code for each in whole[0].results] == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_a_deletion_that_is_not_replicated_in_time_says_so():
+    world = committed_by_all({0: 7})
+    ask_to_delete_offsets(world, "t", 0)
+    ask_to_delete_groups(world, "g")
+    one, whole = (wait.poll(wait.deadline_ms, True) for wait, _ in world.waits)
+    assert one.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert whole.results[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_what_is_committed_behind_a_deletion_counts():
+    """The log has it behind the tombstones, so it must be read back before a restart, too."""
+    world = committed_by_all({0: 7})
+    ask_to_delete_groups(world, "g")
+    box = world.commit({1: 9})
+    world.commit_to_replicas()
+    assert box[0].topics[0].partitions[0].error_code == NONE
+    assert world.fetch() == {0: -1, 1: 9, 2: -1}
+    world.restart()
+    assert world.fetch() == {0: -1, 1: 9, 2: -1}
+
+
+def test_what_was_on_its_way_before_a_deletion_is_the_same_after_a_restart():
+    world = committed_by_all({0: 7})
+    world.commit({1: 9})
+    ask_to_delete_groups(world, "g")
+    world.commit_to_replicas()
+    assert world.fetch() == {0: -1, 1: 9, 2: -1}
+    world.restart()
+    assert world.fetch() == {0: -1, 1: 9, 2: -1}
+
+
+def test_a_member_that_joins_during_a_deletion_finds_no_offsets():
+    world = committed_by_all({0: 7})
+    ask_to_delete_groups(world, "g")
+    world.enter()
+    world.commit_to_replicas()
+    assert world.fetch()[0] == -1
+    world.restart()
+    assert world.fetch()[0] == -1
 
 
 def test_assignments_are_handed_out_when_the_replicas_have_them():

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker, Wish
-from anabranch.core.api.handler import Request
+from anabranch.core.api.handler import Request, Wait
+from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.wire.messages.create_topics import CreateTopicsRequest
 
@@ -45,6 +46,36 @@ def wait_committed(
         look=shard.catch_up,
         longest_ms=longest_ms,
     )
+
+
+def when_committed(
+    broker: Broker,
+    shard: Shard,
+    done: Answer,
+    now_ms: int,
+    tell: Callable[[ErrorCode], Any],
+) -> Any:
+    """What `tell` makes of the code that `done` is given once its records are committed, or a Wait
+    for it: COORDINATOR_NOT_AVAILABLE after `offsets.commit.timeout.ms`, NOT_COORDINATOR as soon as
+    the group has moved away."""
+
+    def late() -> ErrorCode:
+        if shard.is_current:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return ErrorCode.NOT_COORDINATOR
+
+    longest_ms = broker.config.offsets_commit_timeout_ms
+    waiting = wait_committed(done, shard, now_ms, late, longest_ms)
+    if not isinstance(waiting, Wait):
+        return tell(waiting)
+    look = waiting.poll
+
+    def poll(now_ms: int, expired: bool) -> Any | None:
+        code = look(now_ms, expired)
+        return None if code is None else tell(code)
+
+    waiting.poll = poll
+    return waiting
 
 
 def wish_offsets_topic(broker: Broker) -> None:

@@ -16,12 +16,11 @@ from collections.abc import Container
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed, wait_committed
+from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
-from anabranch.core.groups.answers import Answer
-from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.group import CommittedOffset
 from anabranch.core.groups.offsets import Place
 from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -60,9 +59,11 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         offsets.commit(broker.groups, group, commits, done, now_ms)
     except ApiError as error:
         return _failed(response, _in_version(error.code, request.version))
-    if done.message is not None:
-        return response
-    return _wait(broker, group, response, done, now_ms)
+
+    def tell(code: ErrorCode) -> OffsetCommitResponse:
+        return response if code is NONE else _failed(response, code)
+
+    return when_committed(broker, group.shard, done, now_ms, tell)
 
 
 def _sorted_out(
@@ -107,31 +108,6 @@ def _topic_fault(
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ()
     return NONE, known.partitions
-
-
-def _wait(
-    broker: Broker, group: Group, response: OffsetCommitResponse, done: Answer, now_ms: int
-) -> Outcome:
-    """A Wait that ends in `response` once the offsets count."""
-    shard = group.shard
-
-    def late() -> ErrorCode:
-        if shard.is_current:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        return ErrorCode.NOT_COORDINATOR
-
-    longest_ms = broker.config.offsets_commit_timeout_ms
-    wait = wait_committed(done, shard, now_ms, late, longest_ms)
-    look = wait.poll
-
-    def poll(now_ms: int, expired: bool) -> OffsetCommitResponse | None:
-        code = look(now_ms, expired)
-        if code is None:
-            return None
-        return response if code is ErrorCode.NONE else _failed(response, code)
-
-    wait.poll = poll
-    return wait
 
 
 def _in_version(code: ErrorCode, version: int) -> ErrorCode:

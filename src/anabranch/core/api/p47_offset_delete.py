@@ -3,7 +3,8 @@
 KIP: KIP-496.
 Versions: 0.
 Behaviour: needs DELETE on the group, then READ on each topic. GROUP_SUBSCRIBED_TO_TOPIC for a topic
-    that a member of a consumer group reads; another kind of group must be empty.
+    that a member of a consumer group reads; another kind of group must be empty. The answer comes
+    when the deletions are committed, as that of OffsetCommit does.
 Skipped: nothing
 """
 
@@ -11,8 +12,8 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.groups import group_allowed, when_committed
+from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import Group
@@ -26,8 +27,8 @@ from anabranch.core.wire.messages.offset_delete import (
 )
 
 
-def run(broker: Broker, request: Request, now_ms: int) -> OffsetDeleteResponse:
-    """The answer, always at once."""
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """The answer, or a wait for the records to be committed."""
     body: OffsetDeleteRequest = request.body
     if not group_allowed(broker, request, Operation.DELETE, body.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
@@ -40,10 +41,15 @@ def run(broker: Broker, request: Request, now_ms: int) -> OffsetDeleteResponse:
         if group.state is not EMPTY and not group.is_consumer:
             return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
         response, places = _sorted_out(broker, request, group)
-        offsets.delete_offsets(broker.groups, group, places, now_ms)
+        done = broker.groups.answer()
+        offsets.delete_offsets(broker.groups, group, places, now_ms, done)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
-    return response
+
+    def tell(code: ErrorCode) -> OffsetDeleteResponse:
+        return response if code is ErrorCode.NONE else OffsetDeleteResponse(error_code=code)
+
+    return when_committed(broker, group.shard, done, now_ms, tell)
 
 
 def _sorted_out(

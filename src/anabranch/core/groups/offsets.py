@@ -18,12 +18,11 @@ from anabranch.core.groups.group import CommittedOffset, Group
 from anabranch.core.groups.members import forget_if_unused, member_fault
 from anabranch.core.groups.rebalance import keep_alive
 from anabranch.core.groups.records import group_deleted, offset_record
-from anabranch.core.groups.states import COMPLETING_REBALANCE, EMPTY, STABLE
+from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 
 if TYPE_CHECKING:
     from anabranch.core.groups.answers import Answer
     from anabranch.core.groups.coordinator import GroupCoordinator
-    from anabranch.core.wire.records import Record
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition index."""
@@ -76,9 +75,10 @@ def commit(
         for (topic, partition), committed in offsets
     ]
 
-    def effect(_now_ms: int) -> None:
+    def effect(now_ms: int) -> None:
+        present = _present(coordinator, group, now_ms)
         for (topic, partition), committed in offsets:
-            group.offsets.setdefault(topic, {})[partition] = committed
+            present.offsets.setdefault(topic, {})[partition] = committed
         coordinator.commits_total += len(offsets)
         done.give(ErrorCode.NONE)
 
@@ -89,22 +89,49 @@ def commit(
         raise
 
 
+def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
+    """The group, or who has its name now: it may have been deleted before what is committed now was
+    written, which counts all the same."""
+    if group.state is not DEAD:
+        return group
+    known = coordinator.groups.get(group.group_id)
+    if known is None:
+        known = coordinator.groups[group.group_id] = Group(group.group_id, group.shard, now_ms)
+    return known
+
+
 # Deleting.
 
 
 def delete_offsets(
-    coordinator: GroupCoordinator, group: Group, places: Iterable[Place], now_ms: int
+    coordinator: GroupCoordinator,
+    group: Group,
+    places: Iterable[Place],
+    now_ms: int,
+    done: Answer | None = None,
 ) -> None:
-    """Forget committed offsets; places without one are passed over. Raises ApiError."""
+    """Forget committed offsets; places without one are passed over. `done` is given NONE once that
+    counts. Raises ApiError."""
     there = [
         (topic, partition)
         for topic, partition in places
         if partition in group.offsets.get(topic, ())
     ]
     if not there:
+        _tell(done)
         return
     records = [offset_record(group.group_id, *place, None, now_ms) for place in there]
-    group.shard.write(records, now_ms, lambda _now_ms: _drop(group, there))
+
+    def effect(_now_ms: int) -> None:
+        _drop(group, there)
+        _tell(done)
+
+    group.shard.write(records, now_ms, effect)
+
+
+def _tell(done: Answer | None) -> None:
+    if done is not None:
+        done.give(ErrorCode.NONE)
 
 
 def _drop(group: Group, places: Iterable[Place]) -> None:
@@ -115,23 +142,36 @@ def _drop(group: Group, places: Iterable[Place]) -> None:
             group.offsets.pop(topic, None)
 
 
-def delete_group(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
-    """Delete an empty group with its offsets. Raises ApiError NON_EMPTY_GROUP, or the log's."""
+def delete_group(
+    coordinator: GroupCoordinator, group: Group, now_ms: int, done: Answer | None = None
+) -> None:
+    """Delete an empty group with its offsets; `done` is given NONE once that counts.
+
+    Raises ApiError NON_EMPTY_GROUP, or the log's."""
     if group.state is not EMPTY:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-    records = _tombstones(group, _places(group), now_ms)
-    group.shard.write(records, now_ms, lambda _now_ms: _deleted(coordinator, group, now_ms))
+    _delete_whole(coordinator, group, _places(group), now_ms, done)
 
 
-def _deleted(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
-    if group.state is EMPTY:
-        coordinator.forget(group, now_ms)
-
-
-def _tombstones(group: Group, places: Iterable[Place], now_ms: int) -> list[Record]:
+def _delete_whole(
+    coordinator: GroupCoordinator,
+    group: Group,
+    places: Sequence[Place],
+    now_ms: int,
+    done: Answer | None = None,
+) -> None:
     records = [offset_record(group.group_id, *place, None, now_ms) for place in places]
     records.append(group_deleted(group.group_id, now_ms))
-    return records
+
+    def effect(now_ms: int) -> None:
+        _drop(group, places)
+        if group.state is EMPTY:
+            coordinator.forget(group, now_ms)
+            if group.offsets:  # whose commits were on their way when the deletion was written
+                _present(coordinator, group, now_ms).offsets = group.offsets
+        _tell(done)
+
+    group.shard.write(records, now_ms, effect)
 
 
 def _places(group: Group) -> list[Place]:
@@ -177,8 +217,7 @@ def _expire_group(
     if len(expired) < len(places) or group.state is not EMPTY:
         delete_offsets(coordinator, group, expired, now_ms)
     elif not group.pending_members and group.shard.pending_effects == 0:
-        records = _tombstones(group, expired, now_ms)
-        group.shard.write(records, now_ms, lambda _now_ms: _deleted(coordinator, group, now_ms))
+        _delete_whole(coordinator, group, expired, now_ms)
 
 
 def _is_expired(

@@ -1,0 +1,33 @@
+"""Groups whose partition could not be read to its end take no part: what was read is not all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from tests.core.groups.group_world import GroupWorld
+
+from anabranch.core.errors import ErrorCode, StorageFault
+from anabranch.core.groups.loading import Loader
+from anabranch.server.groups import GroupShell
+
+
+async def test_groups_that_were_read_in_part_are_not_served(monkeypatch):
+    world = GroupWorld(offsets_partitions=1)
+    world.commit({0: 7})
+    world.groups.__init__(world.broker)
+    world.groups.follow(world.node.now_ms)
+    (shard,) = world.groups.to_load
+    whole = Loader.steps
+
+    def steps(loader, now_ms):
+        yield from whole(loader, now_ms)
+        raise StorageFault("the disk is gone")
+
+    monkeypatch.setattr(Loader, "steps", steps)
+    shell = GroupShell(world.broker, lambda: None, lambda: None)
+    shell.arm()
+    while world.groups.to_load:
+        await asyncio.sleep(0)
+    assert [replica for replica, _ in world.broker.faults] == [shard.replica]
+    assert not shard.is_loaded and world.group() is None
+    assert world.commit_codes({0: 8}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
