@@ -2,11 +2,11 @@
 
 What: Anabranch's own records lie in the same log as Kafka's, in the same frame (see
 metadata_records.py), with type ids from 10,000 up, which Kafka does not give. Upgrade rule: a
-record may be written while the cluster's level of `anabranch.records.version` is at least the
-record's `since`, and only every registered broker's support lets that level be raised; so no node
-meets a record that it cannot read. A version of a record that adds to it gets a level of its own
-in the same way. Every id that was ever meant for something stands in `OWN_RECORD_IDS`; none is
-given twice.
+record is written when the cluster's level of `anabranch.records.version` is at least the record's
+`since`, or goes up to it with that very record, which takes the support of every registered node;
+so no node meets a record that it cannot read. A version of a record that adds to it gets a level of
+its own in the same way. Every id that was ever meant for something stands in `OWN_RECORD_IDS`; none
+is given twice.
 
 Not here: what the records do to the image (`core/controller/replay.py`).
 """
