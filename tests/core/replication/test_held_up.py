@@ -93,3 +93,31 @@ def test_refused_batches_are_forgotten_in_time(peers):
         refuse(peers, 1, producer_id=producer_id)
         peers.now_ms += HELD_UP_MS // 10
     assert len(peers[1].replica.held_up._refused) == 10
+
+
+def test_a_refused_batch_that_comes_again_is_younger_than_others(peers):
+    for producer_id in (7, 8):
+        refuse(peers, 1, producer_id=producer_id)
+    peers.now_ms += HELD_UP_MS // 2
+    refuse(peers, 1, producer_id=7)
+    peers.now_ms += HELD_UP_MS // 2
+    refuse(peers, 1, producer_id=9)
+    assert list(peers[1].replica.held_up._refused) == [7, 9]
+
+
+def test_sequences_go_on_behind_the_largest_at_0(peers):
+    largest = (1 << 31) - 1
+    assert send(peers, largest - 1) == NONE
+    refuse(peers, largest)
+    assert send(peers, 0) == FULL
+    assert [send(peers, each) for each in (largest, 0)] == [NONE, NONE]
+
+
+def test_who_leads_on_in_another_epoch_still_waits_and_a_successor_does_not(peers):
+    """A move that ends, or an election that changes nothing, gives the same leader a new epoch."""
+    refuse(peers, 0)
+    peers.elect(1)
+    assert send(peers, 1) == FULL
+    peers.elect(-1)
+    peers.elect(1)
+    assert send(peers, 1) == NONE

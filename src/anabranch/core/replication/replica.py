@@ -163,13 +163,12 @@ class Replica:
             self.is_leader = False
         if new_epoch:
             self.followers = {}
-            self.held_up = None
             self.leader_high_watermark = -1
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
                 self.log.assign_leader_epoch(state.leader_epoch)
         if not self.is_leader:
-            self.led_from_epoch = -1
+            self.led_from_epoch, self.held_up = -1, None
         elif not led:
             self.led_from_epoch = state.leader_epoch
         self.take_in_sync(tuple(state.isr), self.proposal if not is_news else None)
