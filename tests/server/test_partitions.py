@@ -339,6 +339,37 @@ def test_a_topic_deleted_before_a_crash_is_not_missed_when_it_is_created_again(w
     assert world.replica().log.end_offset == 0
 
 
+async def test_a_node_that_stops_while_it_starts_opens_no_more_logs(world, monkeypatch):
+    """Thousands may be left, and whoever stops it kills it after a while."""
+    world.publish(world.create("t", 50))
+    world.append(count=3, index=49)
+    await world.shell.stop()
+    world.restart()
+    with monkeypatch.context() as patched:
+        patched.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
+        world.publish()
+        await world.shell.stop()
+    assert len(world.broker.partitions) < 50
+    world.restart()
+    world.publish()
+    assert len(world.broker.partitions) == 50
+    assert all(folder.clean for folder in world.shell.folders.values())
+    assert (world.replica(index=49).log.end_offset, world.replica(index=49).high_watermark) == (
+        3,
+        3,
+    )
+
+
+async def test_what_was_deleted_is_deleted_although_the_node_stops(world, monkeypatch):
+    world.publish(world.create("t", 10))
+    with monkeypatch.context() as patched:
+        patched.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
+        world.publish(world.delete("t"))
+        await world.shell.stop()
+    names = [name for folder in FOLDERS for name in world.files.list(folder)]
+    assert not any(name.startswith("t-") and not name.endswith("-delete") for name in names)
+
+
 async def test_a_node_that_fails_to_follow_after_a_while_stops(world, monkeypatch):
     """Else partitions that came later in the same image would never be hosted, without a word."""
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)

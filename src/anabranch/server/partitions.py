@@ -154,6 +154,8 @@ class PartitionShell:
             self._moved(replica.topic_partition)
             yield
         for assignment in plan.create:
+            if self._stopping:
+                return  # the next start opens it; a deletion it would not know of
             is_new = delta is not None and assignment.state.partition_epoch == 0
             self._host(image, assignment, is_new=is_new)
             yield
@@ -433,12 +435,13 @@ class PartitionShell:
     # The end.
 
     async def stop(self) -> None:
-        """Finish what was begun, sync and close every log, write checkpoints and clean markers."""
+        """Open no more, but delete what is to go; sync and close every log, write checkpoints and
+        clean markers."""
         if self._continuation is not None:
             self._continuation.cancel()
+        self._stopping = True
         while self._work:
             self._run_slice(FIRST_SLICE_S)
-        self._stopping = True
         self.each_folder(self.checkpoint_high_watermarks)
         for folder in self.folders.values():
             if folder.fault is None:

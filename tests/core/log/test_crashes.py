@@ -254,6 +254,19 @@ def test_a_power_cut_after_an_orderly_stop_takes_nothing(seed: int, is_flushed: 
     assert found is not None and found.offset == 78
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_whose_a_log_is_is_safe_with_what_a_killed_process_left(seed: int) -> None:
+    """A kill takes nothing that was written, and the power may go later: after the next round."""
+    world = World(seed)
+    world.append()
+    folder = LogFolder(world.disk, "data")
+    log = folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    sync(log)
+    folder.checkpoint()
+    world.disk.cut_power()
+    assert [one.topic_id for one in LogFolder(world.disk, "data").partitions()] == [TOPIC_ID]
+
+
 def test_a_folder_that_does_not_say_whose_it_is_is_told() -> None:
     """A power cut took what was in `partition.metadata`: its bytes must not be another topic's."""
     world = World(3)
