@@ -150,7 +150,7 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=202,
+        seed=306,
         caught_by="lost-write",
     ),
     Mutant(
@@ -233,7 +233,16 @@ MUTANTS = (
         old="while pending and pending[0][0] <= committed:",
         new="while pending:",
         seed=109,
-        caught_by="group-rewound",
+        caught_by="group-commit",
+    ),
+    Mutant(
+        name="commit-acknowledged-across-epochs",
+        rule="a coordinator that was deposed acknowledges no commit, whatever its log has now (R5)",
+        module=SHARD,
+        old="        if not self.is_current:\n            return False\n",
+        new="",
+        seed=85,
+        caught_by="group-commit",
     ),
     Mutant(
         name="observer-counted-in-sync",

@@ -11,7 +11,7 @@ same plan for the rest; that is what makes shrinking work. Source: TigerBeetle's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from anabranch.core.types import TopicPartition
@@ -24,6 +24,8 @@ from anabranch.sim.clients.workload import SETTLED_US as SETTLED_US
 SECOND_US = 1_000_000
 SAFETY_US = 64 * SECOND_US
 """When faults end: 60 virtual seconds of them and of operations."""
+LONG_COMMIT_MS = 30_000
+"""Within it a frozen broker is let go on: real clients wait for an answer as long, or longer."""
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
 
@@ -135,7 +137,7 @@ def draw_plan(seed: int) -> Plan:
     brokers = random.choice((3, 3, 3, 3, 3, 3, 4, 5))
     topics = _topics(random, brokers)
     places = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
-    clients = _clients(random)
+    clients = _with_patience(_clients(random), Random(f"{seed}/commits"))
     return Plan(
         seed=seed,
         brokers=brokers,
@@ -274,6 +276,21 @@ def _member(random: Random, number: int) -> ClientPlan:
         reading=reading,
         membership=membership,
         begins_us=begins_us,
+    )
+
+
+def _with_patience(clients: tuple[ClientPlan, ...], random: Random) -> tuple[ClientPlan, ...]:
+    """Some members hear of a commit also when their coordinator was frozen for long."""
+    return tuple(
+        plan
+        if plan.membership is None
+        else replace(
+            plan,
+            membership=replace(
+                plan.membership, commit_timeout_ms=random.choice((0, LONG_COMMIT_MS))
+            ),
+        )
+        for plan in clients
     )
 
 

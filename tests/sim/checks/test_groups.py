@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.commits import OFFSETS_TOPIC, Committed
 from anabranch.sim.checks.entries import Entry
-from anabranch.sim.checks.groups import MAY_COME_LATE_US, OFFSETS_TOPIC, GroupChecks
+from anabranch.sim.checks.groups import MAY_COME_LATE_US, GroupChecks
 from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.marks import MARKS, Marks
 from anabranch.sim.checks.model import Model
@@ -17,6 +18,7 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import Assigned, Commit, Poll
 
 PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+OFFSETS = TopicPartition(OFFSETS_TOPIC, 0)
 
 
 @pytest.fixture
@@ -24,7 +26,7 @@ def groups() -> GroupChecks:
     logs = LogChecks(Model(), Marks())
     truth = logs.places[PLACE] = Truth((b"", 0))
     truth.peak = 10
-    logs.places[TopicPartition(OFFSETS_TOPIC, 0)] = Truth((b"", 1))
+    logs.places[OFFSETS] = Truth((b"", 1), has_offsets=True)
     return GroupChecks(logs, logs.marks)
 
 
@@ -34,6 +36,15 @@ def given(client: str, generation: int, *places: TopicPartition, at_us: int = 0)
 
 def committed(offset: int, *, ok: bool = True, at_us: int = 0) -> Commit:
     return Commit("g", PLACE, offset, ok, at_us)
+
+
+def write(groups: GroupChecks, *offsets: int) -> None:
+    """Commits of g, each in a batch of its own."""
+    truth = groups.logs.places[OFFSETS]
+    for offset in offsets:
+        entry = Entry(truth.high, truth.high + 1, 0, 0, -1, -1, -1)
+        truth.commits[entry] = (Committed("g", PLACE, offset),)
+        truth.commit([entry], entry.end)
 
 
 def begins(client: str, position: int) -> Poll:
@@ -48,6 +59,7 @@ def violated(act: Any, *args: Any) -> str:
 
 def test_rebalances_and_commits_are_clean(groups):
     groups.assigned(given("a", 1, PLACE, OTHER))
+    write(groups, 4)
     groups.committed(committed(4))
     groups.assigned(given("a", 2, OTHER))
     groups.assigned(given("b", 2, PLACE))
@@ -67,12 +79,33 @@ def test_a_generation_that_goes_back(groups):
 
 
 def test_a_commit_beyond_the_log(groups):
+    write(groups, 10)
     groups.committed(committed(10))
     groups.committed(committed(11, ok=False))
     assert violated(groups.committed, committed(11)) == "group-offset"
 
 
+def test_an_acknowledged_commit_that_is_not_in_the_committed_log(groups):
+    write(groups, 4)
+    groups.committed(committed(5, ok=False))
+    assert violated(groups.committed, committed(5)) == "group-commit"
+
+
+def test_a_commit_that_is_acknowledged_twice_is_written_twice(groups):
+    write(groups, 4, 6, 4)
+    groups.committed(committed(4))
+    groups.committed(committed(4))
+    assert violated(groups.committed, committed(4)) == "group-commit"
+
+
+def test_a_commit_that_is_written_and_not_committed_does_not_count(groups):
+    write(groups, 4)
+    groups.logs.places[OFFSETS].entries.clear()
+    assert violated(groups.committed, committed(4)) == "group-commit"
+
+
 def test_a_member_that_begins_before_what_was_committed(groups):
+    write(groups, 4, 7)
     groups.committed(committed(4))
     groups.committed(committed(7))
     late_us = 2 * MAY_COME_LATE_US
@@ -81,6 +114,7 @@ def test_a_member_that_begins_before_what_was_committed(groups):
 
 
 def test_a_commit_that_may_come_late_lowers_what_may_be_asked(groups):
+    write(groups, 7)
     groups.committed(committed(7))
     groups.committed(committed(3, ok=False))
     groups.assigned(given("b", 1, PLACE))
@@ -97,7 +131,8 @@ def test_without_a_commit_it_may_begin_anywhere(groups):
 def test_a_loss_of_the_offsets_topic_voids_it_all(groups):
     groups.assigned(given("a", 2, PLACE))
     lost = Loss(Entry(0, 1, 0, 0, -1, -1, -1), "unclean election", 1)
-    groups.logs.places[TopicPartition(OFFSETS_TOPIC, 0)].losses.append(lost)
+    groups.logs.places[OFFSETS].losses.append(lost)
+    groups.committed(committed(4))
     groups.assigned(given("b", 2, PLACE))
     groups.assigned(given("a", 1))
 

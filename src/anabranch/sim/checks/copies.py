@@ -96,8 +96,9 @@ class Copy:
         log = self.replica.log
         fresh: list[Entry] = []
         try:
-            for entry, position in read_entries(self.node.disk, log, self.position):
+            for entry, position, batch in read_entries(self.node.disk, log, self.position):
                 fresh.append(self._checked(entry))
+                self.truth.note_commits(fresh[-1], batch)
                 self.position = position
         except Unreadable as fault:
             if self.is_rotten:

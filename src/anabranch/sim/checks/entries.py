@@ -53,8 +53,10 @@ class Position(NamedTuple):
 BEGIN = Position(-1, 0)
 
 
-def read_entries(disk: SimDisk, log: Log, start: Position) -> Iterator[tuple[Entry, Position]]:
-    """Every batch from a position on, each with the position after it."""
+def read_entries(
+    disk: SimDisk, log: Log, start: Position
+) -> Iterator[tuple[Entry, Position, bytes | bytearray]]:
+    """Every batch from a position on, each with the position after it and its bytes."""
     for segment in log.segments:
         if segment.base_offset < start.segment:
             continue
@@ -64,7 +66,7 @@ def read_entries(disk: SimDisk, log: Log, start: Position) -> Iterator[tuple[Ent
         while at < segment.size:
             entry, size = _entry(seen, at, segment.size)
             at += size
-            yield entry, Position(segment.base_offset, at)
+            yield entry, Position(segment.base_offset, at), seen[at - size : at]
 
 
 def _entry(seen: bytes | bytearray, at: int, end: int) -> tuple[Entry, int]:

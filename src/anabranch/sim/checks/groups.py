@@ -4,6 +4,8 @@
                       process goes on in its generation, KIP-345: it counts as the same owner)
     group-generation  the generations that a member is in never go back
     group-offset      a committed offset never lies beyond all that was ever committed there
+    group-commit      an acknowledged commit stands in the committed log of the offsets topic, once
+                      for each time that it was acknowledged
     group-rewound     a member begins where its group had committed, not before
 
 Losses of the offsets topic that a recorded rule allows void all of this, as they do in Kafka. Not
@@ -12,9 +14,11 @@ here: how long a rebalance takes (liveness).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.commits import OFFSETS_TOPIC, Committed
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
@@ -22,7 +26,6 @@ if TYPE_CHECKING:
     from anabranch.sim.checks.marks import Marks
     from anabranch.sim.history import Assigned, Commit, Poll
 
-OFFSETS_TOPIC = "__consumer_offsets"
 MAY_COME_LATE_US = 40_000_000
 """A commit that a network held back, or sent twice, may take effect so long after it was made."""
 
@@ -37,6 +40,7 @@ class GroupChecks:
         self._generations: dict[tuple[str, str], int] = {}
         self._newest: dict[str, int] = {}
         self._commits: dict[tuple[str, TopicPartition], list[Commit]] = {}
+        self._acknowledged: Counter[Committed] = Counter()
         self._begins: dict[tuple[str, TopicPartition], int] = {}
         """(member, partition) -> the least offset at which it may begin, until it has begun."""
 
@@ -84,6 +88,22 @@ class GroupChecks:
                  "committed": None if truth is None else truth.peak},
             )  # fmt: skip
         self._commits.setdefault((event.group, event.place), []).append(event)
+        if event.ok:
+            self._check_written(Committed(event.group, event.place, event.offset))
+
+    def _check_written(self, commit: Committed) -> None:
+        self._acknowledged[commit] += 1
+        written = sum(
+            truth.times_committed(commit)
+            for place, truth in self.logs.places.items()
+            if place.topic == OFFSETS_TOPIC
+        )
+        if written < self._acknowledged[commit] and not self.is_void:
+            raise Violation(
+                "group-commit", "A commit was acknowledged and is not in the committed log.",
+                {"group": commit.group, "partition": commit.place, "offset": commit.offset,
+                 "acknowledged": self._acknowledged[commit], "written": written},
+            )  # fmt: skip
 
     def polled(self, event: Poll) -> None:
         """A member read on; its first answer shows where it began."""

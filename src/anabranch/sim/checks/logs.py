@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
+from anabranch.sim.checks.commits import OFFSETS_TOPIC
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.marks import Marks
@@ -167,8 +168,9 @@ class LogChecks:
     def _truth(self, key: Key) -> Truth:
         truth = self.truths.get(key)
         if truth is None:
-            truth = self.truths[key] = Truth(key)
-            self.places[self.model.place(key)] = truth
+            place = self.model.place(key)
+            truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
+            self.truths[key] = self.places[place] = truth
         return truth
 
     def _rehost(self, seat: Seat) -> None:

@@ -11,10 +11,14 @@ Not here: when something is committed, lost or checked (`logs.py`).
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.sim.checks.commits import Committed, commits_in
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.model import Key
+
+if TYPE_CHECKING:
+    from anabranch.core.types import Buffer
 
 NEVER = -1
 
@@ -37,6 +41,7 @@ class Truth:
     """One partition's committed batches."""
 
     __slots__ = (
+        "commits",
         "deleted_to",
         "dropped",
         "entries",
@@ -54,8 +59,10 @@ class Truth:
         "written",
     )
 
-    def __init__(self, key: Key) -> None:
+    def __init__(self, key: Key, *, has_offsets: bool = False) -> None:
         self.key = key
+        self.commits: dict[Entry, tuple[Committed, ...]] | None = {} if has_offsets else None
+        """What each batch commits, of a partition of `__consumer_offsets`."""
         self.entries: list[Entry] = []
         self.high = 0
         """The true high watermark (exclusive)."""
@@ -84,6 +91,18 @@ class Truth:
         """The batch as it was first seen, None when it is another one for offset and epoch."""
         first = self.written.setdefault((entry.base, entry.epoch), entry)
         return first if first is entry or first == entry else None
+
+    def note_commits(self, entry: Entry, batch: Buffer) -> None:
+        """A batch was seen; what it commits is read once, from the first copy that is sound."""
+        if self.commits is not None and entry not in self.commits:
+            found = commits_in(batch)
+            if found is not None:
+                self.commits[entry] = found
+
+    def times_committed(self, commit: Committed) -> int:
+        """How often an offset stands in the committed batches."""
+        commits = self.commits or {}
+        return sum(commits.get(entry, ()).count(commit) for entry in self.entries)
 
     def commit(self, entries: list[Entry], high: int) -> None:
         """These batches are committed too, up to `high`."""

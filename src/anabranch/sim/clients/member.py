@@ -67,6 +67,8 @@ class Membership:
     rebalance_timeout_ms: int = 8_000
     heartbeat_ms: int = 2_000
     commit_ms: int = 3_000
+    commit_timeout_ms: int = 0
+    """How long it waits to hear of a commit, as long as of anything else by default."""
 
 
 class Member(Client):
@@ -333,7 +335,10 @@ class Member(Client):
             topics=list(topics.values()),
         )
         self.ask(
-            self.coordinator, message, lambda response: self._committed(turn, commits, response)
+            self.coordinator,
+            message,
+            lambda response: self._committed(turn, commits, response),
+            timeout_ms=self.membership.commit_timeout_ms,
         )
 
     def _committed(self, turn: int, commits: dict[TopicPartition, int], response: Any) -> None:
