@@ -296,6 +296,24 @@ def test_a_log_that_begins_anew_behind_deleted_records_syncs_no_file_of_before()
     ]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_log_that_begins_anew_behind_deleted_records_stays_there(seed: int) -> None:
+    """Its first segment's name says where it starts, and the checkpoint does not any more."""
+    world = World(seed)
+    for _ in range(30):
+        world.append()
+    end_offset = world.log.end_offset
+    world.log.delete_records_before(end_offset)
+    world.folder.checkpoint()
+    world.log.segments[-1].file.truncate(0)
+    folder = LogFolder(world.disk, "data")
+    folder.open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    folder.checkpoint()
+    world.disk.cut_power()
+    log = LogFolder(world.disk, "data").open_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+    assert (log.start_offset, log.end_offset) == (end_offset, end_offset)
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_indexes_that_were_made_again_are_safe(seed: int) -> None:
     """Their segment was synced long ago, so that no later round writes them."""
