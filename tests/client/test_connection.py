@@ -76,6 +76,30 @@ async def test_a_silent_port_times_out_with_a_question():
             await Connection.open("127.0.0.1", port, timeout_seconds=0.1)
 
 
+@pytest.mark.parametrize("answers", [False, True])
+async def test_a_connection_that_comes_to_nothing_is_let_go_of(answers):
+    """Who asks a frozen node again and again must not gather sockets."""
+    ended = asyncio.Event()
+
+    async def serve(reader, writer):
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+        if answers:
+            refusal = ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
+            writer.write(b"".join(frame_response(1, refusal, 4)))
+        assert await reader.read() == b""
+        writer.close()
+        ended.set()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(ApiError if answers else TimeoutError):
+        async with asyncio.timeout(5 if answers else 0.1):
+            await Connection.open("127.0.0.1", port)
+    async with asyncio.timeout(5):
+        await ended.wait()
+    server.close()
+
+
 async def test_the_newest_version_of_both_sides_is_spoken():
     asked = []
 

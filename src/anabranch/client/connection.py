@@ -90,6 +90,9 @@ class Connection(asyncio.BufferedProtocol):
         except OSError as problem:
             why = problem.strerror or str(problem)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
+        except BaseException:  # refused, or nobody waits any more: a frozen node keeps its side
+            connection.abort()
+            raise
         return connection
 
     async def _learn_versions(self) -> None:
