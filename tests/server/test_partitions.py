@@ -123,6 +123,17 @@ def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
     assert world.broker.partitions.offline == {}
 
 
+def test_a_folder_that_the_node_does_without_is_not_opened(world):
+    """It could not be locked: what can be read of it may be another process's."""
+    world.publish(world.create("t", 4))
+    world.restart()
+    world.broker.partitions.offline_folders.add("/b")
+    world.publish()
+    assert list(world.shell.folders) == ["/a"]
+    assert [world.replica(index=each) is None for each in range(4)] == [False, True, False, True]
+    assert sorted(world.broker.partitions.offline) == [TopicPartition("t", each) for each in (1, 3)]
+
+
 def test_partitions_are_spread_over_the_folders(world):
     world.publish(world.create("t", 4))
     assert [world.replica(index=each).folder for each in range(4)] == ["/a", "/b", "/a", "/b"]
