@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from anabranch.client.cluster import Cluster, check, error_code, may_help, parse_addresses
+from anabranch.client.cluster import Cluster, check, may_help, parse_addresses
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 
@@ -69,7 +69,7 @@ def test_code_zero_is_silence_and_others_carry_the_nodes_sentence():
 
 
 def test_a_code_of_a_later_kafka_is_an_unknown_server_error():
-    assert error_code(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert ErrorCode(30_000) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_lost_connections_and_retriable_codes_may_help_and_nothing_else():

@@ -45,18 +45,10 @@ def check(code: int, message: str | None = None, *, of: str = "") -> None:
     `of` names what was refused: it stands before a sentence that does not name it.
     """
     if code:
-        fault = ApiError(error_code(code), message or "")
+        fault = ApiError(ErrorCode(code), message or "")
         if of not in fault.message:
             fault = ApiError(fault.code, f"{of}: {fault.message}")
         raise fault
-
-
-def error_code(code: int) -> ErrorCode:
-    """The code by its name; one that Kafka 4.1 does not have counts as an unknown server error."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
@@ -148,7 +140,7 @@ class Cluster:
         """One topic with all its partitions; raises ApiError when it is not there."""
         topic = (await self.metadata([name])).topics[0]
         if topic.error_code:
-            code = error_code(topic.error_code)
+            code = ErrorCode(topic.error_code)
             raise ApiError(code, f"Topic {name!r}: {ERRORS[code].sentence}")
         return topic
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.client.cluster import Cluster, check
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -61,7 +61,7 @@ async def elect_leaders(
     outcomes = []
     for topic in response.replica_election_results:
         for each in topic.partition_result:
-            code = error_code(each.error_code)
+            code = ErrorCode(each.error_code)
             sentence = each.error_message or ("" if not code else ERRORS[code].sentence)
             outcomes.append(Elected(topic.topic, each.partition_id, code, sentence))
     return sorted(outcomes)

@@ -19,7 +19,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from anabranch.client.admin import ResourceKind, describe_cluster
-from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.reassignment import Move
@@ -126,7 +126,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
     found = (await cluster.metadata(names)).topics
     for each in found:
         if each.error_code:
-            code = error_code(each.error_code)
+            code = ErrorCode(each.error_code)
             raise ApiError(code, f"Topic {each.name!r}: {ERRORS[code].sentence}")
     every = sorted(each.name or "" for each in found)
     exact = await _described(cluster, every)

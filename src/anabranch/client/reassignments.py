@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.carried_plans import is_open, newest
-from anabranch.client.cluster import Cluster, check, error_code
+from anabranch.client.cluster import Cluster, check
 from anabranch.core.controller.plan_throttle import RATES, REPLICAS
 from anabranch.core.controller.reassignment import Move, Row
 from anabranch.core.errors import ERRORS, ErrorCode
@@ -82,7 +82,7 @@ async def reassign(
     outcomes = []
     for answered in response.responses:
         for each in answered.partitions:
-            code = error_code(each.error_code)
+            code = ErrorCode(each.error_code)
             sentence = each.error_message or ("" if not code else ERRORS[code].sentence)
             place = TopicPartition(answered.name, each.partition_index)
             outcomes.append(Asked(place, code, sentence))

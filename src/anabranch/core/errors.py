@@ -22,7 +22,7 @@ class ErrorInfo(NamedTuple):
 
 
 class ErrorCode(IntEnum):
-    """Every error code of Kafka 4.1 by its name."""
+    """Every error code of Kafka 4.1 by its name; any other is UNKNOWN_SERVER_ERROR."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -159,6 +159,11 @@ class ErrorCode(IntEnum):
     STREAMS_INVALID_TOPOLOGY_EPOCH = 131
     STREAMS_TOPOLOGY_FENCED = 132
     SHARE_SESSION_LIMIT_REACHED = 133
+
+    @classmethod
+    def _missing_(cls, value: object) -> ErrorCode | None:
+        """A code of a later version: what the other side means by it, nobody here knows."""
+        return cls.UNKNOWN_SERVER_ERROR if isinstance(value, int) else None
 
 
 # fmt: off

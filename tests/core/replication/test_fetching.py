@@ -1,5 +1,6 @@
 """R1: what a broker sends: sessions, retries, how many requests are under way, when nothing is."""
 
+import pytest
 from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
@@ -174,6 +175,19 @@ def test_records_that_do_not_fit_are_told_and_asked_for_again():
     broker.replication.fetched(effect, answer, peers.now_ms)
     (obstacle,) = broker.replication.obstacles
     assert "does not match its checksum" in obstacle.why
+    peers.wait(1000)
+    deliver_fetch_of(peers, 2)
+    assert peers[2].end == 1
+
+
+@pytest.mark.parametrize("of_all", [False, True])
+def test_a_code_of_a_later_version_of_kafka_is_an_error_like_others(of_all):
+    peers = Peers(2)
+    peers[1].produce(1, acks=1)
+    (_, broker, effect) = peers.mail.pop(only(peers, SendFetch)[0])
+    answer = peers._answer(effect)
+    (answer if of_all else answer.responses[0].partitions[0]).error_code = 30_000
+    broker.replication.fetched(effect, answer, peers.now_ms)
     peers.wait(1000)
     deliver_fetch_of(peers, 2)
     assert peers[2].end == 1
