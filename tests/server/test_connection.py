@@ -494,6 +494,25 @@ async def test_who_leaves_makes_room(serve):
     assert service.memory.held_bytes == 0
 
 
+async def test_who_leaves_before_its_request_is_decided_holds_nothing(serve):
+    """Else each such client would take its request from what all others may hold, for ever."""
+    service = await serve(
+        handler(0, lambda _n, _r, _now: Propose(Result((), ProduceResponse()))),
+        queued_max_request_bytes=MEGABYTE,
+    )
+    client = await service.connect()
+    for number in range(3):
+        client.send(number, produce(b"x" * 100_000), VERSION)
+    await eventually(lambda: service.shell.proposals and service.memory.held_bytes > 300_000)
+    client.writer.close()
+    await eventually(lambda: not connections(service))
+    assert service.memory.held_bytes == 0
+    for proposal, future in service.shell.proposals:
+        future.set_result(proposal.result.response)
+    await asyncio.sleep(0)
+    assert service.memory.held_bytes == 0
+
+
 async def test_requests_that_wait_leave_room_for_what_they_wait_for(serve):
     """As a produce request does that all replicas must have: a follower's fetch has to come in."""
 
