@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,30 @@ async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
     await eventually(lambda: shell.controller.active and shell.controller.epoch > 1)
     assert names(shell) == {"t1"}
     await shell.stop()
+
+
+async def test_a_lease_that_was_given_back_is_left_to_others_first(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who hears nobody gives way to those who look; when nobody does, it goes on."""
+    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
+    first, other = new_shell(store), new_shell(store, 2)
+    await first.start()
+    await commit(first, 1)
+    await first._give_way("it hears nobody")
+    await other.start()
+    await in_office(other, 2)
+    assert not first.controller.active
+    assert names(other) == {"t1"}
+    monkeypatch.setattr(controller_module, "LEASE_TIMEOUT_S", 0.2)
+    begun_s = time.monotonic()
+    await other._give_way("it hears nobody")
+    await in_office(first, 3)
+    await first._give_way("it hears nobody")
+    await other.stop()
+    await in_office(first, 4)
+    assert time.monotonic() - begun_s >= 0.2
+    await first.stop()
 
 
 async def test_a_stop_without_the_store_is_in_order_all_the_same(store: FaultyStore) -> None:

@@ -26,12 +26,12 @@ PLACE = TopicPartition("t", 0)
 class Scene:
     """A cluster with one topic of three replicas, and a client that writes to it."""
 
-    def __init__(self, seed: int, *, wire: bool = False, **config: str) -> None:
+    def __init__(self, seed: int, *, wire: bool = False, brokers: int = 3, **config: str) -> None:
         self.world = World(seed, wire=wire)
         self.lines: list[str] = []
         self.world.listeners.append(self._hear)
         texts = {name.replace("_", "."): text for name, text in config.items()}
-        self.cluster = Cluster(self.world, 3, {"min.insync.replicas": "2", **texts})
+        self.cluster = Cluster(self.world, brokers, {"min.insync.replicas": "2", **texts})
         self.cluster.start()
         self.acknowledged: dict[int, bytes] = {}
         self.written = 0
@@ -54,7 +54,8 @@ class Scene:
 
     def create_topic(self) -> None:
         self.wait(1)
-        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=3)
+        brokers = len(self.cluster.nodes)
+        topic = CreatableTopic(name="t", num_partitions=1, replication_factor=brokers)
         answer = self.ask(1, CreateTopicsRequest(topics=[topic], timeout_ms=5_000))
         assert answer.topics[0].error_code == 0
 

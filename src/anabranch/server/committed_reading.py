@@ -1,6 +1,7 @@
 """Reading everything that a metadata store has committed: what a controller begins its term with.
 
-What: the newest snapshot and the batches after it, as image, log and reasons. Rule kept: what a
+What: the newest snapshot and the batches after it, as image, log and reasons; and before that, at
+a node's start, whether the store is older than the node's own copy. Rule kept: what a
 newer version of Anabranch wrote is never half understood; it raises TooOld, with the level that is
 missing where that is known. Not here: the lease (`controller.py`), the node's own copy
 (`metadata_copy.py`).
@@ -16,6 +17,8 @@ from anabranch.core.controller.levels import check_supported
 from anabranch.core.controller.metadata_store import MetadataStore, Snapshot
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.snapshot import from_snapshot
+from anabranch.core.controller.store_check import CopyEnd, store_fault
+from anabranch.core.errors import StorageFault
 
 READ_BYTES = 8 * 1024 * 1024
 
@@ -48,3 +51,17 @@ def _begin(stored: Snapshot, history: History) -> tuple[MetadataImage, Committed
     log = CommittedLog(stored.end_offset, stored.epoch)
     log.take_snapshot(SnapshotView(*stored))
     return image, log
+
+
+async def compare_with_copy(store: MetadataStore, copy: CopyEnd, url: str) -> None:
+    """Raise StorageFault when the store went back behind a node's copy, or is another's."""
+    if copy.end_offset == 0:
+        return
+    end = await store.end()
+    batch = None
+    if end.start_offset <= copy.last_base_offset < end.end_offset:
+        found = await store.read(copy.last_base_offset, 1)
+        batch = bytes(found[0].payload) if found else None
+    fault = store_fault(copy, end.end_offset, batch, "(metadata.store.url)", url)
+    if fault is not None:
+        raise StorageFault(fault)

@@ -29,6 +29,7 @@ from anabranch.core.controller.committed_log import CommittedBatch, SnapshotView
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.giving_way import GivenBack
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.image import NO_LEADER, MetadataImage
 from anabranch.core.controller.levels import level_of, to_write
@@ -43,12 +44,12 @@ from anabranch.core.controller.metadata_store import (
 from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.snapshot import snapshot_is_due, snapshot_records
-from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd, store_fault
+from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.committed_reading import read_committed
+from anabranch.server.committed_reading import compare_with_copy, read_committed
 from anabranch.server.dialling import Probing, Watch
 from anabranch.server.logs import logger
 
@@ -124,7 +125,8 @@ class ControllerShell:
 
         Raises StorageFault when the store is unreachable or older than this node's copy.
         """
-        await self._compare_with_copy()
+        if self._copy is not None:
+            await compare_with_copy(self.store, self._copy, self._store_url)
         await self._try_office(await self.store.lease(), silent=False)
         for work in (self._stay_or_wait, self._append_pending, self._tick):
             self._tasks.append(asyncio.create_task(self._guarded(work)))
@@ -150,6 +152,15 @@ class ControllerShell:
             await self.store.release_lease(lease)
         except StorageFault as fault:
             LOG.warning("the lease was not given back", epoch=lease.epoch, why=str(fault))
+
+    async def _give_way(self, why: str) -> None:
+        """Leave the lease to others for the time in which they would take it from a dead holder."""
+        lease, until_ms = self._lease, steady_ms() + round(LEASE_TIMEOUT_S * 1000)
+        if lease is not None:
+            self.controller.given_back = GivenBack(lease.epoch, until_ms)
+        self._resign(why)
+        if lease is not None:
+            await self._give_back(lease)
 
     async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """A controller with only some of its tasks is none: the node stops and says why."""
@@ -340,6 +351,9 @@ class ControllerShell:
             return False
         if not self._is_free(seen) and not silent:
             return False
+        given_back = self.controller.given_back
+        if seen is not None and given_back.is_left_to_others(seen.epoch, steady_ms()):
+            return False
         lease = await self.store.take_lease(seen, node_id, self.incarnation, self.endpoint)
         if lease is None:
             return False
@@ -396,19 +410,6 @@ class ControllerShell:
         LOG.info("active controller", epoch=lease.epoch, offset=log.end_offset)
         return True
 
-    async def _compare_with_copy(self) -> None:
-        copy = self._copy
-        if copy is None or copy.end_offset == 0:
-            return
-        end = await self.store.end()
-        batch = None
-        if end.start_offset <= copy.last_base_offset < end.end_offset:
-            found = await self.store.read(copy.last_base_offset, 1)
-            batch = bytes(found[0].payload) if found else None
-        fault = store_fault(copy, end.end_offset, batch, "(metadata.store.url)", self._store_url)
-        if fault is not None:
-            raise StorageFault(fault)
-
     # What is due by time
 
     async def _tick(self) -> None:
@@ -417,6 +418,8 @@ class ControllerShell:
             now_ms = steady_ms()
             if now_ms - due_ms > controller.sessions.check_interval_ms:
                 controller.sessions.forgive(now_ms - due_ms, now_ms)  # heartbeats may lie unread
+            if why := controller.gives_way(now_ms):
+                await self._give_way(why)
             result = controller.tick(now_ms)
             if result is not None:
                 self._submit_own(result)

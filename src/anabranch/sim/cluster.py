@@ -15,10 +15,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from anabranch.core.controller.features import (
+    CONTROLLERS_SINCE,
+    METADATA_VERSION,
+    SUPPORTED_FEATURES,
+)
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.metadata_records import FeatureLevelRecord, MetadataRecord
+from anabranch.core.wire.metadata_records import (
+    ControllerFeature,
+    FeatureLevelRecord,
+    MetadataRecord,
+    RegisterControllerRecord,
+)
 from anabranch.sim.batches import MetadataBatches
 from anabranch.sim.dialling import close
 from anabranch.sim.machine import Machine
@@ -215,20 +225,34 @@ class Cluster:
                 check.node_changed(machine, what)
 
     def first_records(self, records: Sequence[MetadataRecord]) -> tuple[MetadataRecord, ...]:
-        """The first records of the cluster, with its own feature levels."""
-        return tuple(
+        """The first records of the cluster, with its own feature levels and its controllers, which
+        are registered from the begin."""
+        levels = tuple(
             replace(record, feature_level=self.levels.get(record.name, record.feature_level))
             if isinstance(record, FeatureLevelRecord)
             else record
             for record in records
             if not isinstance(record, FeatureLevelRecord) or self.levels.get(record.name, 1) > 0
         )
+        if self.levels.get(METADATA_VERSION, CONTROLLERS_SINCE) < CONTROLLERS_SINCE:
+            return levels
+        return (*levels, *map(_controller_record, self.order))
 
     def dynamic_config(
         self, config: BrokerConfig, broker: Mapping[str, str], default: Mapping[str, str]
     ) -> BrokerConfig:
         """A node's configuration under other dynamic values, parsed once for all runs."""
         return known_config(config.static, broker, default)
+
+
+def _controller_record(node_id: int) -> RegisterControllerRecord:
+    return RegisterControllerRecord(
+        controller_id=node_id,
+        features=[
+            ControllerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in SUPPORTED_FEATURES.items()
+        ],
+    )
 
 
 def known_config(

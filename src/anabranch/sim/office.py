@@ -18,6 +18,7 @@ from anabranch.core.controller.batches import encode_batch, leader_change_batch
 from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
+from anabranch.core.controller.giving_way import GivenBack
 from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.levels import to_write
@@ -163,6 +164,15 @@ class Office:
             each.finish(_not_controller())
         self.node.wake_controller(METADATA_KEY)
 
+    def _give_way(self, why: str) -> None:
+        """Leave the lease to others for the time in which they would take it from a dead holder."""
+        lease, until_ms = self._lease, self.world.steady_ms + LEASE_TIMEOUT_MS
+        if lease is not None:
+            self.controller.given_back = GivenBack(lease.epoch, until_ms)
+        self._resign(why)
+        if lease is not None:
+            self.store.release_lease(self.node, lease)
+
     def leave(self) -> None:
         """Give the lease back: this node stops in order."""
         lease = self._lease
@@ -176,6 +186,8 @@ class Office:
     def _look(self) -> None:
         if self.controller.active or self._lease is not None:
             return
+        self._forgive()
+        self._due_ms = self.world.steady_ms + WATCH_MS
         seen = self.store.lease(self.node)
         silent = self.world.steady_ms - self._seen_ms > LEASE_TIMEOUT_MS
         self._consider(seen, silent=silent and seen == self._seen)
@@ -186,7 +198,7 @@ class Office:
         if seen is not AWAY and seen != self._seen:
             self._seen, self._seen_ms = seen, self.world.steady_ms
         free = seen is None or (seen is not AWAY and seen.holder in (NOBODY, self.node.node_id))
-        if seen is AWAY or not (free or silent):
+        if seen is AWAY or not (free or silent) or self._is_left_to_others(seen):
             self.world.after_in(self.node, WATCH_MS * 1000, self._look)
             return
         asked_ms = self.world.steady_ms
@@ -196,6 +208,10 @@ class Office:
             self._taken(lease, asked_ms)
 
         self.store.take_lease(self.node, seen, self.node.node_id, self.incarnation, taken)
+
+    def _is_left_to_others(self, seen: Lease | None) -> bool:
+        given_back, now_ms = self.controller.given_back, self.world.steady_ms
+        return seen is not None and given_back.is_left_to_others(seen.epoch, now_ms)
 
     def _taken(self, lease: Any, asked_ms: int) -> None:
         self._taking = False
@@ -253,6 +269,7 @@ class Office:
     def _take_office(self, lease: Lease, image: MetadataImage, log: CommittedLog) -> None:
         controller, now_ms = self.controller, self.world.steady_ms
         self._confirmed_ms = now_ms
+        self._forgive()
         controller.take_office(lease.epoch, image, log, now_ms)
         self.world.note("controller", self.node.name, epoch=lease.epoch, offset=log.end_offset)
         if not image.features:
@@ -327,15 +344,23 @@ class Office:
         controller, now_ms = self.controller, self.world.steady_ms
         if not controller.active or controller.epoch != epoch:
             return
-        deaf_ms = now_ms - self._due_ms
-        if deaf_ms > controller.sessions.check_interval_ms:  # heartbeats may lie unread
-            controller.sessions.forgive(deaf_ms, now_ms)
+        self._forgive()
+        if why := controller.gives_way(now_ms):
+            self._give_way(why)
+            return
         result = controller.tick(now_ms)
         if result is not None:
             self.submit(Propose(result), _nobody)
         self._probe()
         self._due_ms = max(now_ms + 1, controller.next_tick_ms)
         self.world.after_in(self.node, (self._due_ms - now_ms) * 1000, self._tick, epoch)
+
+    def _forgive(self) -> None:
+        """What was not heard while this process did not run, whose messages may lie unread."""
+        sessions, now_ms = self.controller.sessions, self.world.steady_ms
+        deaf_ms = now_ms - self._due_ms
+        if deaf_ms > sessions.check_interval_ms:
+            sessions.forgive(deaf_ms, now_ms)
 
 
 def _not_controller() -> ApiError:

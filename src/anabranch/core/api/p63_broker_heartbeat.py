@@ -4,14 +4,15 @@ KIP: KIP-631, KIP-858 (offline directories)
 Versions: 0-1
 Behaviour: the contact counts even when nothing changes. A fenced broker is unfenced when it has
     read its own registration; one that wants to leave first gives its leaderships away. What lies
-    in a folder that is reported as failed gets other leaders.
+    in a folder that is reported as failed gets other leaders. A controller that has given its lease
+    back and may take it again notes the contact, and answers NOT_CONTROLLER as any other.
 Skipped: nothing
 """
 
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.controller.brokers import heartbeat
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -23,7 +24,7 @@ def decide(
     controller: Controller, request: Request, now_ms: int
 ) -> Result[BrokerHeartbeatResponse]:
     """Take the heartbeat."""
-    if not cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION):
+    if not _is_allowed(controller, request):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         raise ClientFault(code, "Cluster authorization failed.")
     return heartbeat(controller.state, controller.sessions, controller.config, request.body, now_ms)
@@ -34,10 +35,23 @@ def refuse(_request: Request, code: ErrorCode, _sentence: str) -> BrokerHeartbea
     return BrokerHeartbeatResponse(error_code=code)
 
 
+def handle(controller: Controller, request: Request, now_ms: int) -> Outcome:
+    """Take the heartbeat where that is this controller's, else note it and refuse."""
+    if not controller.active and _is_allowed(controller, request):
+        controller.sessions.hear_again(request.body.broker_id, request.body.broker_epoch, now_ms)
+    return _decides(controller, request, now_ms)
+
+
+def _is_allowed(controller: Controller, request: Request) -> bool:
+    return cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION)
+
+
+_decides = decides(decide, refuse)
+
 HANDLER = Handler(
     api_key=63,
     name="BrokerHeartbeat",
     versions=range(2),
-    controller=decides(decide, refuse),
+    controller=handle,
     kips=("KIP-631", "KIP-858"),
 )

@@ -18,6 +18,7 @@ from anabranch.core.controller import fencing
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.duties import Duties
+from anabranch.core.controller.giving_way import NOTHING_GIVEN, Solitude, solitude
 from anabranch.core.controller.hints import Answer, Hints, Probe
 from anabranch.core.controller.history import History
 from anabranch.core.controller.image import (
@@ -81,6 +82,8 @@ class Controller:
         self.epoch = 0
         self.state = ClusterState()
         self.sessions = Sessions(config.broker_session_timeout_ms)
+        self.given_back = NOTHING_GIVEN
+        """What the shell has given back last because of `gives_way`."""
         self.wall_ms = UNKNOWN_MS
         """The time of day at the begin of this step, for what people read; never for decisions."""
         self.read_to: dict[int, Reading] = {}
@@ -119,8 +122,10 @@ class Controller:
         self.epoch = epoch
         self.state = ClusterState.of(image)
         self.log = log
-        self.sessions = Sessions(self.config.broker_session_timeout_ms)
+        before, self.sessions = self.sessions, Sessions(self.config.broker_session_timeout_ms)
         self.sessions.begin(image, now_ms)
+        if epoch == self.given_back.epoch + 1:  # nobody else wanted it: silence goes on
+            self.sessions.go_on(before)
         self._follow_config()
         self.read_to = {}
         self.hints = Hints()
@@ -152,18 +157,36 @@ class Controller:
             return None
         state, sessions, config = self.state, self.sessions, self.config
         self.hints.look_first(state.image, sessions, now_ms)
-        result = fencing.fence_expired(state, sessions, config, now_ms)
-        if result is None:
-            result = fencing.give_up_confirmed(state, sessions, config, now_ms)
+        alone, result = self._solitude(now_ms), None
+        if alone is None:  # who hears nobody tells nobody's silence from its own deafness
+            result = fencing.fence_expired(state, sessions, config, now_ms)
+            if result is None:
+                result = fencing.give_up_confirmed(state, sessions, config, now_ms)
         if result is None:
             result = self.duties.due(state, sessions, config, now_ms)
-        self._next_tick_ms = self._next_look_ms(now_ms, again=result is not None)
+        self._next_tick_ms = self._next_look_ms(now_ms, alone, again=result is not None)
         return result
 
-    def _next_look_ms(self, now_ms: int, *, again: bool) -> int:
+    def _solitude(self, now_ms: int) -> Solitude | None:
+        return solitude(self.image, self.sessions, self.node_id, now_ms)
+
+    def gives_way(self, now_ms: int) -> str:
+        """Why the lease is to be given back, "" while it is not: see `giving_way.py`. To be asked
+        before each `tick`, after what was forgiven."""
+        alone = self._solitude(now_ms) if self.active else None
+        if alone is None or now_ms <= alone.until_ms:
+            return ""
+        return (
+            f"none of {alone.voices} other broker(s) was heard for {self.sessions.timeout_ms} ms: "
+            "they may hear each other, so another controller may take over"
+        )
+
+    def _next_look_ms(self, now_ms: int, alone: Solitude | None, *, again: bool) -> int:
         if again:
             return now_ms + AFTER_A_HIT_MS
-        due = [self.sessions.next_end_ms(now_ms), self.duties.next_ms(self.state, self.config)]
+        sessions = self.sessions
+        end_ms = sessions.next_end_ms(now_ms) if alone is None else alone.until_ms + 1
+        due = [end_ms, self.duties.next_ms(self.state, self.config)]
         if self.hints.first_look_ms is not None:
             due.append(self.hints.first_look_ms)
         return max(now_ms + 1, min(due))

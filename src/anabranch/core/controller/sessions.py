@@ -51,6 +51,17 @@ class Sessions:
         for key in [key for key in self.suspected_ms if key[0] == broker_id]:
             del self.suspected_ms[key]
 
+    def hear_again(self, broker_id: int, epoch: int, now_ms: int) -> None:
+        """A heartbeat came that may not be answered: a running session goes on, none begins."""
+        if (broker_id, epoch) in self.contact_ms:
+            self.contact_ms[broker_id, epoch] = now_ms
+
+    def go_on(self, before: Sessions) -> None:
+        """This term follows `before` and nobody was in office in between: who was silent still is,
+        and who was not heard from in this term is not counted as heard."""
+        for key in self.unheard & before.contact_ms.keys():
+            self.contact_ms[key] = before.contact_ms[key]
+
     def heard_after(self, broker_id: int, epoch: int, since_ms: int) -> bool:
         """Whether it was heard from, in this term, later than `since_ms`."""
         contact_ms = self.contact_ms.get((broker_id, epoch))
