@@ -129,9 +129,10 @@ class Truth:
     def missing_in(self, entries: list[Entry], start: int, upto: int) -> Entry | None:
         """The first committed batch of `[start, upto)` that is not among these, None for none.
 
-        Of a batch that begins before the start nothing is asked from a log that begins later."""
+        Of a batch that begins before the start nothing is asked from a log that begins later; an
+        empty one has nothing of it."""
         start = max(start, self.start)
-        if entries and entries[0].base < start:
+        if start < upto if not entries else entries[0].base < start:
             start = self._base_of_batch_at(start)
         for entry in self.between(start, upto):
             at = bisect_left(entries, entry.base, key=_base)
