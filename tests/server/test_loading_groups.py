@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from server_kit import SECONDS
 from tests.core.groups.group_world import GroupWorld
 
 from anabranch.core.errors import ErrorCode, StorageFault
@@ -24,10 +25,10 @@ async def test_groups_that_were_read_in_part_are_not_served(monkeypatch):
         raise StorageFault("the disk is gone")
 
     monkeypatch.setattr(Loader, "steps", steps)
-    shell = GroupShell(world.broker, lambda: None, lambda: None)
-    shell.arm()
-    while world.groups.to_load:
-        await asyncio.sleep(0)
+    read = asyncio.Event()
+    GroupShell(world.broker, lambda: None, read.set).arm()
+    async with asyncio.timeout(SECONDS):
+        await read.wait()
     assert [replica for replica, _ in world.broker.faults] == [shard.replica]
     assert not shard.is_loaded and world.group() is None
     assert world.commit_codes({0: 8}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

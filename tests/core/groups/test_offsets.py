@@ -22,7 +22,12 @@ from anabranch.core.wire.messages.offset_delete import (
     OffsetDeleteRequestPartition,
     OffsetDeleteRequestTopic,
 )
-from anabranch.core.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from anabranch.core.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchRequestTopics,
+)
 from anabranch.core.wire.offsets_records import OffsetCommitValue, encode_value
 from anabranch.core.wire.records import decode_records
 
@@ -156,6 +161,30 @@ def test_a_commit_counts_when_the_replicas_have_it():
     world.commit_to_replicas()
     assert box[0].topics[0].partitions[0].error_code == NONE
     assert world.fetch()[0] == 7
+
+
+def offset_fetch(world, version):
+    if version < 8:
+        topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0])]
+        return world.ask(OffsetFetchRequest(group_id="g", topics=topics), version)
+    wanted = [OffsetFetchRequestTopics(name="t", partition_indexes=[0])]
+    message = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id="g", topics=wanted)])
+    return world.ask(message, version).groups[0]
+
+
+@pytest.mark.parametrize("version", [7, 9])
+def test_a_new_coordinator_tells_no_offset_that_may_still_be_lost(version):
+    """What it found above the high watermark that it knows may have been acknowledged, or not: it
+    is told when the other replicas have it."""
+    world = committed_by_all({0: 7})
+    world.commit({0: 9})
+    world.restart()
+    assert offset_fetch(world, version).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    world.commit({1: 3})
+    world.commit_to_replicas()
+    told = offset_fetch(world, version)
+    assert told.error_code == NONE
+    assert told.topics[0].partitions[0].committed_offset == 9
 
 
 def test_a_commit_that_is_not_replicated_in_time_says_so():

@@ -53,6 +53,14 @@ def take_back(world) -> None:
     world.commit_to_replicas()
 
 
+def stable(world) -> tuple[str, int]:
+    """A member and its generation."""
+    joined = world.enter()
+    world.sync(joined.member_id, 1, {joined.member_id: b"all"})
+    world.commit_to_replicas()
+    return joined.member_id, joined.generation_id
+
+
 def code_of(box) -> int:
     return box[0].topics[0].partitions[0].error_code
 
@@ -70,13 +78,22 @@ def test_a_commit_whose_offset_others_records_have_is_not_acknowledged(is_back) 
     assert code_of(box) == ErrorCode.NOT_COORDINATOR
 
 
-def test_an_epoch_that_began_unseen_ends_the_wait_too() -> None:
-    """Deposed and elected again between two looks at the metadata: it was read anew meanwhile."""
+def test_a_group_stays_where_it_is_when_its_leader_leads_on_in_another_epoch() -> None:
+    """As when a move of the partition is over: nothing was cut, so what waits is still true, and
+    its members need not join again."""
     world = replicated()
-    box = world.commit({0: 7})
-    take_back(world)
-    assert code_of(box) == ErrorCode.NOT_COORDINATOR
-    assert world.fetch()[0] == 7, "a refusal promises nothing: the client asks again"
+    member, generation = stable(world)
+    box = world.commit({0: 7}, member_id=member, generation_id=generation)
+    group = world.group()
+    for index in range(3):
+        world.node.change(OFFSETS_TOPIC, index, leader=1, leader_epoch=1)
+    world.follow()
+    world.wake()
+    assert box == [] and world.group() is group
+    world.commit_to_replicas()
+    assert code_of(box) == ErrorCode.NONE
+    assert world.fetch()[0] == 7
+    assert world.heartbeat(member, generation) == 0
 
 
 def test_a_commit_that_waits_is_refused_as_soon_as_the_coordinator_moves() -> None:

@@ -36,8 +36,8 @@ def wait_committed(
 ) -> Any:
     """A Wait for what is answered once records are committed, or the answer if they are.
 
-    `late` makes the answer for when time is over, and for when another broker, or this one in
-    another epoch, coordinates: at once, since nobody here will learn of these records any more.
+    `late` makes the answer for when time is over, and for when this broker has ceased to lead the
+    group's partition: at once, since nobody here will learn of these records any more.
     """
     return answer.wait(
         now_ms,

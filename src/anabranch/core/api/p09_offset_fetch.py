@@ -5,6 +5,7 @@ Versions: 1-9.
 Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means all offsets of the
     group. A partition without an offset has -1; a group that does not exist has none. Errors of a
     group stand in the answer (versions 2 to 7), in the group (8 on), or in each partition (1).
+    COORDINATOR_LOAD_IN_PROGRESS until what a new coordinator has read is committed.
 Skipped: waiting for open transactions (`require_stable`): no transaction commits offsets here.
 """
 
@@ -97,6 +98,8 @@ def _group(
 def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> Offsets:
     if not group_allowed(broker, request, Operation.DESCRIBE, group_id):
         raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not broker.groups.shard_of(group_id, now_ms).is_settled:
+        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     group = broker.groups.find(group_id, now_ms)
     return {} if group is None else group.offsets
 

@@ -4,8 +4,8 @@ What: `GroupCoordinator` finds the group of a request, follows the leadership of
 `__consumer_offsets`, hands loaded groups over, and forgets those of partitions that moved away. The
 rules of joining are in `rebalance` and `members`, those of offsets in `offsets`.
 
-Rule kept: a request reaches a group only while this broker leads the group's partition in the epoch
-in which it was loaded; whoever waits in a group that moves away is told NOT_COORDINATOR.
+Rule kept: a request reaches a group only while this broker has led the group's partition ever since
+it was loaded; whoever waits in a group that moves away is told NOT_COORDINATOR.
 Source: KIP-62, KIP-211, KIP-345, KIP-394. Not here: sockets, sleeping, KIP-848 groups.
 """
 
@@ -145,7 +145,7 @@ class GroupCoordinator:
         shard = loader.shard
         if not shard.is_current or self.shards.get(shard.place.partition) is not shard:
             return
-        shard.is_loaded = True
+        shard.is_loaded, shard.read_to = True, loader.read_to
         for group in loader.groups.values():
             self.groups[group.group_id] = group
             for member in group.members.values():

@@ -46,7 +46,7 @@ class Loader:
         self.shard = shard
         self.groups: dict[str, Group] = {}
         self.unknown_keys = 0
-        self.records = 0
+        self.records = self.read_to = 0
         self._read_bytes = min(read_bytes, READ_BYTES)
         self._undecided: dict[int, list[tuple[OffsetCommitKey, CommittedOffset | None]]] = {}
 
@@ -54,9 +54,11 @@ class Loader:
         """Read everything. Raises StorageFault where the log cannot be read, or is not ours.
 
         Up to the log's end: what was acknowledged may lie above the high watermark that a new
-        leader knows, and what lies there will be committed."""
+        leader knows. What lies there and was not may yet be lost, so that offsets are told only
+        once the high watermark has come there (`Shard.is_settled`)."""
         replica = self.shard.replica
         offset, upto = replica.log.start_offset, replica.log.end_offset
+        self.read_to = upto
         while offset < min(upto, replica.log.end_offset):
             try:
                 batches = replica.log.read(

@@ -2,8 +2,9 @@
 
 What: appending records, and remembering what is to happen once they are committed. Rule kept: what
 a client is told, and what another client may read, is committed: effects wait in `_pending` until
-the high watermark has passed their records, in the order of the log. A shard belongs to one leader
-epoch; in the next one everything is read again from the log.
+the high watermark has passed their records, in the order of the log. A shard belongs to one
+leadership without a break, however many epochs that has (a move of the partition begins one, too);
+in the next one everything is read again from the log.
 """
 
 from __future__ import annotations
@@ -45,21 +46,28 @@ _AS_COORDINATOR = {
 
 
 class Shard:
-    """One offsets partition in one leader epoch."""
+    """One offsets partition for as long as this broker leads it."""
 
     def __init__(self, broker: Broker, replica: Replica) -> None:
         self.replica = replica
-        self.leader_epoch = replica.leader_epoch
+        self.led_from_epoch = replica.led_from_epoch
         self.is_loaded = False
+        self.read_to = 0
+        """Where the log ended when it was read: what was read may be above the high watermark."""
         self.place = replica.topic_partition
         self._broker = broker
         self._pending: deque[tuple[int, Effect]] = deque()
 
     @property
     def is_current(self) -> bool:
-        """Whether this broker still leads the partition in the same epoch."""
+        """Whether this broker has led the partition ever since: nothing of its log was cut."""
         replica = self.replica
-        return replica.is_leader and replica.leader_epoch == self.leader_epoch
+        return replica.is_leader and replica.led_from_epoch == self.led_from_epoch
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all that was read is committed, so that nobody can see it go back."""
+        return self.replica.high_watermark >= self.read_to
 
     def write(self, records: Sequence[Record], now_ms: int, effect: Effect) -> None:
         """Append records; `effect` is done when all of them are committed, perhaps at once.
@@ -91,8 +99,8 @@ class Shard:
 
     def catch_up(self, now_ms: int) -> bool:
         """Do what waits for records that are committed by now. False, and nothing, once this
-        broker leads no more in the epoch: at these offsets there may be others' records then, and
-        what was written here may be cut off."""
+        broker has ceased to lead: at these offsets there may be others' records then, and what was
+        written here may be cut off."""
         if not self.is_current:
             return False
         pending, committed = self._pending, self.replica.high_watermark
