@@ -15,6 +15,8 @@ from anabranch.server.main import new_loop
 from anabranch.server.node import Node
 
 START_SECONDS = 20
+END_SECONDS = 60
+"""A node that must end may first wait for a disk that others use."""
 
 
 def settings_of(folder, port=0, **settings):
@@ -134,7 +136,7 @@ class ProcessNode:
 
     def ended(self):
         """Exit code and what was written to standard error."""
-        _, errors = self.process.communicate(timeout=START_SECONDS)
+        _, errors = self.process.communicate(timeout=END_SECONDS)
         return self.process.returncode, errors
 
     def kill(self):
