@@ -125,7 +125,7 @@ class Controller:
         before, self.sessions = self.sessions, Sessions(self.config.broker_session_timeout_ms)
         self.sessions.begin(image, now_ms)
         if epoch == self.given_back.epoch + 1:  # nobody else wanted it: silence goes on
-            self.sessions.go_on(before)
+            self.sessions.go_on(before, self.node_id)
         self._follow_config()
         self.read_to = {}
         self.hints = Hints()

@@ -56,11 +56,12 @@ class Sessions:
         if (broker_id, epoch) in self.contact_ms:
             self.contact_ms[broker_id, epoch] = now_ms
 
-    def go_on(self, before: Sessions) -> None:
-        """This term follows `before` and nobody was in office in between: who was silent still is,
-        and who was not heard from in this term is not counted as heard."""
+    def go_on(self, before: Sessions, node_id: int) -> None:
+        """This term follows `before` and nobody was in office in between: who was silent still is.
+        But not this node's own broker, which looked for a controller elsewhere meanwhile."""
         for key in self.unheard & before.contact_ms.keys():
-            self.contact_ms[key] = before.contact_ms[key]
+            if key[0] != node_id:
+                self.contact_ms[key] = before.contact_ms[key]
 
     def heard_after(self, broker_id: int, epoch: int, since_ms: int) -> bool:
         """Whether it was heard from, in this term, later than `since_ms`."""
