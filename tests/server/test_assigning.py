@@ -15,7 +15,9 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.controller.membership import LOST_DIRECTORY
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse
 from anabranch.server.assigning import Assigning
@@ -50,9 +52,9 @@ class Controller:
         pass
 
 
-def image(directory, level=27):
+def image(directory, level=27, isr=(1, 2)):
     partition = PartitionImage(
-        replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=0,
+        replicas=(1, 2), isr=isr, leader=1, leader_epoch=0, partition_epoch=0,
         directories=(directory, UNASSIGNED),
     )  # fmt: skip
     topic = TopicImage("t", TOPIC_ID, Map({0: partition}))
@@ -67,12 +69,13 @@ REPLICA = SimpleNamespace(topic_partition=PLACE, topic_id=TOPIC_ID, folder="/a")
 
 
 @pytest.fixture
-async def assigning():
+async def assigning(monkeypatch):
     controller = Controller()
-    partitions = SimpleNamespace(get_by_id=lambda _topic_id, _index: REPLICA)
+    partitions = Partitions(1)
+    monkeypatch.setattr(partitions, "get_by_id", lambda _topic_id, _index: REPLICA)
     broker = SimpleNamespace(broker_id=1, broker_epoch=7, partitions=partitions)
     telling = Assigning(broker, controller, {"/a": A, "/b": B})
-    telling.controller = controller
+    telling.controller, telling.partitions = controller, partitions
     yield telling
     await telling.stop()
 
@@ -120,3 +123,31 @@ async def test_a_level_without_folders_is_waited_out(assigning):
     assert not assigning.controller.told
     assigning.follow(image(UNASSIGNED), None)
     await eventually(lambda: assigning.controller.told == [(A, 0)])
+
+
+async def test_what_cannot_serve_is_told_while_others_are_in_sync(assigning):
+    assigning.follow(image(A), None)
+    assigning.partitions.give_up(PLACE, TOPIC_ID, is_rotten=True)
+    assigning.tell_unusable()
+    await eventually(lambda: assigning.controller.told == [(LOST_DIRECTORY, 0)])
+    for known in (image(LOST_DIRECTORY), image(A, isr=(2,))):
+        assigning.follow(known, None)
+        assigning.tell_unusable()
+        assert not assigning._placed, "told, and done"
+
+
+async def test_what_nobody_else_is_in_sync_with_is_not_told_to_be_lost(assigning):
+    assigning.follow(image(A, isr=(1,)), None)
+    assigning.partitions.wait_for_room(PLACE, TOPIC_ID)
+    assigning.tell_unusable()
+    assert assigning._task is None
+
+
+async def test_a_replica_that_was_opened_meanwhile_is_not_told_to_be_lost(assigning):
+    assigning.controller.refusals = 1
+    assigning.follow(image(A), None)
+    assigning.partitions.wait_for_room(PLACE, TOPIC_ID)
+    assigning.tell_unusable()
+    assigning.hosted(REPLICA, found=True)
+    await eventually(lambda: assigning._task.done())
+    assert not assigning.controller.told

@@ -202,6 +202,27 @@ def described(bootstrap):
     return done.output
 
 
+def test_a_log_that_rots_under_its_leader_is_led_by_another(processes, tmp_path):
+    """Bits of the disk turned; the other two have everything."""
+    bootstrap = bootstrap_of(processes)
+    admin = create_both(bootstrap)
+    write_everywhere(bootstrap)
+    leader = partitions(admin)[0].leader
+    (path,) = (tmp_path / str(leader)).glob("?/u-0/*.log")
+    with path.open("r+b") as file:
+        file.seek(16)
+        file.write(b"\xff")  # the magic of the first batch
+    address = {"bootstrap.servers": bootstrap, "group.id": "g", "log_level": 0}
+    reader = confluent_kafka.Consumer(address)
+    reader.assign([confluent_kafka.TopicPartition("u", 0, 0)])
+    found = []
+    until(lambda: found.append(reader.poll(0.1)) or (found[-1] and not found[-1].error()), 20)
+    reader.close()
+    assert found[-1].value() == b"x"
+    assert partitions(admin)[0].leader not in (leader, -1)
+    assert {each.leader for each in partitions(admin).values()} >= {leader}, "it leads the others"
+
+
 def test_when_no_folder_is_left_the_broker_stops(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
     create_both(bootstrap)

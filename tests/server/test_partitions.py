@@ -58,7 +58,11 @@ class World:
         )
         self.shell = PartitionShell(self.broker, self.files, FOLDERS, clock_ms=lambda: self.now_ms)
         self.upkeep = Upkeep(
-            self.broker, self.shell, clock_ms=lambda: self.now_ms, is_cleaning=lambda _place: False
+            self.broker,
+            self.shell,
+            clock_ms=lambda: self.now_ms,
+            is_cleaning=lambda _place: False,
+            tell_unusable=lambda: None,
         )
 
     @property

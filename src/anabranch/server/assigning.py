@@ -1,11 +1,13 @@
 """Telling the controller in which folder each replica lies, as far as it does not know.
 
 What: a broker with several folders chooses one for a new replica, and says so; until that is
-committed it is told again. Why: when a folder fails, the controller moves the leaderships of what
-lies there, and only of that. Rules kept: a replica that was begun anew says nothing while the
-metadata names another folder: it has to catch up first, and the controller notes the new folder
-then; what lies in a folder that fails before it was told is told all the same. Source: KIP-858.
-Not here: which folder is chosen (`partitions.py`), what follows (`core/controller/directories.py`).
+committed it is told again. So is a replica that cannot serve although its folder works: its log
+is damaged, or a full disk has no room for it. Why: the controller moves the leaderships of what is
+lost, and only of that. Rules kept: what no other broker is in sync with is never told to be lost; a
+replica that was begun anew says nothing while the metadata names another folder: it has to catch up
+first, and the controller notes the new folder then; what lies in a folder that fails before it was
+told is told all the same. Source: KIP-858. Not here: which folder is chosen (`partitions.py`), what
+follows (`core/controller/directories.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from typing import NamedTuple
 from anabranch.core.api.context import Broker
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
-from anabranch.core.controller.membership import ANYWHERE, directory_of
+from anabranch.core.controller.membership import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicId, TopicPartition
@@ -61,9 +63,20 @@ class Assigning:
 
     def hosted(self, replica: Replica, *, found: bool) -> None:
         """A replica was opened or made."""
-        placed = Placed(replica.topic_id, self.directories[replica.folder], found)
-        if self._is_due(replica.topic_partition, placed):
-            self._placed[replica.topic_partition] = placed
+        self._placed.pop(replica.topic_partition, None)
+        self._note(
+            replica.topic_partition,
+            Placed(replica.topic_id, self.directories[replica.folder], found),
+        )
+
+    def tell_unusable(self) -> None:
+        """Have others lead what cannot serve here, and not wait for it, where others can."""
+        for place, topic_id in self._broker.partitions.unusable():
+            self._note(place, Placed(topic_id, LOST_DIRECTORY, found=False))
+
+    def _note(self, place: TopicPartition, placed: Placed) -> None:
+        if self._is_due(place, placed):
+            self._placed[place] = placed
             if self._task is None or self._task.done():
                 self._task = asyncio.get_running_loop().create_task(self._tell())
 
@@ -94,6 +107,8 @@ class Assigning:
         known = directory_of(partition, self._broker.broker_id)
         if known is None or known == placed.directory:
             return False
+        if placed.directory == LOST_DIRECTORY:
+            return self._broker.broker_id in partition.isr and len(partition.isr) > 1
         return known in ANYWHERE or placed.found
 
     async def _tell(self) -> None:

@@ -204,7 +204,7 @@ class PartitionShell:
         except CorruptLog as fault:
             LOG.error("a partition is offline: its log is rotten", partition=place, why=str(fault))
             self._rotten.add(folder.path)
-            partitions.give_up(place, assignment.topic_id)
+            partitions.give_up(place, assignment.topic_id, is_rotten=True)
             return
         except DiskFull as fault:
             self._say_full(folder.path, place, fault)
@@ -392,7 +392,7 @@ class PartitionShell:
             why=str(fault),
         )
         self._rotten.add(replica.folder)
-        self._broker.partitions.take_offline(replica)
+        self._broker.partitions.take_offline(replica, is_rotten=True)
         self._moved(replica.topic_partition)
         self.tell_changed()
 

@@ -104,7 +104,11 @@ class BrokerRole:
         self.partitions.on_folder_failed = self._folder_failed
         self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
         self.upkeep = Upkeep(
-            self.broker, self.partitions, clock_ms=wall_ms, is_cleaning=self.cleaner.is_cleaning
+            self.broker,
+            self.partitions,
+            clock_ms=wall_ms,
+            is_cleaning=self.cleaner.is_cleaning,
+            tell_unusable=self.assigning.tell_unusable,
         )
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
         self._newest = MetadataImage.empty()

@@ -44,11 +44,13 @@ class Upkeep:
         *,
         clock_ms: Callable[[], int],
         is_cleaning: Callable[[TopicPartition], bool],
+        tell_unusable: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._shell = shell
         self._clock_ms = clock_ms
         self._is_cleaning = is_cleaning
+        self._tell_unusable = tell_unusable
         self._ticking: asyncio.Task[None] | None = None
         self._asking: dict[LogFolder, asyncio.Task[None]] = {}
 
@@ -71,6 +73,7 @@ class Upkeep:
             await asyncio.sleep(TICK_S)
             config, now_ms = self._broker.config, steady_ms()
             self._shell.host_roomless()
+            self._tell_unusable()
             self._flush_due(self._clock_ms())
             if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
                 watermarks_ms = now_ms

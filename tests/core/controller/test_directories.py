@@ -8,6 +8,7 @@ import pytest
 from tests.core.controller.world import World
 
 from anabranch.core.controller.features import METADATA_VERSION
+from anabranch.core.controller.membership import LOST_DIRECTORY
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -157,6 +158,35 @@ def test_what_was_lost_does_not_count_again_in_another_folder() -> None:
     assert assign(world, 1, {0: B}) == [ErrorCode.INELIGIBLE_REPLICA]
     assert world.partition("t").directories == (A,)
     assert world.partition("t").leader == -1
+
+
+def test_a_replica_that_is_lost_in_a_folder_that_works_gets_another_leader(world: World) -> None:
+    first, second = two_folders(1)
+    assign(world, 1, {0: first, 1: first})
+    assert assign(world, 1, {1: LOST_DIRECTORY}) == [0]
+    lost, kept = world.partition("t", 1), world.partition("t", 0)
+    assert (lost.leader, lost.isr, lost.directories[0]) == (2, (2, 3), LOST_DIRECTORY)
+    assert (kept.leader, kept.isr) == (1, (1, 2, 3))
+    why = "broker 1 left the ISR of t-1: it cannot open or read the log"
+    assert why in world.sentences("ISR_CHANGED")
+    world.beat(2, want_fence=True)
+    world.beat(3, want_fence=True)
+    assert world.partition("t", 1).leader == -1, "it has nothing to lead with"
+    world.beat(3)
+    assert assign(world, 1, {1: second}) == [0], "it was opened after all"
+    assert world.partition("t", 1).directories[0] == second
+    assert world.replayed() == world.image
+
+
+def test_who_is_alone_in_sync_is_not_lost_because_its_broker_says_so(world: World) -> None:
+    """It may be read again one day; without it everything is lost."""
+    first, _ = two_folders(1)
+    assign(world, 1, {0: first})
+    world.beat(2, want_fence=True)
+    world.beat(3, want_fence=True)
+    before = world.image
+    assert assign(world, 1, {0: LOST_DIRECTORY}) == [ErrorCode.INELIGIBLE_REPLICA]
+    assert world.image is before
 
 
 def test_what_cannot_be_assigned_is_answered_by_itself(world: World) -> None:

@@ -2,10 +2,12 @@
 
 What: the plans for AssignReplicasToDirs and for the offline folders that a heartbeat names. A
 replica in a failed folder leaves its ISR, and another one leads; the broker keeps everything else.
+So does a replica that its broker says is lost by itself, in a folder that works (LOST_DIRECTORY).
 Rules kept: the folders of a registration are those that work, so a replica of which the folder is
 not among them never leads (`membership.emptied`); a replica that counts for its partition and was
 lost with its folder does not come to count again because another folder holds something of that
-name. Source: KIP-858, Kafka's ReplicationControlManager. Not here: how a broker chooses a folder.
+name; who is alone in sync is not taken for lost. Source: KIP-858, Kafka's
+ReplicationControlManager. Not here: how a broker chooses a folder.
 """
 
 from __future__ import annotations
@@ -15,8 +17,13 @@ from collections.abc import Collection, Iterator
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.image import BrokerImage, PartitionImage
 from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
-from anabranch.core.controller.membership import Consequences, check_broker_epoch, emptied
-from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.membership import (
+    LOST_DIRECTORY,
+    Consequences,
+    check_broker_epoch,
+    emptied,
+)
+from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -108,6 +115,7 @@ class _Assignment:
         self.broker = broker
         self.records: list[MetadataRecord] = []
         self._offline: dict[PartitionKey, None] = {}
+        self._unusable: dict[PartitionKey, None] = {}
         self._seen: set[PartitionKey] = set()
 
     def take(self, key: PartitionKey, directory: bytes) -> ErrorCode:
@@ -122,7 +130,8 @@ class _Assignment:
         broker_id = self.broker.broker_id
         if broker_id not in partition.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self._counts_and_is_lost(partition):
+        is_alone = partition.isr == (broker_id,)
+        if self._counts_and_is_lost(partition) or (is_alone and directory == LOST_DIRECTORY):
             return ErrorCode.INELIGIBLE_REPLICA
         if key in self._seen or len(partition.directories) != len(partition.replicas):
             return ErrorCode.NONE
@@ -134,7 +143,9 @@ class _Assignment:
             self.records.append(
                 PartitionChangeRecord(partition_id=key[1], topic_id=key[0], directories=directories)
             )
-        if directory not in self.broker.log_dirs:
+        if directory == LOST_DIRECTORY:
+            self._unusable[key] = None
+        elif directory not in self.broker.log_dirs:
             self._offline[key] = None
         return ErrorCode.NONE
 
@@ -145,5 +156,8 @@ class _Assignment:
         return self.broker.broker_id in emptied(self.consequences.state.image, partition)
 
     def departures(self) -> Iterator[MetadataRecord]:
-        """Replicas that lie in a folder which failed before it was told leave their ISRs."""
-        yield from self.consequences.leaves_some(self.broker.broker_id, self._offline)
+        """Replicas that are lost, with a folder that failed before it was told or by themselves,
+        leave their ISRs."""
+        leaves, broker_id = self.consequences.leaves_some, self.broker.broker_id
+        yield from leaves(broker_id, self._offline)
+        yield from leaves(broker_id, self._unusable, Cause.LOG_UNUSABLE)

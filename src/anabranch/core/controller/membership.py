@@ -28,6 +28,8 @@ from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChange
 
 ANYWHERE = frozenset({UNASSIGNED_DIRECTORY, (2).to_bytes(16)})
 """Directory ids that say nothing about a folder: unassigned, and migrating (KIP-858)."""
+LOST_DIRECTORY = (1).to_bytes(16)
+"""The directory id of a replica that is lost to its broker, whatever its folders do (KIP-858)."""
 
 
 def check_broker_epoch(image: MetadataImage, broker_id: int, epoch: int) -> BrokerImage:
@@ -128,12 +130,15 @@ class Consequences:
         yield from self.leaves_some(broker_id, keys)
 
     def leaves_some(
-        self, broker_id: int, keys: dict[PartitionKey, None]
+        self,
+        broker_id: int,
+        keys: dict[PartitionKey, None],
+        cause: Cause = Cause.FOLDER_FAILED,
     ) -> Iterator[MetadataRecord]:
-        """The broker leaves the ISRs of these partitions, of which it lost the folder."""
+        """The broker leaves the ISRs of these partitions, which it lost."""
         known = self.state.in_isr.get(broker_id, {})
         here = {key: None for key in keys if key in known}
-        yield from self._without(broker_id, here, frozenset(), Cause.FOLDER_FAILED)
+        yield from self._without(broker_id, here, frozenset(), cause)
 
     def returns(self, broker_id: int) -> Iterator[MetadataRecord]:
         """The broker is unfenced: leaderless partitions may elect it. The ISR does not grow."""

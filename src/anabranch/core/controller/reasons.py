@@ -95,6 +95,7 @@ class Cause(Enum):
     UNREGISTERED = "it was unregistered"
     RETURNED = "it is back"
     FOLDER_FAILED = "its folder failed"
+    LOG_UNUSABLE = "it cannot open or read the log"
 
 
 NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.UNREGISTERED})

@@ -56,6 +56,8 @@ class Partitions:
         """Of those offline: the ones whose logs are gone, to be copied anew when they may be."""
         self.roomless: set[TopicPartition] = set()
         """Of those offline: the ones that a full disk kept from being opened, to be tried again."""
+        self.rotten: set[TopicPartition] = set()
+        """Of those offline: the ones whose logs are damaged, in folders that work."""
         self.offline_folders: set[str] = set()
         self.folders: list[str] = []
 
@@ -118,20 +120,28 @@ class Partitions:
         _remove(self.by_id, replica.topic_id, index, replica)
         replica.retire()
 
-    def take_offline(self, replica: Replica) -> None:
-        """Hide a replica whose log or folder failed; requests get KAFKA_STORAGE_ERROR."""
+    def take_offline(self, replica: Replica, *, is_rotten: bool = False) -> None:
+        """Hide a replica whose folder failed, or its log; requests get KAFKA_STORAGE_ERROR."""
         self.drop(replica)
-        self.offline[replica.topic_partition] = replica.topic_id
+        self.give_up(replica.topic_partition, replica.topic_id, is_rotten=is_rotten)
 
-    def give_up(self, place: TopicPartition, topic_id: TopicId) -> None:
+    def give_up(self, place: TopicPartition, topic_id: TopicId, *, is_rotten: bool = False) -> None:
         """A log is not opened as long as this process lives: requests get KAFKA_STORAGE_ERROR."""
         self.roomless.discard(place)
         self.offline[place] = topic_id
+        if is_rotten:
+            self.rotten.add(place)
 
     def wait_for_room(self, place: TopicPartition, topic_id: TopicId) -> None:
         """A full disk kept a log from being opened: requests get KAFKA_STORAGE_ERROR until then."""
         self.offline[place] = topic_id
         self.roomless.add(place)
+
+    def unusable(self) -> Iterator[tuple[TopicPartition, TopicId]]:
+        """Replicas that cannot serve although their folders work: the controller does not learn it
+        from a folder that failed."""
+        for place in (*self.roomless, *self.rotten):
+            yield place, self.offline[place]
 
     def plan(self, image: MetadataImage, delta: MetadataDelta | None, *, broker_epoch: int) -> Plan:
         """What the metadata asks of this broker: for what `delta` touched, or (None) for all.
@@ -227,6 +237,7 @@ class Partitions:
         self.offline.pop(place, None)
         self.missing.discard(place)
         self.roomless.discard(place)
+        self.rotten.discard(place)
 
 
 def exists(image: MetadataImage, topic: str, index: int) -> bool:
