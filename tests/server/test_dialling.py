@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from node_kit import free_port
+from server_kit import eventually
+from tests.core.controller.world import World
 
 from anabranch.core.controller.hints import Answer
-from anabranch.server.dialling import dial
+from anabranch.core.wire.messages.broker_registration import Listener
+from anabranch.server import dialling
+from anabranch.server.dialling import Probing, dial
 
 
 async def test_who_listens_and_holds_the_connection_is_there() -> None:
@@ -38,3 +43,33 @@ async def test_a_listener_that_dies_after_its_connections_is_found_gone() -> Non
     port = server.sockets[0].getsockname()[1]
     assert await dial("127.0.0.1", port) is Answer.REFUSED
     assert dialled
+
+
+@pytest.mark.parametrize("heard", [False, True])
+async def test_a_listener_that_outlives_its_connections_is_dialled_again(
+    monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    """Unless the broker is heard meanwhile: it had connected anew."""
+    server = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    world = World()
+    monkeypatch.setattr(dialling, "steady_ms", lambda: world.now_ms)
+    monkeypatch.setattr(dialling, "LATER_S", 0.05)
+    world.register(1, listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)])
+    world.beat(1)
+    world.start(2)
+    world.pass_time(1)
+    probing = Probing(world.controller, world.commit_result)
+    world.controller.connection_closed(1, world.image.brokers[1].epoch, world.now_ms)
+    probing.begin()
+    (first,) = probing._dials
+    await asyncio.sleep(dialling.STAYS_S)
+    server.close()
+    if heard:
+        world.now_ms += 1
+        world.beat(1)
+    await first
+    if not heard:
+        await eventually(lambda: world.image.brokers[1].fenced)
+    await eventually(lambda: not probing._dials)
+    assert world.image.brokers[1].fenced is not heard

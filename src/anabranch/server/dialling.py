@@ -26,6 +26,8 @@ REDIAL_S = REDIAL_MS / 1000
 STAYS_S = 0.05
 """How long a connection has to last to show that somebody is there."""
 AGAIN_S = 0.01
+LATER_S = 1.0
+"""Before a broker is dialled again whose answer said nothing and that sends no heartbeat."""
 PAUSE_S = 0.1
 
 
@@ -85,6 +87,8 @@ class Probing:
             task.cancel()
 
     async def _dial(self, epoch: int, probe: Probe) -> None:
+        """Ask, and ask again later where the answer said nothing and the broker stays silent: of a
+        process that dies slowly the listener may be the last that goes."""
         controller = self._controller
         broker = controller.image.brokers.get(probe.broker_id)
         endpoint = next(iter(broker.endpoints.values()), None) if broker is not None else None
@@ -97,9 +101,18 @@ class Probing:
         result = controller.probed(probe, answer, now_ms)
         if result is not None:
             self._decided(result)
-        elif answer is Answer.REFUSED and now_ms > probe.until_ms:  # this process was held up
-            controller.connection_closed(probe.broker_id, probe.broker_epoch, now_ms)
+            return
+        if answer is Answer.REFUSED and now_ms <= probe.until_ms:
+            return  # believed by nobody: it was heard, or is refused too often
+        if answer is not Answer.REFUSED:  # else this process was held up
+            await asyncio.sleep(LATER_S)
+        if controller.active and controller.epoch == epoch and not self._was_heard(probe):
+            controller.connection_closed(probe.broker_id, probe.broker_epoch, steady_ms())
             self.begin()
+
+    def _was_heard(self, probe: Probe) -> bool:
+        sessions = self._controller.sessions
+        return sessions.heard_after(probe.broker_id, probe.broker_epoch, probe.asked_ms)
 
 
 class Watch:
