@@ -148,6 +148,15 @@ def test_megabytes_of_lines_go_in_batches_that_the_broker_takes(verb, size):
     assert [int(line[-9:]) for line in lines(read)] == list(range(count))
 
 
+def test_a_topic_of_small_batches_takes_many_lines_and_names_one_that_is_too_long(verb):
+    lines(verb("topics", "create", "--topic", "small", "--config", "max.message.bytes=10000"))
+    text = "".join(f"{number:090}\n" for number in range(2_000))
+    assert verb("produce", "--topic", "small", input=text).exit_code == 0
+    read = verb("consume", "--topic", "small", "--from-beginning", "--max-messages", "2000")
+    assert [int(line) for line in lines(read)] == list(range(2_000))
+    refused(verb("produce", "--topic", "small", input="long" * 5_000), "longlong", "max.message")
+
+
 def test_the_cluster_says_who_is_there(verb):
     described = json.loads(verb("cluster", "describe", "--json").stdout)
     assert described["cluster_id"] == lines(verb("cluster", "id"))[0]

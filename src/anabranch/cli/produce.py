@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
@@ -21,6 +21,8 @@ BATCH_BYTES = 512 * 1024
 """Plain bytes of one batch, and of what is read at once: half of max.message.bytes' default, which
 counts what is around the records, too. A longer line goes in a batch of its own."""
 BATCH_RECORDS = 10_000
+BEGIN_BYTES = 40
+"""Of a line that is refused, so that it is found."""
 LINGER_SECONDS = 0.05
 """A line that is typed is sent after this long, not when a batch is full."""
 ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
@@ -215,23 +217,34 @@ class Sender:
 
     async def flush(self) -> None:
         """Send what is waiting and wait for the acknowledgements."""
-        from anabranch.client.produce import produce
-        from anabranch.core.wire.compression import Codec
-        from anabranch.core.wire.records import build_batch
-
         waiting, self._waiting = self._waiting, {}
         self._waiting_bytes = self._waiting_records = 0
         self._sticky = (self._sticky + 1) % self._partitions
-        codec = Codec[self._codec_name.upper()]
         await asyncio.gather(
-            *(
-                produce(
-                    self._cluster, self._topic, partition, build_batch(records, codec=codec),
-                    acks=self._acks,
-                )
-                for partition, records in waiting.items()
-            )
-        )  # fmt: skip
+            *(self._send(partition, records) for partition, records in waiting.items())
+        )
+
+    async def _send(self, partition: int, records: Sequence[Record]) -> None:
+        """Send records as one batch; as two where the topic takes no batch so large, and so on."""
+        from anabranch.client.produce import produce
+        from anabranch.core.errors import ApiError, ErrorCode
+        from anabranch.core.wire.compression import Codec
+        from anabranch.core.wire.records import build_batch
+
+        batch = build_batch(records, codec=Codec[self._codec_name.upper()])
+        try:
+            await produce(self._cluster, self._topic, partition, batch, acks=self._acks)
+        except ApiError as fault:
+            if fault.code is not ErrorCode.MESSAGE_TOO_LARGE:
+                raise
+            if len(records) == 1:
+                begins = bytes(records[0].value or b"")[:BEGIN_BYTES].decode(errors="replace")
+                sentence = f"The line that begins with {begins!r}: {fault.message}"
+                raise ApiError(fault.code, sentence) from fault
+            half = len(records) // 2
+            rest = [each._replace(offset=each.offset - half) for each in records[half:]]
+            await self._send(partition, records[:half])
+            await self._send(partition, rest)
 
 
 def next_lines(lines: Iterator[bytes]) -> list[bytes]:
