@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
@@ -95,12 +96,19 @@ PLANTS: dict[Callable[[list[bytearray]], list[bytearray]], set[str]] = {
 }
 
 
+@contextlib.contextmanager
+def one_broker(folder):
+    """A broker with the topic, and a folder for histories."""
+    histories = folder / "histories"
+    histories.mkdir()
+    with LocalCluster(folder=folder / "nodes") as cluster:
+        cluster.create_topic(TOPIC, partitions=1)
+        yield cluster, histories
+
+
 @pytest.mark.slow
 def test_a_commit_that_is_taken_out_of_a_real_log_is_found(tmp_path):
-    histories = tmp_path / "histories"
-    histories.mkdir()
-    with LocalCluster(folder=tmp_path / "nodes") as cluster:
-        cluster.create_topic(TOPIC, partitions=1)
+    with one_broker(tmp_path) as (cluster, histories):
         produce(cluster, histories, "confluent")
         drain = client(cluster, histories / "drain.jsonl", "drain", "confluent", "--group", "g")
         assert drain.wait(LONGEST_SECONDS) == 0
@@ -120,10 +128,7 @@ def test_a_commit_that_is_taken_out_of_a_real_log_is_found(tmp_path):
 
 @pytest.mark.slow
 def test_what_is_done_to_a_real_log_is_found(tmp_path):
-    histories = tmp_path / "histories"
-    histories.mkdir()
-    with LocalCluster(folder=tmp_path / "nodes") as cluster:
-        cluster.create_topic(TOPIC, partitions=1)
+    with one_broker(tmp_path) as (cluster, histories):
         for kind in ("confluent", "kafka-python"):
             produce(cluster, histories, kind)
         verdict = audited(cluster, histories)
