@@ -24,8 +24,9 @@ TOPIC = "kept"
 class ThreeNodes:
     """Combined nodes on one SQLite store; clients have a listener of their own, EXTERNAL."""
 
-    def __init__(self, folder, **settings):
+    def __init__(self, folder, controller_host="127.0.0.1", **settings):
         self.folder = folder
+        self.controller_host = controller_host
         self.store = folder / "store" / "metadata.db"
         self.store.parent.mkdir(exist_ok=True)
         self.controllers = {each: free_port() for each in IDS}
@@ -44,7 +45,7 @@ class ThreeNodes:
         listeners = ",".join((
             f"PLAINTEXT://127.0.0.1:{port}",
             f"EXTERNAL://127.0.0.1:{external}",
-            f"CONTROLLER://127.0.0.1:{controller}",
+            f"CONTROLLER://{self.controller_host}:{controller}",
         ))  # fmt: skip
         servers = ",".join(f"127.0.0.1:{each}" for each in self.controllers.values())
         return {

@@ -49,9 +49,23 @@ def started(cluster, node_id):
     return node
 
 
+@pytest.fixture
+def everywhere(tmp_path):
+    """Controllers that listen on every address of their machine, and say no other."""
+    allowed = {"listener.plaintext.beyond.loopback.allow": "true"}
+    made = ThreeNodes(tmp_path, controller_host="0.0.0.0", **allowed)
+    try:
+        made.start().write()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.mark.parametrize("listening", ["cluster", "everywhere"])
 @pytest.mark.parametrize("of", [follower_of, ThreeNodes.active])
-def test_a_second_node_with_an_id_that_is_taken(cluster, tmp_path, of):
+def test_a_second_node_with_an_id_that_is_taken(request, tmp_path, of, listening):
     """With a folder of its own, beside the one that serves, who may be the active controller."""
+    cluster = request.getfixturevalue(listening)
     taken, active = of(cluster), cluster.active()
     wait = {"initial.broker.registration.timeout.ms": "2000"}
     twin = cluster.made(taken, tmp_path / "twin", **wait)

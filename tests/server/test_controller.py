@@ -227,3 +227,21 @@ async def test_a_lease_of_the_same_node_at_the_same_place_is_free(store: SqliteS
     await shell.start()
     assert shell.controller.active
     await shell.stop()
+
+
+async def test_a_lease_of_the_same_folder_is_free_where_a_node_listens_on_every_address(
+    store: SqliteStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one process can hold a folder; one of this id with another waits (R17)."""
+    monkeypatch.setattr(controller, "LEASE_TIMEOUT_S", 600)
+    taken = await store.take_lease(await store.lease(), 1, "mine/1", "")
+    assert taken is not None
+    twin = new_shell(store, home="another")
+    await twin.start()
+    assert not twin.controller.active
+    assert await store.lease() == taken
+    restarted = new_shell(store, home="mine")
+    await restarted.start()
+    assert restarted.controller.active
+    await twin.stop()
+    await restarted.stop()

@@ -86,7 +86,7 @@ class ControllerShell:
         *,
         on_changed: Callable[[Iterable[Hashable]], None],
         endpoint: str = "",
-        incarnation: str = "",
+        home: str = "",
         copy: CopyEnd | None = None,
         on_stop: Callable[[str], None] | None = None,
         rng: Random | None = None,
@@ -95,7 +95,7 @@ class ControllerShell:
         self.controller = Controller(node_id, cluster_id, config, rng or Random())
         self.store = store
         self.endpoint = endpoint
-        self.incarnation = incarnation or f"{node_id}-{time.time_ns():x}"
+        self.incarnation = f"{home or node_id}/{time.time_ns():x}"
         self.on_changed = on_changed
         self.on_stop = on_stop or _log_stop
         self._copy = copy
@@ -366,10 +366,10 @@ class ControllerShell:
 
     def _is_free(self, lease: Lease | None) -> bool:
         """Whether nobody can be in office: not an earlier process of this node either, since its
-        listener is bound by this one. One of this id that listened elsewhere may be alive."""
+        listener or folder is held by this one. Another of this id may be alive."""
         if lease is None or lease.holder == NOBODY:
             return True
-        return lease.holder == self.controller.node_id and lease.endpoint == self.endpoint
+        return lease.was_given(self.controller.node_id, self.incarnation, self.endpoint)
 
     def _is_a_twin_s(self, lease: Lease) -> bool:
         """Whether another process of this node's id took over: two would take turns for ever."""

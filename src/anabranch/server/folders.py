@@ -66,6 +66,12 @@ class HeldFolders:
         metas = {path: self.metas.get(path) for path in self._log_dirs}
         return {path: parse_topic_id(meta.directory_id) for path, meta in metas.items() if meta}
 
+    @property
+    def home(self) -> str:
+        """The id of the metadata log's folder, once settled; who holds it is this node alone."""
+        meta = self.metas[self._metadata_log_dir]
+        return meta.directory_id if meta is not None else ""
+
     def cluster_id_or_new(self) -> str:
         """The cluster that the folders belong to; a new id when they are fresh."""
         known = [meta.cluster_id for meta in self.metas.values() if meta is not None]

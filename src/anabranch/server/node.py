@@ -137,13 +137,13 @@ class Node:
             self._http = await HttpListener.start(self, config.http_host, config.http_port)
 
     async def _start_controller(self, copy: MetadataCopy) -> None:
-        assert self._channel is not None
+        assert self._channel is not None and self._folders is not None
         config = self.config
         side = ControllerSide()
         shell = ControllerShell(
             config.node_id, self.cluster_id, self._store, config.broker,
             on_changed=side.changed, copy=copy.end, on_stop=self.stop_because,
-            store_url=shown(config.metadata_store_url),
+            store_url=shown(config.metadata_store_url), home=self._folders.home,
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)

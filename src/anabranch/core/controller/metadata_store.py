@@ -42,13 +42,26 @@ class Snapshot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who may append. `beat` grows with every renewal: takers watch it with their own clock."""
+    """Who may append. `beat` grows with every renewal: takers watch it with their own clock. An
+    incarnation is one process, `folder id/when it began`. `endpoint` is where it can be watched,
+    empty where that is not known: it listens on every address of its machine."""
 
     epoch: int
     holder: int
     incarnation: str
     endpoint: str
     beat: int
+
+    def was_given(self, holder: int, incarnation: str, endpoint: str) -> bool:
+        """Whether to this process or one whose place it has, which is no more: only one can listen
+        at an address, or hold a folder where the address is not known."""
+        if holder != self.holder or endpoint != self.endpoint:
+            return False
+        return bool(endpoint) or _folder(incarnation) == _folder(self.incarnation)
+
+
+def _folder(incarnation: str) -> str:
+    return incarnation.rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
