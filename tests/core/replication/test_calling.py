@@ -5,6 +5,9 @@ from tests.core.replication.peers import Peers
 from tests.core.replication.test_fetching import fetches_of, named, parked, quiet_peers
 
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL
+from anabranch.core.api.handler import Cold, Wait
+from anabranch.core.log.files import ColdRead
+from anabranch.core.log.log import Log
 
 
 def answered(peers, effect, box):
@@ -60,6 +63,36 @@ def test_a_call_that_found_nothing_waiting_is_over_with_the_next_fetch():
     session.tell_ms = peers.now_ms + 1
     session.hear(session.broker_epoch, peers.now_ms)
     assert session.tell_ms == peers.now_ms + 1
+
+
+@pytest.mark.parametrize("while_warming", [False, True])
+def test_a_call_is_not_lost_where_records_are_read_from_the_disk(monkeypatch, while_warming):
+    """They may be too few to answer, or a throttle may hold them back."""
+    peers, _, box = quiet_peers(partitions=1, **{"replica.fetch.min.bytes": "100000"})
+    leader = peers[1].broker
+    peers[1].produce(1, acks=1)
+    assert box == []
+    (session,) = leader.fetch_sessions
+    log, read = peers[1].replica.log, Log.read
+    cold = [ColdRead(log.active.file, 0, 10)]
+
+    def read_cold(self, offset, **how):
+        if self is log and cold:
+            raise cold.pop()
+        return read(self, offset, **how)
+
+    monkeypatch.setattr(Log, "read", read_cold)
+    ((wait, _),) = peers[1].waits
+    if not while_warming:
+        leader.fetch_sessions.called(peers.now_ms)
+    warming = wait.poll(leader.wall_ms, False)
+    assert isinstance(warming, Cold)
+    if while_warming:
+        leader.fetch_sessions.called(peers.now_ms)
+    answer = warming.again(leader.wall_ms)
+    assert not isinstance(answer, Wait)
+    assert session.tell_ms == NOTHING_TO_TELL
+    assert answer.responses[0].partitions[0].records
 
 
 def test_a_leader_that_does_not_know_of_it_yet_is_asked_again_soon():

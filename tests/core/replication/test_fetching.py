@@ -348,9 +348,10 @@ def parked(peers, broker_id):
     return effect, peers[effect.leader_id].ask(effect.request, effect.version)
 
 
-def quiet_peers(partitions=3):
+def quiet_peers(partitions=3, **config):
     """Broker 2 has everything, was told everything, and its next fetch is parked."""
-    peers = Peers(2, partitions=partitions, config={"replica.fetch.wait.max.ms": "500"})
+    config = {"replica.fetch.wait.max.ms": "500", **config}
+    peers = Peers(2, partitions=partitions, config=config)
     for _ in range(CALLS):
         peers.wait(200)  # nobody is called to new leaderships any more
     effect, _ = parked(peers, 2)

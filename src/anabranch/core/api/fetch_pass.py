@@ -111,6 +111,8 @@ class Fetch:
         self.is_noted = True  # a later pass says nothing new about a follower
         if self.is_enough(found) or not found.readable or now_ms >= self.deadline_ms:
             return self.answer(found, now_ms)
+        if self.must_answer():  # nobody could say so while it waited for the disk
+            return self.answer(found, now_ms)
         return self.park(found)
 
     @property
