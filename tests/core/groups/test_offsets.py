@@ -370,6 +370,34 @@ def test_offsets_of_a_deleted_topic_go(world):
     assert world.fetch()[0] == -1
 
 
+def test_offsets_of_a_topic_that_is_deleted_while_its_groups_are_read_go(world):
+    """Also when a topic of that name is there again: it would be read from there."""
+    world.node.topic("other", 1)
+    world.commit({0: 7})
+    world.commit({0: 9}, topic="other")
+    world.groups.__init__(world.broker)
+    world.groups.follow(world.node.now_ms)
+    offsets.topics_deleted(world.groups, {"t"}, world.node.now_ms)
+    world.follow()
+    assert world.fetch()[0] == -1
+    world.commit({0: 1})
+    world.restart()
+    assert world.fetch()[0] == 1
+    assert world.fetch(topic="other", indexes=[0]) == {0: 9}
+
+
+def test_offsets_of_a_topic_that_was_deleted_while_nobody_led_go(world):
+    world.node.topic("other", 1)
+    world.commit({0: 7})
+    world.commit({0: 9}, topic="other")
+    world.node.remove("t")
+    world.restart()
+    world.node.topic("t", 8)
+    world.restart()
+    assert world.fetch()[0] == -1
+    assert world.fetch(topic="other", indexes=[0]) == {0: 9}
+
+
 # Expiring.
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups import rebalance
+from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group
 from anabranch.core.groups.loading import Loader
@@ -152,6 +152,7 @@ class GroupCoordinator:
                 rebalance.keep_alive(self, group, member)
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(self, group, now_ms)
+        offsets.forget_gone(self, shard, loader.groups.values(), now_ms)
 
     # Time and answers.
 

@@ -10,7 +10,7 @@ Source: Kafka 4.1's OffsetMetadataManager (behaviour), KIP-496 (deletion). Not h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
@@ -23,6 +23,7 @@ from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STAB
 if TYPE_CHECKING:
     from anabranch.core.groups.answers import Answer
     from anabranch.core.groups.coordinator import GroupCoordinator
+    from anabranch.core.groups.shard import Shard
 
 Place: TypeAlias = tuple[str, int]
 """Topic and partition index."""
@@ -179,8 +180,33 @@ def _places(group: Group) -> list[Place]:
 
 
 def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int) -> None:
-    """Offsets of topics that are no more are forgotten, in every group."""
-    for group in list(coordinator.groups.values()):
+    """Offsets of topics that are no more are forgotten, in every group; in those that are being
+    read, once they are (`forget_gone`)."""
+    for shard in coordinator.shards.values():
+        if not shard.is_loaded:
+            shard.deleted_topics |= topics
+    _forget(coordinator, list(coordinator.groups.values()), topics, now_ms)
+
+
+def forget_gone(
+    coordinator: GroupCoordinator, shard: Shard, groups: Collection[Group], now_ms: int
+) -> None:
+    """Forget what was read of topics that were deleted since, while it was read or while nobody led
+    its partition: a topic created under that name would be read from there. The metadata shows
+    every topic that an earlier leader can have known, or that it was deleted."""
+    image = coordinator.broker.image
+    gone = {
+        topic
+        for topic in set[str]().union(*(group.offsets for group in groups))
+        if topic in shard.deleted_topics or image.topic(topic) is None
+    }
+    _forget(coordinator, groups, gone, now_ms)
+
+
+def _forget(
+    coordinator: GroupCoordinator, groups: Iterable[Group], topics: set[str], now_ms: int
+) -> None:
+    for group in groups:
         if topics.isdisjoint(group.offsets) or not group.shard.is_current:
             continue
         places = [place for place in _places(group) if place[0] in topics]

@@ -54,6 +54,8 @@ class Shard:
         self.is_loaded = False
         self.read_to = 0
         """Where the log ended when it was read: what was read may be above the high watermark."""
+        self.deleted_topics: set[str] = set()
+        """Names of topics that were deleted while it was read."""
         self.place = replica.topic_partition
         self._broker = broker
         self._pending: deque[tuple[int, Effect]] = deque()
