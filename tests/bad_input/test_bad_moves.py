@@ -190,8 +190,13 @@ STRANGERS = {
     "unregister": (["cluster", "unregister", NOBODY], STRANGER),
     "election": (["partitions", "elect-leaders", "--topic", "nobodys"], "Topic 'nobodys': "),
     "explain": (["explain", "nobodys-0"], "There is no partition nobodys-0."),
-}
-"""Commands that name a broker or topic that is not there, and how their one line begins."""
+    "rack": (
+        ["configs", "alter", "--entity-type", "topics", "--entity-name", TOPIC,
+         "--replica-placement", "replicas=nowhere:1"],
+        "confluent.placement.constraints: no broker is in rack nowhere; known: none, ",
+    ),
+}  # fmt: skip
+"""Commands that name a broker, topic or rack that is not there, and how their one line begins."""
 
 
 @pytest.mark.parametrize(("words", "said"), STRANGERS.values(), ids=STRANGERS)

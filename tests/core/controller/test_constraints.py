@@ -28,6 +28,7 @@ from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 
 EAST_AND_WEST = "replicas=east:2,observers=west:1"
 
@@ -90,7 +91,7 @@ def test_a_text_that_cannot_be_read_is_refused() -> None:
     assert "write RACK:COUNT, as in east:2" in refused.error_message
 
 
-def constrain(world: World, text: str | None, topic: str = "t") -> None:
+def constrained(world: World, text: str | None, topic: str = "t") -> Any:
     change = AlterableConfig(
         name="confluent.placement.constraints",
         config_operation=1 if text is None else 0,
@@ -99,8 +100,49 @@ def constrain(world: World, text: str | None, topic: str = "t") -> None:
     resource = AlterConfigsResource(
         resource_type=RESOURCE_TOPIC, resource_name=topic, configs=[change]
     )
-    answer = world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+    return world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+
+
+def constrain(world: World, text: str | None, topic: str = "t") -> None:
+    answer = constrained(world, text, topic)
     assert answer.error_code == ErrorCode.NONE, answer.error_message
+
+
+def of_topic(world: World) -> dict[str, str]:
+    return dict(world.image.config(RESOURCE_TOPIC, "t"))
+
+
+@pytest.mark.parametrize("text", ["replicas=east:1,wset:1", "replicas=east:1,observers=wset:1"])
+def test_a_rack_that_nobody_is_in_is_refused_and_the_ones_there_are_are_named(text: str) -> None:
+    world = world_of_four()
+    world.create("t", [1, 2])
+    refused = constrained(world, text)
+    assert refused.error_code == ErrorCode.INVALID_CONFIG
+    assert refused.error_message == (
+        "confluent.placement.constraints: no broker is in rack wset; known: east, west. Correct "
+        "the name, or register a broker there first."
+    )
+    assert of_topic(world) == {}
+    racks(world, b5="wset")
+    constrain(world, text)
+    assert of_topic(world) == {"confluent.placement.constraints": text}
+
+
+def test_constraints_that_are_there_already_are_no_obstacle_to_other_settings() -> None:
+    """Also once nobody is in their rack any more; a rack with too few brokers is taken."""
+    world = world_of_four()
+    world.create("t", [1, 2])
+    constrain(world, "replicas=east:3")
+    for broker_id in (1, 2):
+        assert world.ask(UnregisterBrokerRequest(broker_id=broker_id)).error_code == ErrorCode.NONE
+    change = AlterableConfig(name="retention.ms", config_operation=0, value="1000")
+    resource = AlterConfigsResource(
+        resource_type=RESOURCE_TOPIC, resource_name="t", configs=[change]
+    )
+    answer = world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses[0]
+    assert answer.error_code == ErrorCode.NONE
+    assert "known: west." in constrained(world, "replicas=east:2").error_message
+    constrain(world, None)
 
 
 def observers(world: World, name: str = "t") -> list[tuple[int, ...]]:

@@ -25,6 +25,7 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.controller.topic_names import illegal_name
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.placement.constraints import SETTING, read_constraints
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.resources import (
     validate_client_metrics_configs,
@@ -156,6 +157,8 @@ def _records(
     else:
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)
+    if SETTING in changed and SETTING in values:
+        _check_racks(image, values[SETTING])
     records: list[MetadataRecord] = [
         ConfigRecord(
             resource_type=resource_type, resource_name=name, name=key, value=values.get(key)
@@ -166,6 +169,21 @@ def _records(
         topic = name if resource_type == RESOURCE_TOPIC else ""
         records += clear_elr(image, topic)
     return tuple(records)
+
+
+def _check_racks(image: MetadataImage, text: str) -> None:
+    """Refuse placement constraints that name a rack without any broker, alive or not; too few
+    are obstacles of a plan, and come to have enough."""
+    known = {each.rack for each in image.brokers.values() if each.rack is not None}
+    for counts in read_constraints(text) or ():
+        for rack in counts:
+            if rack not in known:
+                names = ", ".join(sorted(known)) or "none, no broker has broker.rack"
+                raise ClientFault(
+                    ErrorCode.INVALID_CONFIG,
+                    f"{SETTING}: no broker is in rack {rack}; known: {names}. Correct the name, or "
+                    "register a broker there first.",
+                )
 
 
 def _check_min_insync(resource_type: int, name: str, values: Mapping[str, str]) -> None:
