@@ -22,6 +22,7 @@ ELECTIONS = "anabranch.core.controller.elections"
 MEMBERSHIP = "anabranch.core.controller.membership"
 REPLAY = "anabranch.core.controller.replay"
 SHARD = "anabranch.core.groups.shard"
+MEMBERS = "anabranch.core.groups.members"
 
 NO_SCHEDULE = -1
 
@@ -241,8 +242,17 @@ MUTANTS = (
         module=SHARD,
         old="        if not self.is_current:\n            return False\n",
         new="",
-        seed=1523,
+        seed=76,
         caught_by="group-commit",
+    ),
+    Mutant(
+        name="generation-told-from-memory",
+        rule="a member hears of a generation when a record of the present is committed (R5)",
+        module=MEMBERS,
+        old="group.shard.write([nothing_said(group.group_id, now_ms)], now_ms, tell)",
+        new="tell(now_ms)",
+        seed=35197,
+        caught_by="group-generation",
     ),
     Mutant(
         name="observer-counted-in-sync",

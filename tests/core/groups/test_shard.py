@@ -13,7 +13,7 @@ from tests.core.groups.test_offsets import replicated
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.group import CommittedOffset
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
-from anabranch.core.groups.records import offset_record
+from anabranch.core.groups.records import nothing_said, offset_record
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import build_batch
 
@@ -139,6 +139,115 @@ def test_a_static_member_that_came_back_is_refused_when_the_coordinator_moves() 
     assert box == []
     hand_over(world)
     assert box[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+def second_member(world) -> tuple[str, str]:
+    """A stable group of two in generation 2: the leader's id and the other's."""
+    first, _ = stable(world)
+    second = world.join(world.join().member_id)
+    world.join(first)
+    other = second[0].member_id
+    world.sync(first, 2, {first: b"1", other: b"2"})
+    world.sync(other, 2)
+    world.commit_to_replicas()
+    return first, other
+
+
+def test_a_member_that_joins_again_hears_its_generation_once_a_record_of_now_is_committed() -> None:
+    """It may have been in a later one, at another coordinator, before it asked."""
+    world = replicated()
+    _, other = second_member(world)
+    box = world.join(other)
+    assert box == []
+    world.commit_to_replicas()
+    assert (box[0].error_code, box[0].generation_id) == (0, 2)
+    assert world.sync(other, 2).assignment == b"2"
+    assert world.state() == "Stable"
+
+
+def test_while_assignments_are_awaited_it_hears_so_once_a_record_of_now_is_committed() -> None:
+    """Also the leader, whose answer was lost on the way; what was written before proves nothing."""
+    world = replicated()
+    first = world.enter().member_id
+    assigned = world.sync(first, 1, {first: b"all"})
+    box = world.join(first)
+    index = partition_of("g", world.broker.image, world.broker.config)
+    replica = world.node.replica(OFFSETS_TOPIC, index)
+    replica.follower_fetched(2, replica.log.end_offset - 1)
+    world.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
+    world.wake()
+    assert assigned[0].assignment == b"all"
+    assert box == []
+    world.commit_to_replicas()
+    assert (box[0].error_code, box[0].generation_id, box[0].leader) == (0, 1, first)
+    assert len(box[0].members) == 1
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_member_that_joins_a_deposed_coordinator_again_is_refused(is_told) -> None:
+    """The simulator's seeds 35197 and 406433: frozen, or cut off, over its session, it told members
+    the generation that it remembered."""
+    world = replicated()
+    _, other = second_member(world)
+    box = world.join(other)
+    hand_over(world, is_told=is_told)
+    if not is_told:
+        cut_and_grow(world, to_offset=20)
+        world.wake()
+    assert box[0].error_code == ErrorCode.NOT_COORDINATOR
+
+
+def test_a_member_that_joins_a_coordinator_whom_nobody_hears_is_sent_to_look_elsewhere() -> None:
+    world = replicated()
+    _, other = second_member(world)
+    box = world.join(other)
+    world.advance(world.broker.config.offsets_commit_timeout_ms - 1)
+    assert box == []
+    world.advance(1)
+    assert box[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.commit_to_replicas()
+    assert world.heartbeat(other, 2) == 0, "it is a member all the same"
+
+
+def test_a_generation_that_was_read_above_the_high_watermark_is_told_once_it_is_committed() -> None:
+    """Another failover may still take it back, and begin it anew with other assignments."""
+    world = replicated()
+    first, other = second_member(world)
+    world.join(first)
+    world.join(other)
+    world.sync(first, 3, {first: b"2", other: b"1"})
+    world.restart()
+    assert world.group().generation_id == 3
+    box = world.join(other)
+    assert box == []
+    world.commit_to_replicas()
+    assert box[0].generation_id == 3
+
+
+def test_what_proves_a_leadership_says_nothing_to_who_reads_the_log() -> None:
+    world = replicated()
+    _, other = second_member(world)
+    world.join(other)
+    world.commit_to_replicas()
+    world.restart()
+    group = world.group()
+    assert (group.generation_id, len(group.members), group.offsets) == (2, 2, {})
+    record = nothing_said("gone", world.node.now_ms)
+    index = partition_of("gone", world.broker.image, world.broker.config)
+    world.groups.shards[index].write([record], world.node.now_ms, lambda _now_ms: None)
+    world.restart()
+    assert world.group("gone") is None
+
+
+def test_a_join_that_cannot_be_proven_is_refused() -> None:
+    """With too few replicas in sync nobody's assignment could be written either."""
+    world = replicated()
+    _, other = second_member(world)
+    for index in range(3):
+        world.node.replica(OFFSETS_TOPIC, index).min_insync_replicas = 2
+        world.node.replica(OFFSETS_TOPIC, index).take_in_sync((1,))
+    assert world.join(other).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert world.groups.timers.next_due_ms() > world.broker.steady_ms + 5_000, "no timer is left"
 
 
 def test_what_is_committed_is_told_once() -> None:

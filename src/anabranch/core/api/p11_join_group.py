@@ -4,8 +4,9 @@ KIP: KIP-62, KIP-345 (static members), KIP-394 (member ids first), KIP-800, KIP-
 Versions: 0-9.
 Behaviour: needs READ on the group. From version 4 on a new dynamic member is first given its id
     (MEMBER_ID_REQUIRED). The answer comes when all have joined or their time is over; the leader's
-    names the members. A name is chosen by the coordinator: the client id (static: the instance id)
-    and a random id.
+    names the members. A member that comes back with nothing new hears of the generation that there
+    is, once a record shows that this broker still coordinates (Kafka: at once). A name is chosen by
+    the coordinator: the client id (static: the instance id) and a random id.
 Skipped: upgrading a KIP-848 group's members one by one.
 """
 
@@ -47,7 +48,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     except ApiError as error:
         return _in_version(join_refused(error.code, body.member_id), version)
     late = partial(join_refused, ErrorCode.NOT_COORDINATOR, body.member_id)
-    if shard.pending_effects:  # a static member that is back waits for its record's replicas
+    if shard.pending_effects:  # who comes back waits for a record's replicas
         waiting = wait_committed(outcome, shard, now_ms, late, LONGEST_WAIT_MS)
     else:
         waiting = outcome.wait(now_ms, late)

@@ -23,7 +23,7 @@ from anabranch.core.groups.rebalance import (
     keep_alive,
     synced,
 )
-from anabranch.core.groups.records import group_record
+from anabranch.core.groups.records import group_record, nothing_said
 from anabranch.core.groups.states import (
     COMPLETING_REBALANCE,
     EMPTY,
@@ -207,10 +207,34 @@ def _join_known(
     is_leader = member.member_id == group.leader_id
     is_same = member.protocols == asked.protocols
     if group.state is COMPLETING_REBALANCE and is_same:
-        return joined(group, member, with_members=is_leader)  # its answer was lost on the way
+        return _stay(coordinator, group, member, now_ms)  # its answer was lost on the way
     if group.state is STABLE and is_same and not is_leader:
-        return joined(group, member, with_members=False)
+        return _stay(coordinator, group, member, now_ms)
     return _join_again(coordinator, group, member, asked, now_ms)
+
+
+def _stay(
+    coordinator: GroupCoordinator, group: Group, member: Member, now_ms: int
+) -> JoinGroupResponse | Answer:
+    """The generation that there is, once a record that is written now is committed: who leads after
+    this broker has it, so that nobody had begun a later generation when the member asked."""
+    answer = coordinator.answer()
+    response = joined(group, member, with_members=member.member_id == group.leader_id)
+    late = join_refused(ErrorCode.COORDINATOR_NOT_AVAILABLE, member.member_id)
+    timer = coordinator.after(
+        coordinator.config.offsets_commit_timeout_ms, lambda _now_ms: answer.give(late)
+    )
+
+    def tell(_now_ms: int) -> None:
+        timer.cancel()
+        answer.give(response)
+
+    try:
+        group.shard.write([nothing_said(group.group_id, now_ms)], now_ms, tell)
+    except ApiError as fault:
+        timer.cancel()
+        return join_refused(fault.code, member.member_id)
+    return answer
 
 
 def _join_again(

@@ -26,6 +26,8 @@ OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
 GROUP_VERSION = 3
 
+NO_TOPIC = ""
+
 _NO_METADATA_VALUE = Struct(">hqiBqB")
 """A value of version 4 with empty metadata (compact: one byte) and no tagged fields."""
 
@@ -60,6 +62,12 @@ def offset_record(
     has_expiry = committed.expire_timestamp_ms >= 0
     version = OFFSET_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VERSION
     return Record(0, now_ms, key, encode_value(value, version))
+
+
+def nothing_said(group_id: str, now_ms: int) -> Record:
+    """A record that changes nothing: the deletion of an offset of a topic that cannot be. Once it
+    is committed, its writer led when it wrote; of many a compacted log keeps one, for a day."""
+    return offset_record(group_id, NO_TOPIC, 0, None, now_ms)
 
 
 def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
