@@ -2,8 +2,9 @@
 
 What: looks at each new image of the metadata; when this incarnation is not in it, the active
 controller is told, until it is. Why: every node can then name all controllers, and no feature is
-raised to a level that one of them lacks. Rule kept: a controller that lacks a level which the
-cluster uses stops with one sentence. Source: KIP-919. Not here: what is decided
+raised to a level that one of them lacks. Rules kept: a controller that lacks a level which the
+cluster uses stops with one sentence; one whose id another process takes says so, and does not
+contend with it for every change. Source: KIP-919. Not here: what is decided
 (`core/controller/controllers.py`).
 """
 
@@ -31,6 +32,8 @@ from anabranch.server.logs import logger
 
 LOG = logger("controller")
 RETRY_S = 0.5
+TWIN_PAUSE_S = 30.0
+"""Pause after another process registered under the own id: two would replace each other at once."""
 
 
 class Enrolment:
@@ -49,11 +52,15 @@ class Enrolment:
         self._endpoints = endpoints
         self._on_stop = on_stop
         self._image = MetadataImage.empty()
+        self._was_known = False
         self._task: asyncio.Task[None] | None = None
 
     def follow(self, image: MetadataImage) -> None:
         """A new image: register if it asks for that."""
         self._image = image
+        known = image.controllers.get(self._node_id)
+        if known is not None and known.incarnation_id == self.incarnation_id:
+            self._was_known = True
         if self._is_due() and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._register())
 
@@ -72,6 +79,11 @@ class Enrolment:
 
     async def _register(self) -> None:
         while self._is_due():
+            if self._was_known and self._node_id in self._image.controllers:
+                LOG.error("another process is this controller; run one process a node.id")
+                self._was_known = False
+                await asyncio.sleep(TWIN_PAUSE_S)
+                continue
             try:
                 answer: ControllerRegistrationResponse = await self._channel.send(self._request())
             except ApiError as fault:
