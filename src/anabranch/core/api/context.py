@@ -13,6 +13,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.acks import Acks
+from anabranch.core.api.held_up import HeldUp
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
@@ -78,6 +79,8 @@ class Broker:
     """Storage that failed under a request: the shell takes the partition or folder offline."""
     failed_produces: dict[str, int] = field(default_factory=dict)
     """Topic -> appends of producers that were refused since the start, as Kafka counts them."""
+    held_up: HeldUp = field(default_factory=HeldUp)
+    """Producers of which a batch was refused: what is behind it is refused alike."""
     wishes: list[Wish] = field(default_factory=list)
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)

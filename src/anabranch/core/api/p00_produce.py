@@ -89,7 +89,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         _refuse_all(body, response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _finish(broker, request, response, failed=True)
     pending: list[Pending] = []
-    failed = False
+    failed, held_up = False, broker.held_up
     for topic in body.topic_data:
         answers = []
         name, refusal = _open_topic(broker, request, topic)
@@ -101,13 +101,15 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 if refusal is not None:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
+                if held_up.first and replica is not None:
+                    place = topic.name or topic.topic_id, data.index
+                    held_up.check(place, data.records, replica.log.producers, now_ms)
                 _append(broker, request, name or "", replica, data, answer, pending, now_ms)
             except (ApiError, StorageFault) as error:
                 failed = True
                 replica = None if hosted is None else hosted.get(data.index)
                 _refuse(broker, answer, error, replica)
-                if replica is not None:
-                    _count_failure(broker, replica, error)
+                _hold_up(broker, topic, data, answer, replica, now_ms)
         response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -217,6 +219,8 @@ def _refuse(
     error: ApiError | StorageFault,
     replica: Replica | None,
 ) -> None:
+    if replica is not None:
+        _count_failure(broker, replica, error)
     if isinstance(error, StorageFault):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.log_start_offset = -1
@@ -234,6 +238,20 @@ def _refuse(
             BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=text)
             for index, text in error.record_errors
         ]
+
+
+def _hold_up(
+    broker: Broker,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    replica: Replica | None,
+    now_ms: int,
+) -> None:
+    """What the producer has sent behind this batch waits for it, too."""
+    place = topic.name or topic.topic_id, data.index
+    known = None if replica is None else replica.log.producers
+    broker.held_up.refused(place, data.records, ErrorCode(answer.error_code), known, now_ms)
 
 
 def _wait(

@@ -19,6 +19,11 @@ BATCHES_KEPT = 5  # max.in.flight.requests.per.connection of an idempotent produ
 SEQUENCES = 2**31
 
 
+def is_behind(sequence: int, other: int) -> bool:
+    """Whether a sequence number comes after another one; they wrap, so the nearer way counts."""
+    return 0 < (sequence - other) % SEQUENCES < SEQUENCES // 2
+
+
 class ProducerBatch:
     """A batch that was appended: enough to recognise it when it comes again."""
 
@@ -109,6 +114,13 @@ class ProducerStates:
             ):
                 return batch
         return None
+
+    def reached(self, producer_id: int, epoch: int, sequence: int) -> bool:
+        """Whether the log has this sequence number of a producer's epoch, or a later one."""
+        producer = self.producers.get(producer_id)
+        if producer is None or producer.epoch != epoch or not producer.batches:
+            return False
+        return not is_behind(sequence, producer.last_sequence)
 
     def check(self, header: BatchHeader) -> None:
         """Refuse a client's data batch that is fenced or out of order."""

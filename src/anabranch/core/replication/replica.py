@@ -15,8 +15,6 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.log.files import DiskFull
-from anabranch.core.replication.held_up import HeldUp
 from anabranch.core.replication.progress import (
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
@@ -56,7 +54,7 @@ class Replica:
     `led_from_epoch` the epoch in which it began to lead without a break, -1 when it does not lead.
     `holders` are the followers whose log ends bound the high watermark. `proposal` is the change of
     the ISR that is under way. `leader_high_watermark` is what the leader last told a follower,
-    and may lie beyond the follower's own end; -1 before. `held_up` is there once a disk was full.
+    and may lie beyond the follower's own end; -1 before.
     """
 
     __slots__ = (
@@ -67,7 +65,6 @@ class Replica:
         "flushed_counts",
         "folder",
         "followers",
-        "held_up",
         "high_watermark",
         "holders",
         "in_sync_replicas",
@@ -121,7 +118,6 @@ class Replica:
         self.appended_bytes = 0
         self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
-        self.held_up: HeldUp | None = None
         self.holders: tuple[Progress, ...] = ()
         self.proposal: Proposal | None = None
         self.high_watermark = min(max(high_watermark, log.start_offset), log.end_offset)
@@ -168,7 +164,7 @@ class Replica:
                 self.epoch_start_offset = self.log.end_offset
                 self.log.assign_leader_epoch(state.leader_epoch)
         if not self.is_leader:
-            self.led_from_epoch, self.held_up = -1, None
+            self.led_from_epoch = -1
         elif not led:
             self.led_from_epoch = state.leader_epoch
         self.take_in_sync(tuple(state.isr), self.proposal if not is_news else None)
@@ -264,18 +260,9 @@ class Replica:
             )
         for follower in self.followers.values():
             follower.stayed(self.log.end_offset)
-        if self.held_up:
-            self.held_up.check(records, now_ms)
-        try:
-            result = self.log.append_as_leader(
-                records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
-            )
-        except DiskFull:
-            self.held_up = self.held_up or HeldUp()
-            self.held_up.refused(records, now_ms)
-            raise
-        if self.held_up:
-            self.held_up.taken(records)
+        result = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, client=client
+        )
         self.appended_bytes += len(records)
         self.advance()
         return result

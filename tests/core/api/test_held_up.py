@@ -1,4 +1,4 @@
-"""A full disk refuses a batch: what the producer sent behind it waits for it, too."""
+"""R5: a batch is refused for a cause that passes: what the producer sent behind it waits for it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from contextlib import contextmanager
 import pytest
 from tests.core.replication.peers import Peers
 
+from anabranch.core.api import held_up
+from anabranch.core.api.held_up import HELD_UP_MS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.files import DiskFull
-from anabranch.core.replication.held_up import HELD_UP_MS
 
 NONE, FULL = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+NOT_LEADER, UNKNOWN = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+TOO_FEW = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 @pytest.fixture
@@ -31,9 +34,19 @@ def full_disk():
         yield
 
 
-def send(peers, sequence, *, producer_id=7, epoch=0):
+def send(peers, sequence, *, to=1, producer_id=7, epoch=0):
     batch = {"base_sequence": sequence, "producer_id": producer_id, "producer_epoch": epoch}
-    return peers[1].produce(1, **batch).error_code
+    return code_of(peers[to].produce(1, **batch))
+
+
+def code_of(answer):
+    """A batch that is committed only once followers have it has no code yet."""
+    return NONE if isinstance(answer, list) else answer.error_code
+
+
+def held(peers):
+    """The producers that are held up."""
+    return [producer_id for _, producer_id in peers[1].broker.held_up.first]
 
 
 def refuse(peers, sequence, **whose):
@@ -92,7 +105,7 @@ def test_refused_batches_are_forgotten_in_time(peers):
     for producer_id in range(100):
         refuse(peers, 1, producer_id=producer_id)
         peers.now_ms += HELD_UP_MS // 10
-    assert len(peers[1].replica.held_up._refused) == 10
+    assert len(held(peers)) == 10
 
 
 def test_a_refused_batch_that_comes_again_is_younger_than_others(peers):
@@ -102,7 +115,7 @@ def test_a_refused_batch_that_comes_again_is_younger_than_others(peers):
     refuse(peers, 1, producer_id=7)
     peers.now_ms += HELD_UP_MS // 2
     refuse(peers, 1, producer_id=9)
-    assert list(peers[1].replica.held_up._refused) == [7, 9]
+    assert held(peers) == [7, 9]
 
 
 def test_sequences_go_on_behind_the_largest_at_0(peers):
@@ -113,11 +126,78 @@ def test_sequences_go_on_behind_the_largest_at_0(peers):
     assert [send(peers, each) for each in (largest, 0)] == [NONE, NONE]
 
 
-def test_who_leads_on_in_another_epoch_still_waits_and_a_successor_does_not(peers):
+def test_who_leads_on_or_again_still_waits(peers):
     """A move that ends, or an election that changes nothing, gives the same leader a new epoch."""
     refuse(peers, 0)
     peers.elect(1)
     assert send(peers, 1) == FULL
     peers.elect(-1)
     peers.elect(1)
-    assert send(peers, 1) == NONE
+    assert send(peers, 1) == FULL
+    assert [send(peers, each) for each in (0, 1)] == [NONE, NONE]
+
+
+def test_who_learns_between_two_batches_that_it_leads_takes_the_first_first():
+    """A client may hear of a new leader before the leader does."""
+    peers = Peers(3)
+    assert [send(peers, each) for each in (0, 1)] == [NONE, NONE]
+    peers.settle()
+    peers.change(leader=2)
+    assert [send(peers, each, to=2) for each in (2, 3)] == [NOT_LEADER, NOT_LEADER]
+    peers.publish()
+    assert send(peers, 4, to=2) == NOT_LEADER
+    assert [send(peers, each, to=2) for each in (2, 3, 4)] == [NONE, NONE, NONE]
+    assert send(peers, 9, to=2) == OUT_OF_ORDER
+
+
+def test_a_new_producer_begins_with_its_first_batch_where_the_partition_is_new():
+    """Otherwise the log would begin with the second batch, and refuse the first for ever."""
+    peers = Peers(1, publish=False)
+    assert send(peers, 0) == UNKNOWN
+    peers.publish()
+    assert send(peers, 1) == UNKNOWN
+    assert [send(peers, each) for each in (0, 1)] == [NONE, NONE]
+    assert peers[1].end == 2
+
+
+def test_what_comes_behind_a_batch_that_too_few_replicas_refused_waits_for_it():
+    peers = Peers(2, topic_config={"min.insync.replicas": "2"})
+    assert send(peers, 0) == NONE
+    peers.settle()
+    peers.change(isr=(1,))
+    peers.publish()
+    assert send(peers, 1) == TOO_FEW
+    peers.change(isr=(1, 2))
+    peers.publish()
+    assert send(peers, 2) == TOO_FEW
+    assert [send(peers, each) for each in (1, 2)] == [NONE, NONE]
+
+
+def test_nobody_waits_for_a_batch_that_the_log_has_by_way_of_another_leader():
+    peers = Peers(3)
+    peers.change(leader=2)
+    peers.publish(2, 3)
+    assert send(peers, 0, to=1) == NONE  # it does not know that it is deposed
+    assert send(peers, 0, to=3) == NOT_LEADER
+    assert [send(peers, each, to=2) for each in (0, 1)] == [NONE, NONE]
+    peers.publish()
+    peers.settle()
+    peers.elect(3)
+    assert send(peers, 2, to=3) == NONE
+    assert not peers[3].broker.held_up.first
+
+
+def test_what_a_client_will_not_send_again_is_not_waited_for(peers):
+    assert send(peers, 0) == NONE
+    assert send(peers, 2) == OUT_OF_ORDER
+    assert send(peers, 3) == OUT_OF_ORDER
+    assert not held(peers)
+
+
+def test_no_more_than_so_many_are_held_up(peers, monkeypatch):
+    monkeypatch.setattr(held_up, "MOST_HELD", 3)
+    for producer_id in range(5):
+        refuse(peers, 1, producer_id=producer_id)
+    assert held(peers) == [2, 3, 4]
+    assert send(peers, 2, producer_id=2) == FULL
+    assert send(peers, 2, producer_id=1) == NONE
