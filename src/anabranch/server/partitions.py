@@ -35,7 +35,7 @@ from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
 from anabranch.server.clocks import steady_ms
-from anabranch.server.flush import sync_rounds
+from anabranch.server.flush import sync_logs
 from anabranch.server.logs import logger
 
 LOG = logger("partitions")
@@ -420,17 +420,19 @@ class PartitionShell:
             except StorageFault as fault:
                 self.folder_failed(folder.path, fault)
 
+    def unhosted_high_watermarks(self, folder: LogFolder) -> dict[TopicPartition, int]:
+        """As the last process knew them, of partitions that are not open yet, or offline."""
+        known = folder.high_watermarks
+        unhosted = (*self._found, *self._broker.partitions.offline)
+        return {place: known[place] for place in unhosted if place in known}
+
     def checkpoint_high_watermarks(self, folder: LogFolder) -> None:
         """Write the high watermarks of a folder's partitions, also of those not hosted yet."""
-        kept = {
-            place: offset
-            for place, offset in folder.high_watermarks.items()
-            if place in self._found or place in self._broker.partitions.offline
-        }
+        offsets = self.unhosted_high_watermarks(folder)
         for replica in self._broker.partitions:
             if replica.folder == folder.path:
-                kept[replica.topic_partition] = replica.high_watermark
-        folder.checkpoint_high_watermarks(kept)
+                offsets[replica.topic_partition] = replica.high_watermark
+        folder.checkpoint_high_watermarks(offsets)
 
     # The end.
 
@@ -445,34 +447,16 @@ class PartitionShell:
         self.each_folder(self.checkpoint_high_watermarks)
         for folder in self.folders.values():
             if folder.fault is None:
-                await self._sync_logs(folder)
+                try:
+                    await sync_logs(folder)
+                except StorageFault as fault:
+                    self.folder_failed(folder.path, fault)
             try:
                 self._close(folder)
             except StorageFault as fault:
                 LOG.error("a folder was not closed in order", path=folder.path, why=str(fault))
         for waiter in self._settled:
             waiter.cancel()
-
-    async def _sync_logs(self, folder: LogFolder) -> None:
-        """Sync every log that needs it, several at a time: a disk serves many waiters at once."""
-        rounds = []
-        until = time.perf_counter() + SLICE_S
-        for each in folder.closing_rounds():
-            if each is not None:
-                rounds.append(each)
-            if time.perf_counter() >= until:
-                await asyncio.sleep(0)
-                until = time.perf_counter() + SLICE_S
-        if not rounds:
-            return
-        try:
-            await asyncio.to_thread(sync_rounds, rounds)
-            self._files.sync_dir(folder.path)
-        except StorageFault as fault:
-            self.folder_failed(folder.path, fault)
-            return
-        for each in rounds:
-            each.log.synced(each.end_offset)
 
     def _close(self, folder: LogFolder) -> None:
         """Close a folder; without the marker when a log in it has to be checked again."""

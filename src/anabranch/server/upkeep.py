@@ -1,21 +1,23 @@
 """What a broker does for its logs as time passes: checkpoints, retention, rolling, late flushes.
 
-What: one task that wakes every second and does what is due by the settings in force. Beside each
-round of checkpoints, which write only what moved, every folder is synced in a thread: the system
-says so where a volume is gone, or gave up after an error, though nobody writes there. Why apart
-from `partitions.py`: that one follows the metadata, this one the clock. Rule kept: intervals are
-measured with the steady clock, ages of records with the wall clock; the loop is held for a few
-milliseconds at a time. Not here: compaction (`cleaner.py`).
+What: one task that wakes every second and does what is due by the settings in force; logs are
+looked at some at a time, so that many hold nobody up. High watermarks are written a folder at a
+time, where one moved, in a thread; then the folder is synced, whether anything was written or not:
+the system says so where a volume is gone, or gave up after an error, though nobody writes there.
+Why apart from `partitions.py`: that one follows the metadata, this one the clock. Rule kept:
+intervals are measured with the steady clock, ages of records with the wall clock; the loop is held
+for a few milliseconds at a time. Not here: compaction (`cleaner.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
 from anabranch.server.clocks import steady_ms
 from anabranch.server.lasting import lasting
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 LOG = logger("upkeep")
 TICK_S = 1.0
 """How often it is looked for logs whose flush.ms is over and for files to remove."""
+LOOKED_AT_ONCE = 4_000
+"""So many logs are looked at before others have their turn: a millisecond or two."""
 SLICE_S = 0.005
 """How long retention may hold the loop at a time."""
 
@@ -52,7 +56,7 @@ class Upkeep:
         self._is_cleaning = is_cleaning
         self._tell_unusable = tell_unusable
         self._ticking: asyncio.Task[None] | None = None
-        self._asking: dict[LogFolder, asyncio.Task[None]] = {}
+        self._writing: dict[LogFolder, asyncio.Task[None]] = {}
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
@@ -62,7 +66,7 @@ class Upkeep:
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
-        for each in (self._ticking, *self._asking.values()):
+        for each in (self._ticking, *self._writing.values()):
             if each is not None:
                 each.cancel()
 
@@ -74,12 +78,11 @@ class Upkeep:
             config, now_ms = self._broker.config, steady_ms()
             self._shell.host_roomless()
             self._tell_unusable()
-            self._flush_due(self._clock_ms())
+            await self._flush_due(self._clock_ms())
             if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
                 watermarks_ms = now_ms
-                each_folder(self._shell.checkpoint_high_watermarks)
                 each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
-                each_folder(self._ask)
+                each_folder(self._begin_writing)
             if now_ms - points_ms >= min(
                 config.log_flush_offset_checkpoint_interval_ms,
                 config.log_flush_start_offset_checkpoint_interval_ms,
@@ -90,23 +93,70 @@ class Upkeep:
                 retention_ms = now_ms
                 await self.clean()
 
-    def _ask(self, folder: LogFolder) -> None:
-        """Begin to sync a folder, unless the last time has not ended: a dying disk takes long."""
-        if folder not in self._asking:
-            task = asyncio.get_running_loop().create_task(self._answered(folder))
-            self._asking[folder] = task
-            task.add_done_callback(lambda _: self._asking.pop(folder))
+    async def _some_at_a_time(self) -> AsyncIterator[list[Replica]]:
+        """All replicas; while the loop saw to others, some may have been dropped."""
+        replicas = list(self._broker.partitions)
+        for start in range(0, len(replicas), LOOKED_AT_ONCE):
+            await asyncio.sleep(0)
+            yield replicas[start : start + LOOKED_AT_ONCE]
 
-    async def _answered(self, folder: LogFolder) -> None:
+    def _begin_writing(self, folder: LogFolder) -> None:
+        """Unless the last time has not ended: a dying disk takes long."""
+        if folder not in self._writing:
+            task = asyncio.get_running_loop().create_task(self._write(folder))
+            self._writing[folder] = task
+            task.add_done_callback(lambda _: self._writing.pop(folder))
+
+    async def _write(self, folder: LogFolder) -> None:
         try:
+            try:
+                await self._write_high_watermarks(folder)
+            except DiskFull as fault:
+                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
             await asyncio.to_thread(folder.files.sync_dir, folder.path)
+            folder.names_synced()
         except StorageFault as fault:
             self._shell.folder_failed(folder.path, fault)
+        except Exception as fault:
+            why = f"{type(fault).__name__}: {fault}"
+            LOG.error("the upkeep of a folder failed", path=folder.path, why=why)
 
-    def _flush_due(self, now_ms: int) -> None:
-        for replica in self._broker.partitions:
-            if replica.log.fault is None and replica.log.sync_due(now_ms):
-                self._broker.unsynced.add(replica.topic_partition)
+    async def _write_high_watermarks(self, folder: LogFolder) -> None:
+        """Write those of a folder if one moved; on the loop, and anew, where the draft may not be
+        kept."""
+        offsets: dict[TopicPartition, int] = {}
+        draft = folder.draft_high_watermarks(offsets)
+        if not await self._gather(folder, offsets):
+            folder.give_up(draft)
+            return
+        await asyncio.to_thread(folder.write_draft, draft)
+        if folder.fault is None and not folder.adopt(draft):
+            self._shell.checkpoint_high_watermarks(folder)
+
+    async def _gather(self, folder: LogFolder, offsets: dict[TopicPartition, int]) -> bool:
+        """Take up the high watermarks of a folder; True when they are not as they were written."""
+        moved = False
+        partitions, path = self._broker.partitions, folder.path
+        unhosted = self._shell.unhosted_high_watermarks
+        offsets.update(unhosted(folder))
+        async for replicas in self._some_at_a_time():
+            written = folder.written_high_watermarks
+            for replica in replicas:
+                place, high_watermark = replica.topic_partition, replica.high_watermark
+                if replica.folder == path and partitions.get(*place) is replica:
+                    offsets[place] = high_watermark
+                    if written.get(place) != high_watermark:
+                        moved = True
+        others, written = unhosted(folder), folder.written_high_watermarks
+        offsets.update(others)  # also of those that have just failed
+        is_news = any(written.get(place) != others[place] for place in others)
+        return moved or is_news or len(offsets) != len(written)
+
+    async def _flush_due(self, now_ms: int) -> None:
+        async for replicas in self._some_at_a_time():
+            for replica in replicas:
+                if replica.log.sync_due(now_ms) and replica.log.fault is None:
+                    self._broker.unsynced.add(replica.topic_partition)
         self._shell.tell_changed()
 
     async def clean(self) -> None:

@@ -41,7 +41,7 @@ class InvalidCheckpoint(ValueError):
 
 def format_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """An offset checkpoint, sorted."""
-    rows = (f"{key[0]} {key[1]} {offsets[key]}" for key in sorted(offsets))
+    rows = [f"{key[0]} {key[1]} {offsets[key]}" for key in sorted(offsets)]
     return _format(len(offsets), rows)
 
 

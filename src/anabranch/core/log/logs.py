@@ -51,11 +51,10 @@ class FoundPartition(NamedTuple):
 
 
 class Draft(NamedTuple):
-    """A checkpoint's next content, and what it said when this was made."""
+    """A checkpoint's next content."""
 
     name: str
-    before: Mapping[TopicPartition, int]
-    offsets: Mapping[TopicPartition, int]
+    offsets: dict[TopicPartition, int]
 
 
 class LogFolder:
@@ -86,6 +85,10 @@ class LogFolder:
         self._log_starts = self._read_offsets(LOG_STARTS)
         self.high_watermarks = self._read_offsets(HIGH_WATERMARKS)
         self._written_high_watermarks = dict(self.high_watermarks)
+        self._replaced_high_watermarks: Mapping[TopicPartition, int] = {}
+        """What a power cut may bring back, unless the folder was synced."""
+        self._drafts: dict[str, Draft] = {}
+        """Those that may take their checkpoints' names when they are written."""
         self.clean_points = self._read_offsets(CLEAN_POINTS)
         if self.clean:
             files.remove(marker)
@@ -162,6 +165,7 @@ class LogFolder:
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )
+        self._distrust(key, log.end_offset)
         self._lower_high_watermark(key, log.end_offset)
         if key in self._unnamed:
             path = f"{self.path}/{key}/{PARTITION_METADATA}"
@@ -195,6 +199,7 @@ class LogFolder:
         """Take a partition away; its folder is renamed now and removed after the delay."""
         log = self.logs.pop(key, None)
         self._deleted.add(key)
+        self._drafts.clear()
         delay_ms = LogConfig().file_delete_delay_ms
         if log is not None:
             log.close(clean=False)
@@ -253,18 +258,34 @@ class LogFolder:
         self.clean_points = dict(draft.offsets)
 
     # Checkpoints that somebody waits for without holding the loop: the draft is written and synced
-    # in a thread, then takes the checkpoint's name if nothing has changed meanwhile.
+    # in a thread, then takes the checkpoint's name if that was not written meanwhile, no log was
+    # deleted, and none got shorter than the draft says.
 
     def draft_clean(self, key: TopicPartition, offset: int) -> Draft:
         """The checkpoint of compaction with a partition compacted up to an offset."""
-        before = dict(self.clean_points)
-        kept = {each: point for each, point in before.items() if each not in self._deleted}
-        return Draft(CLEAN_POINTS, before, {**kept, key: offset})
+        points = self.clean_points.items()
+        kept = {each: point for each, point in points if each not in self._deleted}
+        return self._begun(Draft(CLEAN_POINTS, {**kept, key: offset}))
 
     def draft_synced(self, key: TopicPartition) -> Draft:
         """The checkpoint of recovery points with what is synced of one partition."""
-        before = dict(self._recovery_points)
-        return Draft(RECOVERY_POINTS, before, {**before, key: self.logs[key].flushed_offset})
+        points = {**self._recovery_points, key: self.logs[key].flushed_offset}
+        return self._begun(Draft(RECOVERY_POINTS, points))
+
+    def draft_high_watermarks(self, offsets: dict[TopicPartition, int]) -> Draft:
+        """The next checkpoint of high watermarks; `offsets` may be filled bit by bit, and is kept
+        when the draft is adopted."""
+        return self._begun(Draft(HIGH_WATERMARKS, offsets))
+
+    def _begun(self, draft: Draft) -> Draft:
+        self._drafts[draft.name] = draft
+        return draft
+
+    def _distrust(self, key: TopicPartition, end_offset: int) -> None:
+        """Keep no draft that promises more of a log than there is now."""
+        for draft in tuple(self._drafts.values()):
+            if draft.offsets.get(key, 0) > end_offset:
+                del self._drafts[draft.name]
 
     def write_draft(self, draft: Draft) -> None:
         """Write and sync a draft beside its checkpoint; in any thread, one at a time."""
@@ -272,19 +293,36 @@ class LogFolder:
         self.files.write_atomic(path, format_offsets(draft.offsets), sync=True)
 
     def adopt(self, draft: Draft) -> bool:
-        """Have a written draft be the checkpoint, as soon as the folder is synced; False when the
-        checkpoint is not any more what the draft was made from."""
-        points = self.clean_points if draft.name == CLEAN_POINTS else self._recovery_points
-        if points != draft.before:
+        """Have a written draft be the checkpoint, as soon as the folder is synced; False when it
+        may not be any more."""
+        if self._drafts.pop(draft.name, None) is not draft:
             return False
         path = f"{self.path}/{draft.name}"
         self.files.rename(path + DRAFT, path)
-        points.clear()
-        points.update(draft.offsets)
+        if draft.name == HIGH_WATERMARKS:
+            self._replaced_high_watermarks = self._written_high_watermarks
+            self._written_high_watermarks = draft.offsets
+            self.high_watermarks = dict(draft.offsets)
+        elif draft.name == CLEAN_POINTS:
+            self.clean_points = draft.offsets
+        else:
+            self._recovery_points = draft.offsets
         return True
+
+    def give_up(self, draft: Draft) -> None:
+        """Leave a draft: it says nothing new."""
+        if self._drafts.get(draft.name) is draft:
+            del self._drafts[draft.name]
+
+    def names_synced(self) -> None:
+        """The folder was synced after what was adopted."""
+        self._replaced_high_watermarks = {}
 
     def _write(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         self.files.write_atomic(f"{self.path}/{name}", format_offsets(offsets), sync=True)
+        self._drafts.pop(name, None)
+        if name == HIGH_WATERMARKS:
+            self._replaced_high_watermarks = {}
 
     def _shorter_first(self, key: TopicPartition, end_offset: int) -> None:
         for name, offsets in (
@@ -295,15 +333,21 @@ class LogFolder:
             if offsets.get(key, 0) > end_offset:
                 self._write(name, {**offsets, key: end_offset})
                 offsets[key] = end_offset
+        self._distrust(key, end_offset)
         self._lower_high_watermark(key, end_offset)
+
+    @property
+    def written_high_watermarks(self) -> Mapping[TopicPartition, int]:
+        """As the checkpoint has them."""
+        return self._written_high_watermarks
 
     def _lower_high_watermark(self, key: TopicPartition, end_offset: int) -> None:
         """What a log lost was committed; what takes its place is not, and may not pass for it.
 
         A power cut shortens many logs: with the first of them, those that are not open yet are
         noted with what was synced of them, which they have. So one write does for all."""
-        written = self._written_high_watermarks
-        if written.get(key, 0) > end_offset:
+        written, replaced = self._written_high_watermarks, self._replaced_high_watermarks
+        if max(written.get(key, 0), replaced.get(key, 0)) > end_offset:
             lowered = {
                 each: offset if each in self.logs else min(offset, self.promised(each))
                 for each, offset in written.items()
@@ -325,11 +369,15 @@ class LogFolder:
             if offsets.get(key, 0) > 0:
                 self._write(name, {other: offsets[other] for other in offsets if other != key})
                 del offsets[key]
+        self._distrust(key, 0)
+        if self._replaced_high_watermarks.get(key, 0) > 0:
+            self._write(HIGH_WATERMARKS, self._written_high_watermarks)
         self.high_watermarks.pop(key, None)
 
     def fail(self, fault: StorageFault) -> None:
         """Take the folder offline, and every log in it."""
         self.fault = self.fault or fault
+        self._drafts.clear()
         for log in self.logs.values():
             log.fail(fault)
 

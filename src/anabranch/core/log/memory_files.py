@@ -1,7 +1,7 @@
 """Files in memory: for tests, for simulation and as the plain reading of the interface.
 
 Every write is visible at once and stays: the disk that forgets and fails is `sim/disk.py`, which is
-built on this one.
+built on this one. Threads may write files while others are listed.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class MemoryFiles:
         names = {
             name[len(prefix) :].split("/", 1)[0]
             for held in (self.contents, self.folders)
-            for name in held
+            for name in tuple(held)
             if name.startswith(prefix)
         }
         return sorted(names)
@@ -111,7 +111,7 @@ class MemoryFiles:
             return
         if source not in self.folders:
             raise StorageFault(f"{source}: no such file or folder")
-        for name in [name for name in self.contents if name.startswith(source + "/")]:
+        for name in [name for name in tuple(self.contents) if name.startswith(source + "/")]:
             self.contents[target + name[len(source) :]] = self.contents.pop(name)
         self.folders.discard(source)
         self.folders.add(target)
@@ -123,7 +123,7 @@ class MemoryFiles:
     def remove_tree(self, path: str) -> None:
         """See Files."""
         self.folders.discard(path)
-        for name in [name for name in self.contents if name.startswith(path + "/")]:
+        for name in [name for name in tuple(self.contents) if name.startswith(path + "/")]:
             del self.contents[name]
 
     def sync_dir(self, path: str) -> None:

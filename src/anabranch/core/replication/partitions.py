@@ -12,6 +12,7 @@ Not here: files, folders, the order of work.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
@@ -62,8 +63,7 @@ class Partitions:
         self.folders: list[str] = []
 
     def __iter__(self) -> Iterator[Replica]:
-        for replicas in self.by_name.values():
-            yield from replicas.values()
+        return chain.from_iterable(map(dict.values, self.by_name.values()))
 
     def __len__(self) -> int:
         return sum(map(len, self.by_name.values()))
