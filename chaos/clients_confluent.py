@@ -22,6 +22,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from chaos import client_logs
 from chaos.clients_ports import BATCH, Assigned, Committed, Failed, Full, Heard, Read, Thrown, Token
 from chaos.history import Place
 
@@ -119,6 +120,8 @@ class ConfluentConsuming:
         }
         if rack:
             settings["client.rack"] = rack
+        if group:  # so that a close() that does not end can be explained
+            settings |= {"debug": client_logs.DEBUG, "log_level": client_logs.LEVEL}
         self._consumer = Consumer(settings)
         self._bootstrap = bootstrap
         self._committed: Committed | None = None

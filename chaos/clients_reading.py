@@ -161,6 +161,10 @@ class Member(Reading):
         self._asked: dict[tuple[Place, int], int] = {}
         """What was asked for, and when, in microseconds; no longer than it is not answered."""
         self._due = 0.0
+        self.must_renew = False
+        """Whether only a new client shows what is there: librdkafka goes on asking for the first
+        offset of a partition that was taken away meanwhile, begins to fetch it, and shows what that
+        brought when the partition is given back, before what the group has not read."""
 
     def assigned(self, places: list[Place]) -> None:
         """Begin anew with these."""
@@ -173,7 +177,7 @@ class Member(Reading):
     def revoked(self, places: list[Place]) -> None:
         """No longer read these."""
         for place in places:
-            self.positions.pop(place, None)
+            self.must_renew |= self.positions.pop(place, 0) < 0
             self._done.pop(place, None)
 
     @property
@@ -206,7 +210,7 @@ class Member(Reading):
 
     def join(self, seconds: float = FOREVER_SECONDS) -> Consuming | None:
         """A client that is, or will be, a member."""
-        client = self.open(seconds)
+        client, self.must_renew = self.open(seconds), False
         if client is not None:
             client.subscribe(self.topics, self.assigned, self.revoked)
         return client
@@ -228,7 +232,7 @@ def be_member(member: Member) -> int:
         if client is None:
             break
         end = time.monotonic() + member.random.uniform(*STAY_SECONDS)
-        while not member.stopping() and time.monotonic() < end:
+        while not (member.stopping() or member.must_renew) and time.monotonic() < end:
             member.step(client)
         member.leave(client)
         if not member.stopping():
@@ -276,7 +280,7 @@ def drain(member: Member) -> int:
     while client is not None and time.monotonic() < deadline and not member.stopping():
         if member.step(client):
             stands_since = time.monotonic()
-        elif time.monotonic() > stands_since + STUCK_SECONDS:
+        elif member.must_renew or time.monotonic() > stands_since + STUCK_SECONDS:
             member.leave(client)
             client, stands_since = member.join(deadline - time.monotonic()), time.monotonic()
         elif time.monotonic() > look:

@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from chaos import client_logs
+
 ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
 END_SECONDS = 150.0
@@ -107,6 +109,8 @@ class Crowd:
         self._last: list[Client] = []
         self._is_ending = False
         self.surprises: list[str] = []
+        self.remarks: list[str] = []
+        """What is no fault of ours and should be known."""
         self._lock = threading.Lock()
 
     @property
@@ -147,8 +151,9 @@ class Crowd:
                     client.start()
 
     def _ended(self, client: Client) -> str:
-        last = (self.folder / f"{client.name}.log").read_text(errors="replace").strip()
-        word = last.splitlines()[-1] if last else "without a word"
+        text = (self.folder / f"{client.name}.log").read_text(errors="replace")
+        own = [line for line in text.splitlines() if line.strip() and not line.startswith("%")]
+        word = own[-1] if own else "without a word"
         return f"client {client.name} ended with code {client.code} ({word})"
 
     def end(self, *roles: str) -> None:
@@ -160,10 +165,20 @@ class Crowd:
             client.signal(signal.SIGCONT)
             client.signal(signal.SIGTERM)
         for client in end_all(END_SECONDS, chosen):
-            self.surprises.append(f"client {client.name} did not end when it was asked to")
+            self._not_ended(client)
         for client in chosen:
             if client.code not in (0, -signal.SIGKILL):
                 self.surprises.append(self._ended(client))
+
+    def _not_ended(self, client: Client) -> None:
+        log = self.folder / f"{client.name}.log"
+        what = f"client {client.name} did not end when it was asked to"
+        waited = client_logs.waits_for(log, time.time())
+        if waited:
+            self.surprises.append(f"{what}: {'; '.join(waited)}")
+        else:
+            words = client_logs.last_words(log)
+            self.remarks.append(f"{what}, and waited for no broker (it said: {words})")
 
     def last_reads(self) -> None:
         """What each group and two libraries find when all is over, side by side."""

@@ -39,6 +39,8 @@ class PartReport:
     healing_s: list[float] = field(default_factory=list)
     surprises: list[str] = field(default_factory=list)
     bugs: list[str] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    """What is no fault of ours and should be known."""
     sentences: Counter[str] = field(default_factory=Counter)
     verdict: Verdict = field(default_factory=Verdict)
     """What the judge of histories says."""
@@ -80,6 +82,7 @@ class PartReport:
             f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
             f"  {self.compared.line()}",
             *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
+            *(f"  REMARK {each}" for each in self.remarks),
             *(f"  ANOMALY {each}" for each in self.complaints),
         ]
 

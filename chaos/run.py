@@ -211,6 +211,7 @@ class Part:
         report.truncations = self.logs.truncations
         report.sentences = Counter(self.logs.sentences)
         report.surprises += self.nodes.surprises + self.crowd.surprises
+        report.remarks = list(self.crowd.remarks)
         report.bugs = list(self.logs.bugs)
         self.say("judging")
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
