@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from node_kit import free_port
 
 from anabranch.core.api.handler import Propose
 from anabranch.core.api.registry import handlers
@@ -104,9 +105,7 @@ class Host:
 
 def unused_port() -> int:
     """A port on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return int(free_port())
 
 
 class Follower:

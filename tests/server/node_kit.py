@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 
+from anabranch.client.ports import free_ports
 from anabranch.server.config import load_config
 from anabranch.server.main import new_loop
 from anabranch.server.node import Node
@@ -96,10 +97,17 @@ class ThreadNode:
         assert not self._thread.is_alive(), "the node did not stop"
 
 
+GIVEN = set()
+"""Ports that somebody was given: a cluster's nodes ask for theirs before the first of them starts."""
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """One that nobody else is given here, and that no outgoing connection takes while its node is
+    not there."""
+    while (port := free_ports(1)[0]) in GIVEN:
+        pass
+    GIVEN.add(port)
+    return port
 
 
 class ProcessNode:

@@ -13,7 +13,7 @@ from anabranch.server.connection import ReceiveMemory
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.listener import Acceptor
 
-SECONDS = 5
+SECONDS = 20
 
 
 class Shell:

@@ -56,6 +56,11 @@ class Watched:
                 continue
         return pages
 
+    def every_page(self):
+        """The pages when everybody answers in time: what is on none has not grown since."""
+        pages = self.scrape()
+        return pages if len(pages) == len(IDS) else None
+
     def fire(self):
         """The alerts since the window began."""
         pages = self.scrape()
@@ -64,8 +69,7 @@ class Watched:
     def begin(self):
         """A new window, in which nothing is wrong."""
         self.cluster.wait_in_sync(timeout_seconds=SECONDS)
-        until(lambda: len(self.scrape()) == len(IDS), "every page", SECONDS)
-        self.began = self.scrape()
+        self.began = until(self.every_page, "every page", SECONDS)
         until(lambda: not self.fire(), "quiet", SECONDS)
         return self
 

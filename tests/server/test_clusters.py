@@ -193,7 +193,7 @@ async def test_a_start_that_failed_leaves_a_clean_stop_clean(running: Any, tmp_p
     create_topic(first)
     first.stop()
     marker = (tmp_path / "a" / CLEAN_SHUTDOWN).read_bytes()
-    timeout = {"initial.broker.registration.timeout.ms": "50"}
+    timeout = {"initial.broker.registration.timeout.ms": "1000"}
     await refusal(broker_only(tmp_path / "a", f"127.0.0.1:{free_port()}", **timeout))
     assert (tmp_path / "a" / CLEAN_SHUTDOWN).read_bytes() == marker
     assert recovery_of(running(tmp_path / "a")) == (1, RECOVERED)
@@ -217,13 +217,13 @@ def test_a_node_gives_up_in_one_line_when_no_controller_answers(tmp_path: Path) 
             "process.roles": "broker",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.bootstrap.servers": f"127.0.0.1:{port}",
-            "initial.broker.registration.timeout.ms": "300",
+            "initial.broker.registration.timeout.ms": "1500",
         },
     )
     node._words = [word.replace(",CONTROLLER://127.0.0.1:0", "") for word in node._words]
     code, errors = node.start().ended()
     lines = [line for line in errors.splitlines() if line.startswith("Error: ")]
     assert code == 1 and len(lines) == 1, errors
-    assert "within 300 ms (initial.broker.registration.timeout.ms)" in lines[0]
+    assert "within 1500 ms (initial.broker.registration.timeout.ms)" in lines[0]
     assert f"127.0.0.1:{port} cannot be reached" in lines[0]
     assert "Traceback" not in errors

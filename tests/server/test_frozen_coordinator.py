@@ -41,7 +41,7 @@ SETTINGS = {
     "min_insync_replicas": 2,
     "group_initial_rebalance_delay_ms": 0,
 }
-LONGEST_SECONDS = 20
+LONGEST_SECONDS = 60
 QUEUED = range(100, 108)
 """Committed to the frozen coordinator, each on a connection of its own, beside as many joins."""
 SUCCESSORS = range(1_000, 1_040)

@@ -27,7 +27,8 @@ from anabranch.server.partitions import PartitionShell
 from anabranch.server.registration import Registration, previous_broker_epoch
 
 OTHER_FOLDER = [b"e" * 16]
-SOON_MS = 150
+SOON_MS = 1_000
+"""Long enough for an answer that is refused to come first."""
 HOUR_NS = 3600 * 10**9
 
 
