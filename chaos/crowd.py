@@ -17,9 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import client_logs
+from chaos.stores import wait_at_most
 
 ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
+BEGIN_SECONDS = 60.0
+"""One that has just taken a killed one's place may still be loading its library."""
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
 EVERY = "plain,wide,rolling,compacted,moving"
@@ -66,15 +69,19 @@ class Client:
         """Its name in the histories: one a process, since one process is what keeps an order."""
         return self.part.name + (f".{self.lives}" if self.lives > 1 else "")
 
+    @property
+    def history(self) -> Path:
+        """What it writes down."""
+        return self._folder / f"{self.name}.jsonl"
+
     def start(self) -> None:
         """Start it, as a client that nobody knows yet."""
         self.lives += 1
         part = self.part
-        history = self._folder / f"{self.name}.jsonl"
         words = [
             "--kind", part.kind, "--role", part.role, "--name", self.name,
             "--bootstrap", self.bootstrap, "--topics", part.topics,
-            "--seed", str(self._seed + self.lives), "--out", str(history), *part.more,
+            "--seed", str(self._seed + self.lives), "--out", str(self.history), *part.more,
         ]  # fmt: skip
         if part.role == "producer":
             words += ["--flush-seconds", str(FLUSH_SECONDS)]
@@ -95,6 +102,12 @@ class Client:
     def code(self) -> int | None:
         """Its exit code; None while it runs."""
         return None if self.process is None else self.process.poll()
+
+    @property
+    def hears(self) -> bool:
+        """Whether a signal does what it is sent for: a client says hello once it listens."""
+        has_begun = self.history.exists() and self.history.stat().st_size > 0
+        return has_begun or self.code is not None
 
 
 class Crowd:
@@ -163,6 +176,8 @@ class Crowd:
         chosen = [each for each in self.clients if each.part.role in roles]
         for client in chosen:
             client.signal(signal.SIGCONT)
+        for client in chosen:
+            wait_at_most(BEGIN_SECONDS, lambda: client.hears)  # noqa: B023 - asked at once
             client.signal(signal.SIGTERM)
         for client in end_all(END_SECONDS, chosen):
             self._not_ended(client)

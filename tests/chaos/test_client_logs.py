@@ -104,6 +104,7 @@ def test_a_hang_of_the_library_is_a_remark_and_any_other_an_anomaly(tmp_path, is
     if is_answered:
         text += answered(long_ago_s, "OffsetCommit", 7)
     (tmp_path / "m.log").write_text(text)
+    client.history.write_text("hello")
     crowd.end("member")
     said = crowd.remarks if is_answered else crowd.surprises
     assert len(crowd.remarks) + len(crowd.surprises) == 1

@@ -12,7 +12,7 @@ from pathlib import Path
 from chaos.check import Verdict
 from chaos.clients import Sender
 from chaos.clients_ports import Token
-from chaos.crowd import PARTS, Client, Crowd
+from chaos.crowd import PARTS, Client, Crowd, Part
 from chaos.faults import ACTS
 from chaos.history import Place, Writer, read_lines
 from chaos.node_logs import TRUNCATION, NodeLogs
@@ -131,6 +131,14 @@ def test_a_client_that_two_faults_killed_is_replaced_once(tmp_path, monkeypatch)
     crowd.replace(client)
     crowd.replace(client)
     assert started == [-9]
+
+
+def test_a_client_that_has_just_been_started_ends_in_order_when_it_is_asked_to(tmp_path):
+    """It could be told before it had learnt what SIGTERM means, and die of it."""
+    crowd = Crowd(tmp_path, 1, [Part("m", "confluent", "member", "t", ("--group", "g"))])
+    crowd.start("127.0.0.1:1")
+    crowd.end("member")
+    assert (crowd.surprises, crowd.remarks, crowd.clients[0].code) == ([], [], 0)
 
 
 def clean_part(**changed):
