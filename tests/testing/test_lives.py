@@ -48,6 +48,28 @@ def test_nothing_is_left_of_brokers_in_any_state(processes):
     assert "ready" in cluster.log
 
 
+def test_a_broker_on_a_thread_takes_its_death_for_no_fault_of_its_disk():
+    """It was told to die, and its loop still had something to do: it said that its folder was
+    offline, to clients and to the controller."""
+    with LocalCluster(brokers=2) as cluster:
+        life = cluster._cluster.nodes[2]._life
+        stands, goes_on, written = threading.Event(), threading.Event(), []
+
+        def write():
+            stands.set()
+            assert goes_on.wait(20)
+            written.append(life._files.write_atomic(f"{folder}/last", b"", sync=True))
+
+        folder = cluster.brokers[1].folder
+        life._loop.call_soon_threadsafe(write)
+        assert stands.wait(20)
+        life.strike()
+        goes_on.set()
+        life.kill()
+        assert written == [None]
+        assert "offline" not in cluster.log
+
+
 @pytest.mark.parametrize("processes", [False, True])
 def test_one_broker_is_killed_and_keeps_its_address_and_its_records(processes, tmp_path):
     with LocalCluster(processes=processes, folder=tmp_path) as cluster:

@@ -119,8 +119,6 @@ class ThreadLife(Life):
         """See Life."""
         self._is_killed = True
         self._is_to_end.set()
-        if self._files is not None:
-            self._files.is_dead = True
         self._tell(self._die)
         self._going_on.set()
 
@@ -229,6 +227,8 @@ class ThreadLife(Life):
         """Take what the system takes from a process that was killed."""
         loop, files = self._loop, self._files
         assert loop is not None and files is not None
+        # Not before: a node that still ran would take it for its disk's fault, and say so.
+        files.is_dead = True
         tasks = asyncio.all_tasks(loop)
         loop.set_exception_handler(lambda _loop, _context: None)
         # The loop closes the sockets of the dead, and warns of each, here, that nobody else has.
