@@ -62,7 +62,6 @@ WATCH_S = 0.5
 IDLE_MS = 1000
 """How often the clock is looked at when nothing is due: a wake-up more for the forgiving of what
 was not heard while this process did not run."""
-READ_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -97,7 +96,7 @@ class ControllerShell:
         self.endpoint = endpoint
         self.incarnation = f"{home or node_id}/{time.time_ns():x}"
         self.on_changed = on_changed
-        self.on_stop = on_stop or _log_stop
+        self.on_stop = on_stop or LOG.error
         self._copy = copy
         self._store_url = store_url
         self._lease: Lease | None = None
@@ -171,6 +170,12 @@ class ControllerShell:
             self._resign(sentence)
             self.on_stop(sentence)
 
+    def look_at_lease(self) -> None:
+        """Resign when the lease's time is over: to be called before anything is answered, since a
+        process that was frozen may find requests in its sockets before its timers."""
+        if self.controller.active and time.monotonic() - self._confirmed_s > LEASE_TIMEOUT_S:
+            self._resign("the lease was not confirmed in time")
+
     def submit(self, propose: Propose) -> asyncio.Future[Any]:
         """The answer to a decision once it, and all it stands on, is committed.
 
@@ -178,8 +183,7 @@ class ControllerShell:
         append failed or its outcome is unknown.
         """
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        if self.controller.active and time.monotonic() - self._confirmed_s > LEASE_TIMEOUT_S:
-            self._resign("the lease was not confirmed in time")
+        self.look_at_lease()
         if not self.controller.active:
             future.set_exception(_not_controller())
             return future
@@ -494,7 +498,3 @@ def _not_controller() -> ApiError:
 def _read_exception(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
-
-
-def _log_stop(sentence: str) -> None:
-    LOG.error(sentence)

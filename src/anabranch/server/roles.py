@@ -296,9 +296,10 @@ class ControllerDispatcher(Dispatcher):
         self._side = side
 
     def begin(self) -> None:
-        """Read both clocks, once for everything that this step does."""
+        """Read both clocks, once for everything that this step does, and look at the lease."""
         self.world.wall_ms = wall_ms()
         self.now_ms = steady_ms()
+        self._side.look_at_lease()
 
     def left(self, connection: Connection) -> None:
         """A connection has ended: it may have been a broker's."""
@@ -335,6 +336,11 @@ class ControllerSide:
             return run(controller, request, now_ms)
 
         return heartbeat
+
+    def look_at_lease(self) -> None:
+        """Who holds no lease any more shall know it before it answers, whatever it is asked."""
+        if self.shell is not None:
+            self.shell.look_at_lease()
 
     def left(self, connection_id: int) -> None:
         """A connection of the controller listener has ended."""
