@@ -21,6 +21,8 @@ RACKS = ("a", "b", "c")
 DEAD = ("stopped", "killed", "ended")
 AWAY = "did not start: metadata store"
 """A node does not start without its store, and says so: whoever keeps it running tries again."""
+START_SECONDS = 90.0
+"""A run gives way to others on its machine."""
 PAUSE_SECONDS = 2.0
 """Before a node that ended by itself is started again."""
 
@@ -31,7 +33,7 @@ class Nodes:
     def __init__(self, folder: Path, store: str, config: Mapping[str, object]) -> None:
         self.cluster = LocalCluster(
             brokers=len(IDS), racks=RACKS, processes=True, config=config,
-            metadata_store=store, folder=folder,
+            metadata_store=store, folder=folder, start_timeout_seconds=START_SECONDS,
         )  # fmt: skip
         self.folders = [str(folder / f"broker-{each}") for each in IDS]
         self.outputs = [folder / f"broker-{each}.log" for each in IDS]

@@ -22,6 +22,8 @@ FOLDER = Path(__file__).resolve().parents[1] / "golden"
 SCENARIOS = sorted(FOLDER.glob("scenario-*.yaml"))
 SHOWN = "scenario-3-acks-1"
 """The one whose outcome stands in the documentation."""
+LONGEST_SECONDS = 300
+"""Each event of a scenario may take `PATIENCE_SECONDS` on a machine that others use."""
 
 ONE = """
 cluster: {brokers: 3}
@@ -37,6 +39,7 @@ def test_all_four_scenarios_are_there():
     }
 
 
+@pytest.mark.timeout(LONGEST_SECONDS)
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
 def test_processes_do_what_was_rehearsed(path):
     plan = read(path.read_text(), path.name)
