@@ -11,10 +11,11 @@ import sys
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.server.three_kit import partitions_of
 
 from anabranch.cli.up import left_out
 
-SECONDS = 30
+SECONDS = 60
 
 
 def hear_interrupts():
@@ -41,7 +42,7 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
     assert len(ready["bootstrap_servers"].split(",")) == 3
     admin = AdminClient({"bootstrap.servers": ready["bootstrap_servers"], "log_level": 0})
     admin.create_topics([NewTopic("t", 3)])["t"].result(SECONDS)
-    partitions = admin.list_topics("t", timeout=SECONDS).topics["t"].partitions.values()
+    partitions = partitions_of(admin, count=3).values()
     assert {len(each.replicas) for each in partitions} == {3}
 
     os.kill(ready["brokers"][1]["pid"], signal.SIGKILL)

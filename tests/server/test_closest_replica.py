@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
-from tests.server.three_kit import IDS, RACKS, produce, running, three_threads
+from tests.server.three_kit import IDS, RACKS, partitions_of, produce, running, three_threads
 
 from anabranch.core.replication.selection import RACK_AWARE_SELECTOR
 
@@ -65,8 +65,8 @@ def test_r8_a_consumer_reads_from_the_replica_in_its_rack(nodes):
     bootstrap = ",".join(node.bootstrap for node, _ in nodes.values())
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("t", 1, 3)])["t"].result(20)
-    until(lambda: len(admin.list_topics("t").topics["t"].partitions[0].isrs) == len(IDS))
-    leader = admin.list_topics("t").topics["t"].partitions[0].leader
+    until(lambda: len(partitions_of(admin)[0].isrs) == len(IDS))
+    leader = partitions_of(admin)[0].leader
     near, other = (each for each in IDS if each != leader)
     first = [b"first-%d" % each for each in range(RECORDS)]
     produce(bootstrap, first)

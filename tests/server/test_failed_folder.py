@@ -20,6 +20,7 @@ from tests.server.three_kit import (
     count_of,
     create_both,
     is_whole,
+    partitions_of,
     running,
     three_processes,
 )
@@ -66,7 +67,7 @@ def places_in(bootstrap, broker_id, folder):
 
 
 def partitions(admin):
-    return admin.list_topics("u", timeout=10).topics["u"].partitions
+    return partitions_of(admin, "u", PARTITIONS)
 
 
 def write_everywhere(bootstrap):
@@ -160,7 +161,7 @@ def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_pat
     assert said.startswith(f"Broker {broker_id} cannot use {folder}: its log says why")
     write_everywhere(bootstrap)
     admin.create_topics([NewTopic("v", 2, 3)])["v"].result(20)
-    until(lambda: all(len(each.isrs) == 3 for _, each in placed(admin, "v")))
+    until(lambda: all(len(each.isrs) == 3 for _, each in placed(admin, "v", 2)))
     for at, now in placed(admin):
         assert now.leader >= 0
         assert now.leader != broker_id or at not in there
@@ -180,9 +181,9 @@ def test_a_broker_starts_without_a_folder_that_cannot_be_used(processes, tmp_pat
     assert count_of(bootstrap) == len(acks.times)
 
 
-def placed(admin, topic="u"):
+def placed(admin, topic="u", count=PARTITIONS):
     """The partitions of a topic with their indexes, as the cluster tells of them."""
-    return admin.list_topics(topic, timeout=10).topics[topic].partitions.items()
+    return partitions_of(admin, topic, count).items()
 
 
 def offline_folders(bootstrap, broker_id):
@@ -225,7 +226,7 @@ def test_a_log_that_rots_under_its_leader_is_led_by_another_and_copied_anew(proc
         file.seek(16)
         file.write(b"\xff")  # the magic of the first batch
     assert first_of(bootstrap, "u", 0) == b"x"
-    assert partitions(admin)[0].leader not in (leader, -1)
+    until(lambda: partitions(admin)[0].leader not in (leader, -1))
     assert leader in {each.leader for each in partitions(admin).values()}, "it leads the others"
     write_everywhere(bootstrap)
 

@@ -8,6 +8,8 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
+from tests.clients.members import until
+from tests.server.three_kit import partitions_of
 
 from anabranch.cli.local_brokers import LocalBrokers
 
@@ -37,8 +39,10 @@ def admin_of(brokers: LocalBrokers) -> AdminClient:
     return AdminClient({"bootstrap.servers": brokers.nodes[0].bootstrap, "log_level": 0})
 
 
-def replicas(admin: AdminClient, topic: str = "t") -> list[tuple[list[int], list[int]]]:
-    partitions = admin.list_topics(topic, timeout=10).topics[topic].partitions
+def replicas(
+    admin: AdminClient, topic: str = "t", count: int = 3
+) -> list[tuple[list[int], list[int]]]:
+    partitions = partitions_of(admin, topic, count)
     return [(each.replicas, sorted(each.isrs)) for _, each in sorted(partitions.items())]
 
 
@@ -57,6 +61,7 @@ def test_on_clients_write_at_once_and_the_third_broker_fills_up(three):
     seen = replicas(admin)
     assert [(sorted(ids[:2]), ids[2:], isr) for ids, isr in seen] == [([1, 2], [-1], [1, 2])] * 3
     other = KafkaAdminClient(bootstrap_servers=brokers.nodes[0].bootstrap)
+    until(lambda: len(other.describe_topics(["t"])[0]["partitions"]) == 3)
     (described,) = other.describe_topics(["t"])
     assert [each["replica_nodes"][2] for each in described["partitions"]] == [-1, -1, -1]
     other.close()
@@ -66,10 +71,7 @@ def test_on_clients_write_at_once_and_the_third_broker_fills_up(three):
     assert producer.flush(20) == 0
     brokers.nodes[2].start()
     brokers.nodes[2].wait_ready()
-    until = time.monotonic() + 30
-    while any(isr != [1, 2, 3] for _, isr in replicas(admin)):
-        assert time.monotonic() < until, replicas(admin)
-        time.sleep(0.1)
+    until(lambda: all(isr == [1, 2, 3] for _, isr in replicas(admin)), "all in sync", 60)
     assert all(sorted(ids) == [1, 2, 3] and ids[0] != 3 for ids, _ in replicas(admin))
 
 
@@ -78,7 +80,7 @@ def test_topics_that_come_with_their_first_record_follow_the_same_rule(three):
     producer = Producer({"bootstrap.servers": brokers.nodes[0].bootstrap, "acks": "all"})
     producer.produce("by-itself", b"first")
     assert producer.flush(20) == 0
-    ((ids, in_sync),) = replicas(admin_of(brokers), "by-itself")
+    ((ids, in_sync),) = replicas(admin_of(brokers), "by-itself", 1)
     assert (sorted(ids[:2]), ids[2:], in_sync) == ([1, 2], [-1], [1, 2])
 
 
@@ -90,8 +92,8 @@ def test_in_a_rolling_restart_no_creation_fails(three):
     for node in brokers.nodes:
         node.process.terminate()
         admin = admin_of_others(brokers, node)
-        until, least = time.monotonic() + 1.5, created + 2
-        while time.monotonic() < until or created < least:
+        end, least = time.monotonic() + 1.5, created + 2
+        while time.monotonic() < end or created < least:
             admin.create_topics([NewTopic(f"t{created}", 1, 3)])[f"t{created}"].result(20)
             created += 1
         node.process.wait(20)

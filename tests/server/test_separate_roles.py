@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.clients.members import until
 from tests.server.node_kit import ProcessNode, free_port
 from tests.server.test_three_nodes import RECORDS
-from tests.server.three_kit import LONGEST_GAP_S, Acks, count_of
+from tests.server.three_kit import LONGEST_GAP_S, Acks, count_of, partitions_of
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection
@@ -107,21 +107,23 @@ class Roles:
     def create(self):
         """A topic with three replicas; the client, when all of them are in sync."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        until(lambda: len(admin.list_topics(timeout=10).brokers) == len(BROKERS))
+        until(lambda: len(admin.list_topics(timeout=30).brokers) == len(BROKERS))
         topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
         admin.create_topics([topic])["t"].result(20)
         until(lambda: len(self.partition(admin).isrs) == len(BROKERS))
         return admin
 
     def partition(self, admin):
-        return admin.list_topics("t", timeout=10).topics["t"].partitions[0]
+        return partitions_of(admin)[0]
 
 
 @pytest.fixture(params=[3, 1], ids=["three controllers", "one controller"])
 def roles(tmp_path, request):
     cluster = Roles(tmp_path, request.param)
-    yield cluster.start()
-    cluster.close()
+    try:
+        yield cluster.start()
+    finally:
+        cluster.close()
 
 
 def test_brokers_learn_their_cluster_and_outlive_a_leader(roles, tmp_path):

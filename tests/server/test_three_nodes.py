@@ -14,6 +14,7 @@ from tests.server.three_kit import (
     Acks,
     bootstrap_of,
     count_of,
+    partitions_of,
     produce,
     running,
     three_processes,
@@ -44,12 +45,11 @@ def test_followers_are_byte_identical_and_another_leads_when_the_leader_leaves(n
     until(lambda: len({log_bytes(tmp_path, each) for each in IDS}) == 1)
     assert logs[0]
 
-    leader = admin.list_topics("t").topics["t"].partitions[0].leader
+    leader = partitions_of(admin)[0].leader
     nodes[leader].stop()
     produce(bootstrap, [b"second-%d" % each for each in range(RECORDS)])
-    partition = admin.list_topics("t").topics["t"].partitions[0]
-    assert partition.leader != leader
-    assert leader not in partition.isrs
+    until(lambda: partitions_of(admin)[0].leader not in (leader, -1))
+    until(lambda: leader not in partitions_of(admin)[0].isrs)
     left = [each for each in IDS if each != leader]
     until(lambda: len({log_bytes(tmp_path, each) for each in left}) == 1)
 
@@ -59,13 +59,13 @@ def test_a_follower_that_lost_a_log_copies_it_anew(nodes, tmp_path):
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic("t", 1, 3)])["t"].result(20)
     produce(bootstrap, [b"first-%d" % each for each in range(RECORDS)])
-    leader = admin.list_topics("t").topics["t"].partitions[0].leader
+    leader = partitions_of(admin)[0].leader
     node_id = next(each for each in IDS if each != leader)
     nodes[node_id].stop()
     shutil.rmtree(tmp_path / str(node_id) / "t-0")
     nodes[node_id] = ThreadNode.again(nodes[node_id]).start()
     until(lambda: len({log_bytes(tmp_path, each) for each in IDS}) == 1)
-    until(lambda: len(admin.list_topics("t").topics["t"].partitions[0].isrs) == len(IDS))
+    until(lambda: len(partitions_of(admin)[0].isrs) == len(IDS))
     assert log_bytes(tmp_path, node_id)
 
 
@@ -83,8 +83,8 @@ def test_r17_a_killed_leader_is_replaced_at_once_and_nothing_is_lost(processes, 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic("t", 1, 3, config={"min.insync.replicas": "2"})
     admin.create_topics([topic])["t"].result(20)
-    until(lambda: len(admin.list_topics("t").topics["t"].partitions[0].isrs) == len(IDS))
-    leader = admin.list_topics("t").topics["t"].partitions[0].leader
+    until(lambda: len(partitions_of(admin)[0].isrs) == len(IDS))
+    leader = partitions_of(admin)[0].leader
     acks = Acks(bootstrap)
     until(lambda: len(acks.times) > RECORDS)
     processes[leader].kill()

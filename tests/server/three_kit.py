@@ -118,6 +118,17 @@ def create_both(bootstrap):
     return admin
 
 
+def partitions_of(admin, topic="t", count=1):
+    """The partitions of a topic, once the broker that the client happens to ask knows them all: it
+    may be behind the controller that created them."""
+
+    def known():
+        found = admin.list_topics(topic, timeout=30).topics[topic].partitions
+        return found if len(found) >= count else None
+
+    return until(known, f"{count} partition(s) of {topic}")
+
+
 def produce(bootstrap, values):
     """These records to `t`, none of which may fail."""
     failures = []
