@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.sim.test_cluster import Scene
 
+from anabranch.core.errors import ErrorCode
+from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
+from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.sim.node import SimNode
 
 SESSION_S = 9
@@ -123,3 +128,24 @@ def test_on_two_nodes_the_one_that_holds_the_lease_goes_on() -> None:
     assert scene.cluster.active_controller() is old
     assert [each for each, it in scene.cluster.image.brokers.items() if it.fenced] == [2]
     assert not any(line.startswith("resigned") for line in offices(scene))
+
+
+def test_who_slept_through_its_lease_serves_no_metadata() -> None:
+    """A follower of the next one that asks it would find that the log went back, and end."""
+    scene = Scene(32)
+    old = office_of(scene)
+    served = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    topic = FetchTopic(
+        topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[served]
+    )
+    asked = FetchRequest(max_wait_ms=0, max_bytes=1 << 20, topics=[topic])
+    codes: list[int] = []
+
+    def answered(answer: Any) -> None:
+        codes.append(answer.responses[0].partitions[0].error_code)
+
+    for slept_s in (0, LEASE_S + 1):
+        old.office._confirmed_ms -= slept_s * 1000
+        scene.cluster.call("client-1", old.node_id, asked, answered, to_controller=True)
+        scene.wait(0.1)
+    assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]

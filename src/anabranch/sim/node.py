@@ -294,6 +294,8 @@ class SimNode(Machine):
             self.listener, call.source.name, 0,
         )  # fmt: skip
         now_ms = self.now_ms if to_broker else self.world.steady_ms
+        if not to_broker:
+            self.office.look_at_lease()
         if call.api_key == FETCH:
             self.replicating.touch()
         elif call.api_key == HEARTBEAT:
@@ -405,6 +407,7 @@ class SimNode(Machine):
 
     def _controller_waits_are_over(self) -> None:
         steady_ms = self.world.steady_ms
+        self.office.look_at_lease()
         self.controller_purgatory.expire(steady_ms, steady_ms)
         self._controller_alarm.set()
 

@@ -82,12 +82,17 @@ class Office:
 
     # Decisions.
 
+    def look_at_lease(self) -> None:
+        """Resign when the lease's time is over: to be called before anything is answered."""
+        overdue = self.world.steady_ms - self._confirmed_ms > LEASE_TIMEOUT_MS
+        if self.controller.active and overdue:
+            self._resign("the lease was not confirmed in time")
+
     def submit(self, propose: Propose, finish: Finish) -> None:
         """Have `finish` called with the answer once all that it stands on is committed, or with
         the ApiError NOT_CONTROLLER."""
         controller = self.controller
-        if controller.active and self.world.steady_ms - self._confirmed_ms > LEASE_TIMEOUT_MS:
-            self._resign("the lease was not confirmed in time")
+        self.look_at_lease()
         if not controller.active:
             finish(_not_controller())
             return
