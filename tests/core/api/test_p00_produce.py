@@ -217,6 +217,18 @@ def test_a_follower_refuses_and_names_the_leader():
     assert [(each.node_id, each.port) for each in response.node_endpoints] == [(2, 9094)]
 
 
+@pytest.mark.parametrize("leader", [-1, 2])
+def test_of_a_partition_that_nobody_leads_no_leader_is_told(leader):
+    """R20: librdkafka's process ends by a leader of -1 beside one that it is told the place of."""
+    node = InMemoryNode(brokers=(1, 2))
+    node.topic(replicas=(1, 2), leader=2)
+    node.change("t", leader=leader, leader_epoch=1)
+    answer = only(produce(node, version=10))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    told = answer.current_leader
+    assert (told.leader_id, told.leader_epoch) == ((-1, -1) if leader < 0 else (2, 1))
+
+
 def test_a_partition_of_another_broker():
     node = InMemoryNode(brokers=(1, 2))
     node.topic(replicas=(2,), leader=2)

@@ -45,10 +45,16 @@ def tell_leaders(
     endpoint: Callable[..., EndpointT],
 ) -> list[EndpointT]:
     """Say in the answers of refused partitions (topic, index, answer) who leads them; where those
-    leaders are. `leader` and `endpoint` are what the message has for that."""
+    leaders are. `leader` and `endpoint` are what the message has for that.
+
+    Of a partition that nobody leads nothing is said, where Kafka tells the epoch of leader -1:
+    librdkafka counts that partition among those that moved and reads memory that it never filled
+    (its issue 5280), so that the client's process ends."""
     endpoints: dict[int, EndpointT] = {}
     for topic, index, answer in refused:
         hint = leader_hint(broker, listener, topic, index)
+        if hint.leader_id < 0:
+            continue
         answer.current_leader = leader(leader_id=hint.leader_id, leader_epoch=hint.leader_epoch)
         if hint.host is not None:
             endpoints[hint.leader_id] = endpoint(
