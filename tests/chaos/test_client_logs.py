@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
+from contextlib import ExitStack
 
 import pytest
 from chaos.client_logs import UNASKED, last_words, waits_for
@@ -116,7 +117,8 @@ def test_a_hang_of_the_library_is_a_remark_and_any_other_an_anomaly(tmp_path, is
 def test_a_real_log_tells_what_was_not_answered(tmp_path):
     crowd = Crowd(tmp_path / "histories", seed=1, parts=[MEMBER])
     log = crowd.folder / "m.log"
-    with LocalCluster(processes=True, folder=tmp_path / "nodes") as cluster:
+    with LocalCluster(processes=True, folder=tmp_path / "nodes") as cluster, ExitStack() as ends:
+        ends.callback(crowd.abandon)
         cluster.create_topic("t", partitions=1)
         crowd.start(cluster.bootstrap_servers)
         wait_until(lambda: "Received Fetch" in log.read_text())
