@@ -28,7 +28,7 @@ from anabranch.server.registration import Registration
 from anabranch.server.roles import ControllerDispatcher, ControllerSide
 
 CLUSTER = "test-cluster"
-SECONDS = 10
+SECONDS = 30
 FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 
 

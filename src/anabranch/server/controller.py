@@ -49,7 +49,7 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.committed_reading import compare_with_copy, read_committed
+from anabranch.server.committed_reading import compare_with_copy, read_holding
 from anabranch.server.dialling import Probing, Watch
 from anabranch.server.logs import logger
 
@@ -386,7 +386,7 @@ class ControllerShell:
         Only then is it known that all of the log was read: a store's copy that is behind would
         otherwise be served, and make every follower stop. A new log also gets the feature levels.
         """
-        image, log, history = await read_committed(self.store)
+        image, log, history = await read_holding(self.store, lease, RENEW_S)
         first = image.next_offset
         payload = leader_change_batch(
             base_offset=first,
