@@ -87,7 +87,7 @@ class LocalCluster(FaultCalls):
         controller: int | None = None,
         folder: str | os.PathLike[str] | None = None,
         port: int = 0,
-        start_timeout_seconds: float = 30.0,
+        start_timeout_seconds: float = 60.0,
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 
 from anabranch.testing.faults import NodeFaults
 
-STOP_SECONDS = 20.0
-"""How long an orderly stop may take before it is said that something hangs."""
+STOP_SECONDS = 60.0
+"""How long an orderly stop may take before it is said that something hangs: on a machine that does
+much else it first waits for the disk."""
 LOOK_SECONDS = 0.05
 
 STARTING, RUNNING, PAUSED = "starting", "running", "paused"
