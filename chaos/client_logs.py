@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 DEBUG = "cgrp,protocol"
 """The setting `debug` of a client whose log can be read here."""
+PRODUCER_DEBUG = "eos"
+"""The same of an idempotent producer."""
 LEVEL = 7
 LINE = re.compile(
     r"%\d\|(?P<at>[\d.]+)\|(?P<kind>\w+)\|(?P<client>\S+)\| \[thrd:(?P<thread>.*?)\]: (?P<rest>.*)"
@@ -24,6 +26,8 @@ BOOTSTRAP = "/bootstrap"
 """The end of an address of which it is not known yet which broker it is."""
 LONG_S = 5.0
 """A fetch waits no longer than this for records."""
+RAISED = re.compile(r"skipped sequence numbers|epoch bump for \d+ partition")
+"""What librdkafka says when it gives up the order of what it has under way, and why."""
 QUIET_S = 30.0
 """Whoever is told to try again does so much sooner."""
 UNASKED = ("Fetch", "Heartbeat", "Metadata", "ApiVersion")
@@ -76,6 +80,11 @@ def last_words(log: Path) -> str:
     said = [found["rest"] for found in map(LINE.match, _lines(log)) if found]
     words = [each for each in said if "before terminating" in each] or said[-1:]
     return words[-1] if words else ""
+
+
+def raised_epochs(log: Path) -> list[str]:
+    """Why a producer raised its epoch, after which it may write again what is there: each cause."""
+    return [line for line in _lines(log) if RAISED.search(line)]
 
 
 def _lines(log: Path) -> list[str]:

@@ -53,6 +53,8 @@ class ConfluentProducing:
             {
                 **_common(bootstrap, name, random),
                 "enable.idempotence": True,
+                "debug": client_logs.PRODUCER_DEBUG,
+                "log_level": client_logs.LEVEL,
                 "message.timeout.ms": 0,
                 "request.timeout.ms": random.choice((5_000, 30_000)),
                 "linger.ms": random.choice((0, 5, 50)),

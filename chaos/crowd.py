@@ -184,6 +184,9 @@ class Crowd:
         for client in chosen:
             if client.code not in (0, -signal.SIGKILL):
                 self.surprises.append(self._ended(client))
+            for log in sorted(self.folder.glob(f"{client.part.name}*.log")):
+                raised = client_logs.raised_epochs(log)
+                self.remarks += [f"{log.stem} raised its epoch: {why}" for why in raised[:4]]
 
     def _not_ended(self, client: Client) -> None:
         log = self.folder / f"{client.name}.log"

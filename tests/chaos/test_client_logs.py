@@ -74,6 +74,23 @@ def test_who_was_answered_and_asks_for_nothing_waits_for_himself(tmp_path, lines
     assert waits_for(log, NOW) == []
 
 
+def test_a_producer_that_raised_its_epoch_says_why(tmp_path):
+    crowd = Crowd(tmp_path, seed=1, parts=[Part("p", "confluent", "producer", "t")])
+    said = [
+        line(1, "ERRSEQ", "t [3] failed due to skipped sequence numbers (base seq 9 > next seq 7)"),
+        line(2, "DRAIN", "Beginning partition drain for epoch bump for 2 partition(s)"),
+        line(3, "IDEMPSTATE", "Idempotent producer state change"),
+    ]
+    (tmp_path / "p.log").write_text("".join(said))
+    (client,) = crowd.clients
+    client.process, client.lives = Asleep(), 1
+    client.process.returncode = 0
+    crowd.end("producer")
+    assert [each.rpartition("| ")[2] + "\n" for each in crowd.remarks] == [
+        each.rpartition("| ")[2] for each in said[:2]
+    ]
+
+
 class Asleep:
     """In the place of a client's process: one that nothing ends but SIGKILL."""
 
