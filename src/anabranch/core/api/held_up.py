@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.producers import is_behind
+from anabranch.core.wire.batch import BATCH_OVERHEAD
 
 if TYPE_CHECKING:
     from anabranch.core.log.producers import ProducerStates
@@ -43,7 +44,6 @@ PASSING = frozenset(
 _PRODUCER = Struct(">qhi")
 """Of a batch's header: producer id, producer epoch, first sequence number."""
 _PRODUCER_AT = 43
-_OVERHEAD = 61
 
 
 class Refused(NamedTuple):
@@ -75,7 +75,7 @@ class HeldUp:
         """A batch was not taken; one that the client will not send again is left alone.
 
         `producers` is what the partition's log knows of them, None without a log."""
-        if code not in PASSING or records is None or len(records) < _OVERHEAD:
+        if code not in PASSING or records is None or len(records) < BATCH_OVERHEAD:
             return
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
         key = place, producer_id
@@ -93,7 +93,7 @@ class HeldUp:
         self, place: Place, records: Buffer | None, producers: ProducerStates, now_ms: int
     ) -> None:
         """Raises ApiError for a batch behind one that was refused, as that one was."""
-        if records is None or len(records) < _OVERHEAD:
+        if records is None or len(records) < BATCH_OVERHEAD:
             return
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
         held = self._missing((place, producer_id), epoch, producers, now_ms)

@@ -9,7 +9,8 @@ Behaviour: each partition succeeds or fails by itself, in this order of checks: 
     acks=0 has no answer, and an error closes the connection. acks=1 is answered when the leader has
     the batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`.
     With flush.messages=1 the leader has it when it is flushed.
-Skipped: transactional batches (no transaction coordinator exists yet).
+Skipped: transactional batches (no transaction coordinator exists yet); waiting for what fills a
+    gap of sequence numbers, unless this broker refused it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from anabranch.core.access.authorize import Operation, ResourceType, topic_allow
 from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
+from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.api.topic_names import INTERNAL_TOPICS
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
@@ -102,7 +104,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
                 if held_up.first and replica is not None:
-                    place = topic.name or topic.topic_id, data.index
+                    place = _place(topic, data)
                     held_up.check(place, data.records, replica.log.producers, now_ms)
                 _append(broker, request, name or "", replica, data, answer, pending, now_ms)
             except (ApiError, StorageFault) as error:
@@ -249,9 +251,13 @@ def _hold_up(
     now_ms: int,
 ) -> None:
     """What the producer has sent behind this batch waits for it, too."""
-    place = topic.name or topic.topic_id, data.index
+    code = ErrorCode(answer.error_code)
     known = None if replica is None else replica.log.producers
-    broker.held_up.refused(place, data.records, ErrorCode(answer.error_code), known, now_ms)
+    broker.held_up.refused(_place(topic, data), data.records, code, known, now_ms)
+
+
+def _place(topic: TopicProduceData, data: PartitionProduceData) -> Place:
+    return topic.name or topic.topic_id, data.index
 
 
 def _wait(
@@ -385,5 +391,9 @@ HANDLER = Handler(
     broker=run,
     advertised=range(14),
     kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-951", "KIP-966"),
-    skipped=("Transactional batches are refused with INVALID_TXN_STATE.",),
+    skipped=(
+        "Transactional batches are refused with INVALID_TXN_STATE.",
+        "A gap of sequence numbers is told at once, as in Kafka: a librdkafka producer then raises "
+        "its epoch, and may write again what other partitions took and had not acknowledged.",
+    ),
 )
