@@ -108,10 +108,16 @@ def is_whole(bootstrap):
 
 
 def create_both(bootstrap):
-    """Topic `t` of one partition for `Acks` and `u` of several for `Watch`; an admin client."""
+    """Topic `t` of one partition for `Acks` and `u` of several for `Watch`; an admin client.
+
+    Of `u` the brokers lead in turn, so that one with two folders leads in both."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     config = {"min.insync.replicas": "2"}
-    topics = [NewTopic("t", 1, 3, config=config), NewTopic("u", PARTITIONS, 3, config=config)]
+    turns = [[IDS[(first + each) % len(IDS)] for each in range(3)] for first in range(PARTITIONS)]
+    topics = [
+        NewTopic("t", 1, 3, config=config),
+        NewTopic("u", PARTITIONS, replica_assignment=turns, config=config),
+    ]
     for made in admin.create_topics(topics).values():
         made.result(20)
     until(lambda: is_whole(bootstrap))
