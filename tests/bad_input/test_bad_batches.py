@@ -8,9 +8,10 @@ import time
 import pytest
 from bad_kit import Raw, batch, code_of, framed, produce
 
+from anabranch.core.api.held_up import GAP_MS
 from anabranch.core.wire.batch import renew_crc
 
-CORRUPT_MESSAGE, UNKNOWN_TOPIC, TOO_LARGE = 2, 3, 10
+CORRUPT_MESSAGE, UNKNOWN_TOPIC, NOT_LEADER, TOO_LARGE = 2, 3, 6, 10
 INVALID_TOPIC, LIST_TOO_LARGE, BAD_ACKS, BAD_TIMESTAMP = 17, 18, 21, 32
 OUT_OF_ORDER, BAD_EPOCH, UNKNOWN_CODEC, INVALID_RECORD = 45, 47, 76, 87
 FIELDS = {
@@ -149,11 +150,17 @@ def test_an_unknown_partition(node, client):
 
 
 def test_a_gap_in_sequence_numbers(node, refused):
+    """What fills it may be on its way; it is told when that was waited for."""
+    gaps = [sent(5), sent(5, producer=4714, epoch=1)]
     with Raw(node) as other:
-        assert code_of(other, "plain", sent(0)) == 0
-    refused("plain", sent(5), OUT_OF_ORDER)
+        for producer in (4711, 4714):
+            assert code_of(other, "plain", sent(0, producer=producer)) == 0
     refused("plain", sent(1), OUT_OF_ORDER)
-    refused("plain", sent(5, epoch=1), OUT_OF_ORDER)
+    for gap in gaps:
+        refused("plain", gap, NOT_LEADER)
+    time.sleep(GAP_MS / 1000)
+    for gap in gaps:
+        refused("plain", gap, OUT_OF_ORDER)
 
 
 def test_a_producer_of_an_older_epoch(node, refused):

@@ -42,8 +42,8 @@ MUTANTS = (
         module=HISTORY,
         old="if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:",
         new="if end_offset < wanted.fetch_offset:",
-        seed=193,
-        caught_by="L4",
+        seed=1878,
+        caught_by="L2",
     ),
     Mutant(
         name="aligned-once",
@@ -61,7 +61,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=193,
+        seed=2077,
         caught_by="L6",
     ),
     Mutant(
@@ -167,7 +167,7 @@ MUTANTS = (
         name="sequence-not-checked",
         rule="a producer's batch follows the one before it",
         module=PRODUCERS,
-        old="if first != (last + 1) % SEQUENCES:",
+        old="if first != self.next_sequence(header.producer_id, header.producer_epoch):",
         new="if first < 0:",
         seed=24,
         caught_by="L8",

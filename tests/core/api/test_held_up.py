@@ -1,4 +1,4 @@
-"""R5: a batch is refused for a cause that passes: what the producer sent behind it waits for it."""
+"""R5: a producer's batch is missing: what it sent behind that one waits for it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from tests.core.replication.peers import Peers
 
 from anabranch.core.api import held_up
-from anabranch.core.api.held_up import HELD_UP_MS
+from anabranch.core.api.held_up import GAP_MS, HELD_UP_MS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.files import DiskFull
 
@@ -61,7 +61,7 @@ def test_what_comes_behind_a_batch_that_a_full_disk_refused_is_refused_alike(pee
     assert send(peers, 2) == FULL
     assert send(peers, 1) == NONE
     assert send(peers, 2) == NONE
-    assert send(peers, 9) == OUT_OF_ORDER
+    assert peers[1].end == 3
 
 
 def test_the_second_batch_of_a_new_producer_does_not_overtake_its_refused_first(peers):
@@ -105,15 +105,15 @@ def test_refused_batches_are_forgotten_in_time(peers):
     for producer_id in range(100):
         refuse(peers, 1, producer_id=producer_id)
         peers.now_ms += HELD_UP_MS // 10
-    assert len(held(peers)) == 10
+    assert len(held(peers)) == 20, "as long again, to know a gap that was waited for in vain"
 
 
 def test_a_refused_batch_that_comes_again_is_younger_than_others(peers):
     for producer_id in (7, 8):
         refuse(peers, 1, producer_id=producer_id)
-    peers.now_ms += HELD_UP_MS // 2
+    peers.now_ms += HELD_UP_MS
     refuse(peers, 1, producer_id=7)
-    peers.now_ms += HELD_UP_MS // 2
+    peers.now_ms += HELD_UP_MS
     refuse(peers, 1, producer_id=9)
     assert held(peers) == [7, 9]
 
@@ -147,7 +147,6 @@ def test_who_learns_between_two_batches_that_it_leads_takes_the_first_first():
     peers.publish()
     assert send(peers, 4, to=2) == NOT_LEADER
     assert [send(peers, each, to=2) for each in (2, 3, 4)] == [NONE, NONE, NONE]
-    assert send(peers, 9, to=2) == OUT_OF_ORDER
 
 
 def test_a_new_producer_begins_with_its_first_batch_where_the_partition_is_new():
@@ -188,10 +187,58 @@ def test_nobody_waits_for_a_batch_that_the_log_has_by_way_of_another_leader():
 
 
 def test_what_a_client_will_not_send_again_is_not_waited_for(peers):
-    assert send(peers, 0) == NONE
-    assert send(peers, 2) == OUT_OF_ORDER
-    assert send(peers, 3) == OUT_OF_ORDER
+    assert [send(peers, each) for each in range(7)] == [NONE] * 7
+    assert send(peers, 1) == OUT_OF_ORDER, "it came before, and is no duplicate that is known"
+    assert send(peers, 7, epoch=-1) == ErrorCode.INVALID_PRODUCER_EPOCH
     assert not held(peers)
+
+
+def test_a_gap_is_waited_for_and_closed_by_the_batch_that_another_broker_refused(peers):
+    """Why it is missing is known elsewhere: another leader refused it, or lost it when deposed."""
+    assert send(peers, 0) == NONE
+    assert [send(peers, each) for each in (2, 3)] == [NOT_LEADER, NOT_LEADER]
+    assert [send(peers, each) for each in (1, 2, 3)] == [NONE, NONE, NONE]
+    assert peers[1].end == 4
+
+
+def test_a_gap_that_stays_is_told(peers):
+    assert send(peers, 0) == NONE
+    assert send(peers, 2) == NOT_LEADER
+    peers.now_ms += GAP_MS - 1
+    assert [send(peers, each) for each in (3, 2)] == [NOT_LEADER, NOT_LEADER]
+    peers.now_ms += 1
+    assert [send(peers, each) for each in (2, 3, 2)] == [OUT_OF_ORDER] * 3
+    assert [send(peers, each, epoch=1) for each in (0, 1)] == [NONE, NONE]
+
+
+def test_each_gap_has_its_own_time(peers):
+    assert send(peers, 0) == NONE
+    assert send(peers, 2) == NOT_LEADER
+    peers.now_ms += GAP_MS
+    assert send(peers, 1) == NONE
+    assert send(peers, 3) == NOT_LEADER
+    peers.now_ms += GAP_MS
+    assert send(peers, 3) == OUT_OF_ORDER
+
+
+def test_a_new_epoch_that_begins_with_its_second_batch_waits_for_its_first(peers):
+    assert send(peers, 0) == NONE
+    assert send(peers, 1, epoch=1) == NOT_LEADER
+    assert [send(peers, each, epoch=1) for each in (0, 1)] == [NONE, NONE]
+
+
+def test_what_the_leader_lost_with_its_leadership_is_sent_again_before_what_was_behind_it():
+    """Deposed and leading again, it has cut off the first batch when the second one comes."""
+    peers = Peers(3)
+    assert send(peers, 0) == NONE
+    peers.settle()
+    assert send(peers, 1) == NONE  # nobody else has it yet
+    peers.elect(2)
+    peers.settle()
+    assert peers[1].end == 1
+    peers.elect(1)
+    assert send(peers, 2) == NOT_LEADER
+    assert [send(peers, each) for each in (1, 2)] == [NONE, NONE]
 
 
 def test_no_more_than_so_many_are_held_up(peers, monkeypatch):

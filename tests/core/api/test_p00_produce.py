@@ -5,6 +5,7 @@ from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.handler import Hangup, NoAnswer, Wait
+from anabranch.core.api.held_up import GAP_MS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.compression import Codec
@@ -312,7 +313,12 @@ def test_a_batch_that_comes_again_is_answered_with_its_first_place(node):
 def test_a_gap_in_sequence_numbers_is_refused(node):
     node.topic()
     produce(node, batch(2, producer_id=5, producer_epoch=0, base_sequence=0))
-    answer = only(produce(node, batch(producer_id=5, producer_epoch=0, base_sequence=7)))
+    later = batch(producer_id=5, producer_epoch=0, base_sequence=7)
+    answer = only(produce(node, later))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (answer.base_offset, answer.log_start_offset) == (-1, -1)
+    node.now_ms += GAP_MS
+    answer = only(produce(node, later))
     assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (answer.base_offset, answer.log_start_offset) == (-1, 0)
 

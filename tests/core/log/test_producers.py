@@ -57,6 +57,19 @@ def test_a_clean_start_finds_no_batches_of_an_older_epoch_and_none_before_the_ta
     assert send(log, 4, epoch=1).first_offset == 9
 
 
+def test_a_cut_forgets_no_batch_that_stays() -> None:
+    """The snapshot of a clean stop knows the last one; the others may be sent again as well."""
+    log = new_log()
+    for sequence in range(4):
+        send(log, sequence)
+    log = reopen(log, clean=True)
+    send(log, 4)
+    log.truncate_to(4)
+    assert send(log, 1).first_offset == 1
+    assert refused(log, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert send(log, 4).first_offset == 4
+
+
 def test_a_clean_start_reads_no_further_back_than_somebody_may_send_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

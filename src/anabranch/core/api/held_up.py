@@ -1,4 +1,4 @@
-"""Producers that are held up: what comes behind a batch that was refused is refused alike.
+"""Producers that are held up: what comes behind a missing batch is refused until that comes.
 
 Why: a client has several batches in flight. One is refused for a cause that passes: this broker
 does not know yet that the partition is there, or that it leads it; too few replicas are in sync;
@@ -6,8 +6,9 @@ the disk is full. Were the cause gone for the next one, it would land before the
 refused (a producer that the log does not know may begin anywhere), or be told that it is out of
 order, whereupon librdkafka raises its epoch and sends again what other partitions have. Rule kept:
 of an idempotent producer nothing behind a refused batch is taken before that batch is in the log,
-here or by way of another leader, for `HELD_UP_MS`; another epoch begins anew. Not here: batches
-that came before (`core.log.producers`).
+here or by way of another leader, for `HELD_UP_MS`; another epoch begins anew. A gap that no refusal
+here explains (another broker refused the batch, or took it and lost it with its leadership) is
+waited for `GAP_MS` before it is told. Not here: batches that came before (`core.log.producers`).
 """
 
 from __future__ import annotations
@@ -29,6 +30,10 @@ Place: TypeAlias = tuple[Hashable, int]
 
 HELD_UP_MS = 30_000
 """How long a refused batch is waited for: a client that is still there sends it again sooner."""
+GAP_MS = 10_000
+"""How long a batch is waited for of which this broker knows only that it is missing."""
+_FORGOTTEN_MS = 2 * HELD_UP_MS
+"""By then a client that was told of a gap has begun a new epoch, or given up."""
 MOST_HELD = 100_000
 """Producers that are held up at once; of more, the oldest are let go."""
 PASSING = frozenset(
@@ -41,27 +46,30 @@ PASSING = frozenset(
     }
 )
 """Refusals after which a client sends the same batch again."""
+GAP = ErrorCode.NOT_LEADER_OR_FOLLOWER
+"""What the batch behind a young gap is told: clients look for the leader and send all again."""
 _PRODUCER = Struct(">qhi")
 """Of a batch's header: producer id, producer epoch, first sequence number."""
 _PRODUCER_AT = 43
 
 
-class Refused(NamedTuple):
-    """The first batch of a producer that was refused, when and why."""
+class Missing(NamedTuple):
+    """The first batch of a producer that the log lacks; what is behind it is refused so long."""
 
     epoch: int
     sequence: int
     since_ms: int
+    wait_ms: int
     code: ErrorCode
 
 
 class HeldUp:
-    """One broker's producers of which a batch was refused: the first one that was."""
+    """One broker's producers of which a batch is missing: the first one that is."""
 
     __slots__ = ("first",)
 
     def __init__(self) -> None:
-        self.first: dict[tuple[Place, int], Refused] = {}
+        self.first: dict[tuple[Place, int], Missing] = {}
         """By place and producer id; the oldest first. Empty but after a refusal."""
 
     def refused(
@@ -71,48 +79,61 @@ class HeldUp:
         code: ErrorCode,
         producers: ProducerStates | None,
         now_ms: int,
-    ) -> None:
-        """A batch was not taken; one that the client will not send again is left alone.
+    ) -> ErrorCode:
+        """A batch was not taken: what its client is told, which is `code` but for a gap.
 
-        `producers` is what the partition's log knows of them, None without a log."""
-        if code not in PASSING or records is None or len(records) < BATCH_OVERHEAD:
-            return
+        One that the client will not send again is left alone. `producers` is what the partition's
+        log knows of them, None without a log."""
+        if records is None or len(records) < BATCH_OVERHEAD:
+            return code
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-        key = place, producer_id
+        key, wait_ms = (place, producer_id), HELD_UP_MS
+        if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and producers is not None:
+            expected = producers.next_sequence(producer_id, epoch)
+            if is_behind(sequence, expected) and not self._was_awaited(key, epoch, expected):
+                sequence, wait_ms, code = expected, GAP_MS, GAP
+        if code not in PASSING or producer_id < 0:
+            return code
         held = self._missing(key, epoch, producers, now_ms)
-        if producer_id >= 0 and (held is None or not is_behind(sequence, held.sequence)):
+        if held is None or not is_behind(sequence, held.sequence):
             self.first.pop(key, None)
-            self.first[key] = Refused(epoch, sequence, now_ms, code)
-        while self.first:
-            oldest = next(iter(self.first))
-            if len(self.first) <= MOST_HELD and _is_fresh(self.first[oldest], now_ms):
-                break
-            del self.first[oldest]
+            self.first[key] = Missing(epoch, sequence, now_ms, wait_ms, code)
+        self._forget(now_ms)
+        return code
 
     def check(
         self, place: Place, records: Buffer | None, producers: ProducerStates, now_ms: int
     ) -> None:
-        """Raises ApiError for a batch behind one that was refused, as that one was."""
+        """Raises ApiError for a batch behind one that is missing, with that one's code."""
         if records is None or len(records) < BATCH_OVERHEAD:
             return
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
         held = self._missing((place, producer_id), epoch, producers, now_ms)
         if held is not None and is_behind(sequence, held.sequence):
-            raise ApiError(held.code, "The producer's batch before this one was refused.")
+            raise ApiError(held.code, "The producer's batch before this one is missing.")
+
+    def _was_awaited(self, key: tuple[Place, int], epoch: int, sequence: int) -> bool:
+        """Whether this gap's time is over: in that time `check` lets nothing get to the log."""
+        held = self.first.get(key)
+        return held is not None and (held.epoch, held.sequence) == (epoch, sequence)
 
     def _missing(
         self, key: tuple[Place, int], epoch: int, producers: ProducerStates | None, now_ms: int
-    ) -> Refused | None:
-        """What the log still lacks of this producer's epoch; forgets what it has by now."""
+    ) -> Missing | None:
+        """What is waited for of this producer's epoch; forgets what the log has by now."""
         held = self.first.get(key)
         if held is None or held.epoch != epoch:
             return None
-        is_there = producers is not None and producers.reached(key[1], epoch, held.sequence)
-        if _is_fresh(held, now_ms) and not is_there:
-            return held
-        del self.first[key]
-        return None
+        if producers is not None and producers.reached(key[1], epoch, held.sequence):
+            del self.first[key]
+            return None
+        return held if 0 <= now_ms - held.since_ms < held.wait_ms else None
 
-
-def _is_fresh(held: Refused, now_ms: int) -> bool:
-    return 0 <= now_ms - held.since_ms < HELD_UP_MS
+    def _forget(self, now_ms: int) -> None:
+        """Drop the oldest: those of long ago, and what is too many."""
+        while self.first:
+            oldest = next(iter(self.first))
+            age_ms = now_ms - self.first[oldest].since_ms
+            if len(self.first) <= MOST_HELD and 0 <= age_ms < _FORGOTTEN_MS:
+                break
+            del self.first[oldest]

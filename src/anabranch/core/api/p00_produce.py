@@ -9,8 +9,8 @@ Behaviour: each partition succeeds or fails by itself, in this order of checks: 
     acks=0 has no answer, and an error closes the connection. acks=1 is answered when the leader has
     the batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`.
     With flush.messages=1 the leader has it when it is flushed.
-Skipped: transactional batches (no transaction coordinator exists yet); waiting for what fills a
-    gap of sequence numbers, unless this broker refused it.
+    A gap of sequence numbers is told only after what fills it was waited for (`held_up`).
+Skipped: transactional batches (no transaction coordinator exists yet).
 """
 
 from __future__ import annotations
@@ -250,10 +250,13 @@ def _hold_up(
     replica: Replica | None,
     now_ms: int,
 ) -> None:
-    """What the producer has sent behind this batch waits for it, too."""
+    """What the producer has sent behind this batch waits for it; a gap is not told at once."""
     code = ErrorCode(answer.error_code)
     known = None if replica is None else replica.log.producers
-    broker.held_up.refused(_place(topic, data), data.records, code, known, now_ms)
+    told = broker.held_up.refused(_place(topic, data), data.records, code, known, now_ms)
+    if told != code:
+        answer.error_code = told
+        answer.log_start_offset = -1
 
 
 def _place(topic: TopicProduceData, data: PartitionProduceData) -> Place:
@@ -393,7 +396,7 @@ HANDLER = Handler(
     kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-951", "KIP-966"),
     skipped=(
         "Transactional batches are refused with INVALID_TXN_STATE.",
-        "A gap of sequence numbers is told at once, as in Kafka: a librdkafka producer then raises "
-        "its epoch, and may write again what other partitions took and had not acknowledged.",
+        "A gap of sequence numbers is answered with NOT_LEADER_OR_FOLLOWER for 10 s before it is "
+        "called out of order, lest a librdkafka producer doubles records (decision 38).",
     ),
 )

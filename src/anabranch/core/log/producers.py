@@ -122,6 +122,13 @@ class ProducerStates:
             return False
         return not is_behind(sequence, producer.last_sequence)
 
+    def next_sequence(self, producer_id: int, epoch: int) -> int:
+        """Sequence number with which a producer that is known goes on, in this epoch of its."""
+        producer = self.producers.get(producer_id)
+        if producer is None or producer.epoch != epoch:
+            return 0
+        return (producer.last_sequence + 1) % SEQUENCES
+
     def check(self, header: BatchHeader) -> None:
         """Refuse a client's data batch that is fenced or out of order."""
         producer = self.producers.get(header.producer_id)
@@ -137,13 +144,12 @@ class ProducerStates:
                     f"sequence {first} instead of 0; its epoch here is {producer.epoch}.",
                 )
             return
-        last = producer.last_sequence
         # With no batch left of this epoch only the first sequence number can follow.
-        if first != (last + 1) % SEQUENCES:
+        if first != self.next_sequence(header.producer_id, header.producer_epoch):
             raise ApiError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Out of order sequence number for producer {header.producer_id}: {first} came, "
-                f"but the last one appended is {last}.",
+                f"but the last one appended is {producer.last_sequence}.",
             )
 
     def check_epoch(self, producer_id: int, epoch: int) -> None:

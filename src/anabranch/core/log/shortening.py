@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import load_aborted, newest_timestamp
-from anabranch.core.log.producer_replay import state_at
+from anabranch.core.log.producer_replay import recall, state_at
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
 from anabranch.core.log.scan import BadBatch, scan
@@ -91,7 +91,16 @@ def _cut_end(log: Log, offset: int) -> None:
     _note_tail(log, segment)
     _cut_aborted(log, segment, end_offset)
     _drop_snapshots(log, lambda taken: taken > end_offset)
-    log.producers = state_at(log, end_offset)
+    _find_producers(log, segment)
+
+
+def _find_producers(log: Log, segment: Segment) -> None:
+    """What producers wrote, known again as when a log is opened that ends with this segment."""
+    log.producers = state_at(log, log.end_offset)
+    try:
+        recall(log.producers, segment, log.offset_index(segment).positions)
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
 
 
 def _end_before(log: Log, segment: Segment, position: int) -> int:
