@@ -54,7 +54,7 @@ def consumer_in(rack, bootstrap):
 def read_all(consumer, count):
     values = []
     while len(values) < count:
-        message = consumer.poll(10)
+        message = consumer.poll(30)
         assert message is not None, f"only {len(values)} of {count}"
         assert not message.error(), message.error()
         values.append(message.value())

@@ -10,8 +10,6 @@ from tests.server.three_kit import IDS, Acks, count_of
 
 from anabranch.testing import LocalCluster
 
-SESSION_S = 2.0
-LEASE_S = 6.0
 CONFIG = {
     "broker.session.timeout.ms": 2000,
     "broker.heartbeat.interval.ms": 300,
@@ -60,7 +58,7 @@ def test_a_controller_that_hears_nobody_lets_the_others_elect_while_the_cut_last
     until(lambda: len(acks.times) > 100)
     cluster.cut(old)
     begun_s = time.monotonic()
-    until(lambda: acks.times[-1] > begun_s + 1, "the next acks", SESSION_S + LEASE_S)
+    until(lambda: acks.times[-1] > begun_s + 1, "the next acks")
     print(f"acks went on {time.monotonic() - begun_s:.1f} s after the cut")
     before = len(acks.times)
     until(lambda: len(acks.times) > before + 100)

@@ -34,7 +34,7 @@ from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupR
 GROUP, TOPIC = "g", "t"
 MEMBERS_GROUP = "m"
 SETTINGS = {
-    "broker_session_timeout_ms": 2_000,
+    "broker_session_timeout_ms": 5_000,  # the next one keeps its own though the machine is busy
     "broker_heartbeat_interval_ms": 300,
     "offsets_topic_num_partitions": 1,
     "offsets_commit_timeout_ms": 600_000,  # who is not refused at once is not answered at all

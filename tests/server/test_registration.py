@@ -166,7 +166,7 @@ async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absenc
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A loop that was blocked, a process that was frozen: heartbeats lay unread meanwhile."""
-    host = await Host(tmp_path / "store.db", **{"broker.session.timeout.ms": "400"}).start()
+    host = await Host(tmp_path / "store.db", **{"broker.session.timeout.ms": "2000"}).start()
     follower = Follower(tmp_path / "copy", host.channel())
     await follower.loop.start()
     broker, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
@@ -215,7 +215,7 @@ async def test_a_restarted_node_supersedes_its_old_incarnation_at_once(
     old, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
     first = await old.register()
     await old.unfenced()
-    new, _ = registration(host, lambda: follower.image, registration_timeout_ms=1000)
+    new, _ = registration(host, lambda: follower.image, registration_timeout_ms=5_000)
     assert await new.register() > first
     await new.unfenced()
     assert host.image.brokers[1].incarnation_id == new.incarnation_id

@@ -136,7 +136,7 @@ def test_a_zombies_commit_is_refused(kind, node, join, filled):
     zombie.values(100)
     node.wire.hold(zombie.client_id)
     late = zombie.ask("do_commit", {(filled, 0): (13, "zombie")}, True)
-    heir = join(kind, filled, session_ms=500)
+    heir = join(kind, filled)
     heir.values(100)
     heir.commit({(filled, 0): (77, "heir")})
     node.wire.release(zombie.client_id)

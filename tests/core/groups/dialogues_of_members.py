@@ -155,12 +155,12 @@ def a_follower_that_joins_again_with_what_it_said_stays(talk: Talk) -> None:
 @dialogue
 def a_fourth_member_of_three(talk: Talk) -> None:
     """Whoever joins again last finds the group full, though it was there before."""
-    member, _ = talk.alone(rebalance_timeout_ms=500)
+    member, _ = talk.alone(rebalance_timeout_ms=1000)
     others = [talk.join(who=who) for who in "bcd"]
     for other, who in zip(others, "bcd"):
-        talk.wait_to_join(other.member_id, who, rebalance_timeout_ms=500)
+        talk.wait_to_join(other.member_id, who, rebalance_timeout_ms=1000)
     talk.join(member)
-    talk.advance(1500)
+    talk.advance(2500)
     talk.beat(member, 2)
     talk.describe()
 
@@ -220,9 +220,9 @@ def a_static_member_comes_back_with_other_protocols(talk: Talk) -> None:
 
 @dialogue
 def a_member_that_is_silent_is_put_out(talk: Talk) -> None:
-    member, generation = talk.alone(session_timeout_ms=300)
+    member, generation = talk.alone(session_timeout_ms=1000)
     talk.commit({("dialogue", 0): 7}, member_id=member, generation_id_or_member_epoch=generation)
-    talk.advance(900)
+    talk.advance(2500)
     talk.describe()
     talk.beat(member, generation)
     talk.commit({("dialogue", 0): 8}, member_id=member, generation_id_or_member_epoch=generation)
@@ -232,10 +232,10 @@ def a_member_that_is_silent_is_put_out(talk: Talk) -> None:
 
 @dialogue
 def a_member_that_does_not_join_again_is_put_out(talk: Talk) -> None:
-    member, _ = talk.alone(rebalance_timeout_ms=300)
-    second = talk.join(who="b", rebalance_timeout_ms=300)
-    joining = talk.wait_to_join(second.member_id, who="b", rebalance_timeout_ms=300)
-    talk.advance(900)
+    member, _ = talk.alone(rebalance_timeout_ms=1000)
+    second = talk.join(who="b", rebalance_timeout_ms=1000)
+    joining = talk.wait_to_join(second.member_id, who="b", rebalance_timeout_ms=1000)
+    talk.advance(2500)
     joining()
     talk.beat(member, 1)
     talk.describe()
