@@ -56,10 +56,16 @@ class Watched:
                 continue
         return pages
 
-    def every_page(self):
-        """The pages when everybody answers in time: what is on none has not grown since."""
-        pages = self.scrape()
-        return pages if len(pages) == len(IDS) else None
+    def window(self, *ids):
+        """Begin one with the pages of these nodes, or of all: what is on none has not grown since,
+        so that each has to answer in time."""
+        wanted = {str(each) for each in ids or IDS}
+
+        def every_page():
+            pages = self.scrape()
+            return pages if wanted <= set(pages) else None
+
+        self.began = until(every_page, f"the pages of {sorted(wanted)}", SECONDS)
 
     def fire(self):
         """The alerts since the window began."""
@@ -69,7 +75,7 @@ class Watched:
     def begin(self):
         """A new window, in which nothing is wrong."""
         self.cluster.wait_in_sync(timeout_seconds=SECONDS)
-        self.began = until(self.every_page, "every page", SECONDS)
+        self.window()
         until(lambda: not self.fire(), "quiet", SECONDS)
         return self
 
@@ -125,13 +131,13 @@ def test_every_metric_of_the_document_is_on_a_page(watched):
 
 def test_a_paused_follower(watched):
     watched.topic("flights", 2, 3, 1, minimum=3)
-    watched.began = watched.scrape()
+    watched.window()
     with watched.cluster.pause(3):
         watched.append("flights")
         watched.fired("IsrShrinks", "UnderReplicatedPartitions", "UnderMinIsrPartitions")
         watched.fired("FencedBrokers")
         assert watched.write("flights", 1, 2) is not None
-        watched.began = watched.scrape()
+        watched.window(1, 2)
         assert watched.write("flights", 1, 2) is not None
         watched.fired("FailedProduceRequests")
 

@@ -187,8 +187,8 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_go_on(node, monk
 
 def test_a_topic_deleted_under_a_pass_ends_the_pass_and_nothing_else(node):
     create(node, **{"min.cleanable.dirty.ratio": "0.9"})
-    produce(node, updates(3000))
     node.node.broker.broker.config.__dict__["log_cleaner_io_max_bytes_per_second"] = 10_000.0
+    produce(node, updates(3000))  # what is there is not compacted before anybody looks
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
     cleaner = cleaner_of(node)
     until(lambda: cleaner.is_cleaning(Place("t", 0)), "no pass began")
