@@ -102,7 +102,7 @@ def test_nothing_is_left():
 
 def test_the_process_that_compacts_ends_with_the_cluster():
     own = psutil.Process()
-    others = own.children()
+    others = {each.pid for each in own.children()}  # times of start move with the clock
     with LocalCluster() as cluster:
         config = {"cleanup.policy": "compact", "segment.ms": 100, "min.cleanable.dirty.ratio": 0}
         cluster.create_topic("t", config=config)
@@ -115,7 +115,7 @@ def test_the_process_that_compacts_ends_with_the_cluster():
         while not (folder / "cleaner-offset-checkpoint").exists():
             assert time.monotonic() < until, cluster.log
             time.sleep(0.01)
-        working = [each for each in own.children() if each not in others]
+        working = [each for each in own.children() if each.pid not in others]
         assert working
         del producer
     assert [each for each in working if each.is_running()] == []
@@ -263,4 +263,5 @@ def test_three_brokers_in_three_racks_go_on_without_one_of_them(tmp_path):
         with pytest.raises(ClusterError, match="No broker 7 is running"):
             cluster.stop_broker(7)
         logs = [Path(each.folder) / "t-0" / "00000000000000000000.log" for each in cluster.brokers]
+        until(lambda: all(log.exists() for log in logs))
         until(lambda: len({log.read_bytes() for log in logs}) == 1)
