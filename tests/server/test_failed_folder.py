@@ -89,8 +89,13 @@ def two_folders(processes, tmp_path):
     bootstrap = bootstrap_of(processes)
     admin = create_both(bootstrap)
     broker_id = asked(bootstrap, controller_of).controller_id
-    folder = tmp_path / str(broker_id) / "b"
-    there = places_in(bootstrap, broker_id, folder)
+    folders = [tmp_path / str(broker_id) / name for name in "ab"]
+
+    def hosted():
+        held = [places_in(bootstrap, broker_id, each) for each in folders]
+        return held if sum(map(len, held)) == PARTITIONS else None
+
+    folder, there = folders[1], until(hosted, "all replicas of `u`")[1]
     assert there and set(partitions(admin)) - there, "replicas in both folders"
     return bootstrap, admin, folder, there
 

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka import KafkaAdminClient
 from tests.clients.members import until
+from tests.server.node_kit import END_SECONDS
 from tests.server.three_kit import partitions_of
 
 from anabranch.cli.local_brokers import LocalBrokers
@@ -61,9 +62,12 @@ def test_on_clients_write_at_once_and_the_third_broker_fills_up(three):
     seen = replicas(admin)
     assert [(sorted(ids[:2]), ids[2:], isr) for ids, isr in seen] == [([1, 2], [-1], [1, 2])] * 3
     other = KafkaAdminClient(bootstrap_servers=brokers.nodes[0].bootstrap)
-    until(lambda: len(other.describe_topics(["t"])[0]["partitions"]) == 3)
-    (described,) = other.describe_topics(["t"])
-    assert [each["replica_nodes"][2] for each in described["partitions"]] == [-1, -1, -1]
+
+    def described():
+        (topic,) = other.describe_topics(["t"])
+        return topic["partitions"] if len(topic["partitions"]) == 3 else None
+
+    assert [each["replica_nodes"][2] for each in until(described)] == [-1, -1, -1]
     other.close()
     producer = Producer({"bootstrap.servers": brokers.nodes[0].bootstrap, "acks": "all"})
     for index in range(300):
@@ -71,8 +75,13 @@ def test_on_clients_write_at_once_and_the_third_broker_fills_up(three):
     assert producer.flush(20) == 0
     brokers.nodes[2].start()
     brokers.nodes[2].wait_ready()
-    until(lambda: all(isr == [1, 2, 3] for _, isr in replicas(admin)), "all in sync", 60)
-    assert all(sorted(ids) == [1, 2, 3] and ids[0] != 3 for ids, _ in replicas(admin))
+
+    def filled():
+        found = replicas(admin)
+        return found if all(isr == [1, 2, 3] for _, isr in found) else None
+
+    found = until(filled, "all in sync")
+    assert all(sorted(ids) == [1, 2, 3] and ids[0] != 3 for ids, _ in found)
 
 
 def test_topics_that_come_with_their_first_record_follow_the_same_rule(three):
@@ -96,7 +105,7 @@ def test_in_a_rolling_restart_no_creation_fails(three):
         while time.monotonic() < end or created < least:
             admin.create_topics([NewTopic(f"t{created}", 1, 3)])[f"t{created}"].result(20)
             created += 1
-        node.process.wait(20)
+        node.process.wait(END_SECONDS)
         admin.create_topics([NewTopic(f"t{created}", 1, 3)])[f"t{created}"].result(20)
         created += 1
         node.start()

@@ -102,7 +102,7 @@ def create(cluster, name="t"):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     topic = NewTopic(name, 3, 3, config={"min.insync.replicas": "2"})
     admin.create_topics([topic])[name].result(20)
-    until(lambda: is_whole(cluster.bootstrap))
+    until(lambda: is_whole(cluster.bootstrap, name))
     return admin
 
 

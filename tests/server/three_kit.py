@@ -83,17 +83,31 @@ def running(nodes, ids=IDS):
             node.close()
 
 
+def serving(nodes):
+    """The nodes in threads that serve now, without what starts and stops them."""
+    return [each.node for each in nodes.values() if each.node is not None and each.node.is_ready]
+
+
+def followed(nodes):
+    """Wait until these nodes know what the active controller among them has committed: what one
+    verb changed, the next one sees then, whomever it asks."""
+    controllers = [each.controller.controller for each in nodes if each.controller is not None]
+    end = max((each.log.end_offset for each in controllers if each.active), default=0)
+    until(lambda: all(each.broker.broker.image.next_offset >= end for each in nodes))
+
+
 def bootstrap_of(nodes, ids=IDS):
     return ",".join(nodes[each].bootstrap for each in ids)
 
 
-def is_whole(bootstrap):
-    """Whether all three are there and every replica is in sync."""
+def is_whole(bootstrap, *names):
+    """Whether all three are there and every replica is in sync, as one that knows these topics
+    says: it may be behind the controller that created them."""
 
     async def look():
         async with Cluster(bootstrap) as cluster:
             topics = await describe_topics(cluster, None)
-            if len(cluster.brokers) < len(IDS):
+            if len(cluster.brokers) < len(IDS) or set(names) - {each.name for each in topics}:
                 return False
             return not any(
                 Illness.UNDER_REPLICATED in each.illnesses(topic.minimum)
@@ -120,7 +134,7 @@ def create_both(bootstrap):
     ]
     for made in admin.create_topics(topics).values():
         made.result(20)
-    until(lambda: is_whole(bootstrap))
+    until(lambda: is_whole(bootstrap, "t", "u"))
     return admin
 
 
