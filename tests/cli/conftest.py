@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from click.testing import CliRunner
 from tests.server.node_kit import ThreadNode
+from tests.server.three_kit import followed
 
 from anabranch.cli.main import main
 from anabranch.testing import LocalCluster
@@ -27,10 +28,12 @@ def cluster():
 
 @pytest.fixture(scope="session")
 def against():
-    """Gives, for bootstrap servers, what runs `anabranch WORDS` there and returns click's result."""
+    """Gives, for bootstrap servers, what runs `anabranch WORDS` there and returns click's result;
+    before, the nodes that `serving` gives learn what was changed."""
 
-    def verb_of(bootstrap: str):
+    def verb_of(bootstrap: str, serving=list):
         def run(*words: str, input: str | None = None):  # noqa: A002 - click's own name
+            followed(serving())
             environment = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap}
             return CliRunner().invoke(main, words, input=input, env=environment)
 
@@ -42,4 +45,11 @@ def against():
 @pytest.fixture
 def verb(node, against):
     """Runs a verb against the one node."""
-    return against(node.bootstrap)
+    return against(node.bootstrap, lambda: [node.node])
+
+
+@pytest.fixture
+def cluster_verb(cluster, against):
+    """Runs a verb against the four nodes."""
+    running = cluster._cluster
+    return against(cluster.bootstrap_servers, lambda: [each._life.node for each in running.serving])

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
-from tests.server.three_kit import RACKS, bootstrap_of, running, three_threads
+from tests.server.three_kit import RACKS, bootstrap_of, followed, running, serving, three_threads
 
 from anabranch.cli.main import main
 
@@ -32,6 +32,7 @@ def verb(nodes):
     """Run `anabranch WORDS` against the first two nodes; returns click's result."""
 
     def run(*words: str):
+        followed(serving(nodes))
         servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes, (1, 2))}
         return CliRunner().invoke(main, words, env=servers)
 

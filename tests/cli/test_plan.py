@@ -9,8 +9,8 @@ import pytest
 
 
 @pytest.fixture
-def verb(cluster, against):
-    return against(cluster.bootstrap_servers)
+def verb(cluster_verb):
+    return cluster_verb
 
 
 @pytest.fixture

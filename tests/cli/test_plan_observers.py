@@ -7,7 +7,15 @@ import json
 import pytest
 from click.testing import CliRunner
 from tests.clients.members import until
-from tests.server.three_kit import RACKS, bootstrap_of, produce, running, three_threads
+from tests.server.three_kit import (
+    RACKS,
+    bootstrap_of,
+    followed,
+    produce,
+    running,
+    serving,
+    three_threads,
+)
 
 from anabranch.cli.main import main
 
@@ -23,6 +31,7 @@ def verb(nodes):
     """Run `anabranch WORDS`; its output."""
 
     def run(*words: str, code: int = 0) -> str:
+        followed(serving(nodes))
         servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes)}
         result = CliRunner().invoke(main, words, env=servers)
         assert result.exit_code == code, result.output

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.clients.members import until
 from tests.server.node_kit import ThreadNode
 from tests.server.test_alerts import alerts
-from tests.server.three_kit import bootstrap_of, running, three_threads
+from tests.server.three_kit import bootstrap_of, followed, running, serving, three_threads
 
 from anabranch.cli.main import main
 
@@ -30,6 +30,7 @@ def verb(nodes):
     """Run `anabranch WORDS` against the first two nodes; its output."""
 
     def run(*words: str, code: int = 0) -> str:
+        followed(serving(nodes))
         servers = {"ANABRANCH_BOOTSTRAP_SERVER": bootstrap_of(nodes, (1, 2))}
         result = CliRunner().invoke(main, words, env=servers)
         assert result.exit_code == code, result.output
@@ -40,6 +41,7 @@ def verb(nodes):
 
 def firing(nodes) -> set[str]:
     """The alert rules that say something."""
+    followed(serving(nodes))
     pages = {}
     for node in nodes.values():
         if node.node is not None and node.node.is_ready:

@@ -9,8 +9,8 @@ import pytest
 
 
 @pytest.fixture
-def anabranch(cluster, against):
-    return against(cluster.bootstrap_servers)
+def anabranch(cluster_verb):
+    return cluster_verb
 
 
 @pytest.fixture
