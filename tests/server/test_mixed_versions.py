@@ -33,6 +33,8 @@ PREVIOUS = [sys.executable, str(Path(__file__).with_name("previous_version.py"))
 TODAY = [sys.executable, "-m", "anabranch"]
 OLD_LEVEL, NEW_LEVEL = 22, BOOTSTRAP_LEVELS[METADATA_VERSION]
 SECONDS = 60
+pytestmark = pytest.mark.timeout(300)
+"""Many restarts and commands, each a process: on a machine that others use they take their time."""
 
 
 class Cluster:

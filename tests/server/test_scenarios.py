@@ -62,7 +62,7 @@ def test_what_the_documentation_shows_is_what_is_printed():
 def test_what_comes_out_otherwise_is_shown_and_not_what_was_foretold():
     plan = read(ONE, "one.yaml")
     more = read(ONE.replace("records: 2", "records: 3"), "one.yaml")
-    seen = performed(plan, replace(rehearsed(more), plan=plan), patience_seconds=2)
+    seen = performed(plan, replace(rehearsed(more), plan=plan), patience_seconds=6)
     assert seen.text() == rehearsed(plan).text() != rehearsed(more).text()
 
 

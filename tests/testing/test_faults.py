@@ -17,7 +17,7 @@ from anabranch.testing import ClusterError, LocalCluster
 IDS = (1, 2, 3)
 CONFIG = {
     "replica.lag.time.max.ms": 1000,
-    "broker.session.timeout.ms": 1500,
+    "broker.session.timeout.ms": 3000,  # who stands still for a moment keeps what it leads
     "broker.heartbeat.interval.ms": 200,
 }
 NEEDS_NO_ID = {"enable.idempotence": False}

@@ -57,12 +57,12 @@ def test_an_interrupted_demo_leaves_no_process_and_no_folder(tmp_path, number):
             lines.append(line)
             if "consume" in line:
                 break
-        shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=30)
+        shown = subprocess.run(line, shell=True, capture_output=True, text=True, timeout=60)
         assert len(shown.stdout.splitlines()) == 3, line + shown.stderr
         children = psutil.Process(demo.pid).children(recursive=True)
         assert children, "".join(lines)
         demo.send_signal(number)
-        demo.wait(30)
+        demo.wait(60)
     finally:
         demo.kill()
         demo.wait()
