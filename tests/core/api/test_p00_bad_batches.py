@@ -10,6 +10,7 @@ import tracemalloc
 import pytest
 from tests.core.api.in_memory_node import START_MS, InMemoryNode
 
+from anabranch.core.api.held_up import GAP_MS
 from anabranch.core.wire.batch import renew_crc
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.messages.produce import (
@@ -61,11 +62,15 @@ def answer_of(configs, *batches):
     node = InMemoryNode()
     node.topic(configs=configs)
     for records in batches:
-        part = PartitionProduceData(index=0, records=records)
-        topic = TopicProduceData(name="t", partition_data=[part])
-        response = node.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
-        answer = response.responses[0].partition_responses[0]
+        answer = answered(node, records)
     return answer
+
+
+def answered(node, records):
+    part = PartitionProduceData(index=0, records=records)
+    topic = TopicProduceData(name="t", partition_data=[part])
+    response = node.send(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 9)
+    return response.responses[0].partition_responses[0]
 
 
 def shape(answer):
@@ -102,7 +107,6 @@ AS_KAFKA = [
     ("counts lie", COMPACT, [changed(changed(batch(), DELTA, 6), COUNT, 7)], (87, -1, 0, [])),
     ("no sequence", PLAIN, [sent(-1)], (87, -1, 0, [])),
     ("begins at 5", PLAIN, [sent(5)], ACCEPTED),
-    ("gap", PLAIN, [sent(0), sent(5)], (45, -1, 0, [])),
     ("gap and late", PLAIN, [sent(0), sent(9, times=[LATE] * 3)], (32, -1, 0, [0, 1, 2])),
     ("gap and keyless", COMPACT, [sent(0), sent(9, keys=[None] * 3)], (87, -1, 0, [0, 1, 2])),
     ("duplicate", PLAIN, [sent(0), sent(0)], ACCEPTED),
@@ -111,7 +115,6 @@ AS_KAFKA = [
     ("sixth last", PLAIN, [*(sent(3 * each) for each in range(7)), sent(0)], (45, -1, 0, [])),
     ("overlap", PLAIN, [sent(0), sent(1)], (45, -1, 0, [])),
     ("stale epoch", PLAIN, [sent(0, epoch=3), sent(0, epoch=2)], (47, -1, 0, [])),
-    ("new epoch, gap", PLAIN, [sent(0), sent(5, epoch=1)], (45, -1, 0, [])),
     ("new epoch", PLAIN, [sent(0), sent(0, epoch=1)], (0, 3, 0, [])),
 ]  # fmt: skip
 
@@ -119,6 +122,16 @@ AS_KAFKA = [
 @pytest.mark.parametrize(("name", "configs", "batches", "kafkas"), AS_KAFKA)
 def test_answers_are_kafkas(name, configs, batches, kafkas):
     assert shape(answer_of(configs, *map(bytearray, batches))) == kafkas
+
+
+@pytest.mark.parametrize("behind", [sent(5), sent(5, epoch=1)])
+def test_a_gap_is_answered_as_by_kafka_once_it_was_waited_for(behind):
+    node = InMemoryNode()
+    node.topic(configs=PLAIN)
+    answered(node, bytearray(sent(0)))
+    assert shape(answered(node, bytearray(behind))) == (6, -1, -1, [])
+    node.now_ms += GAP_MS
+    assert shape(answered(node, bytearray(behind))) == (45, -1, 0, [])
 
 
 UNLIKE_KAFKA = [
