@@ -67,7 +67,7 @@ def test_a_second_node_with_an_id_that_is_taken(request, tmp_path, of, listening
     """With a folder of its own, beside the one that serves, who may be the active controller."""
     cluster = request.getfixturevalue(listening)
     taken, active = of(cluster), cluster.active()
-    wait = {"initial.broker.registration.timeout.ms": "2000"}
+    wait = {"initial.broker.registration.timeout.ms": "5000"}
     twin = cluster.made(taken, tmp_path / "twin", **wait)
     try:
         line = refusal(twin)

@@ -208,6 +208,32 @@ async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
     await second.shutdown()
 
 
+async def test_a_refusal_is_told_though_the_controller_then_says_nothing_more(
+    host: Host, follower: Follower, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = registration(host, lambda: follower.image)
+    await first.register()
+    second, _ = registration(
+        host,
+        lambda: follower.image,
+        directory_ids=OTHER_FOLDER,
+        registration_timeout_ms=SOON_MS,
+    )
+    send, asked = second._channel.send, []
+
+    async def send_once(message: object, **how: object) -> object:
+        asked.append(message)
+        return await (send(message, **how) if len(asked) == 1 else asyncio.Event().wait())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(second._channel, "send", send_once)
+        with pytest.raises(ApiError, match=r"another live broker has node\.id=1; give each"):
+            await second.register()
+    assert len(asked) == 2
+    await first.shutdown()
+    await second.shutdown()
+
+
 async def test_a_restarted_node_supersedes_its_old_incarnation_at_once(
     host: Host, follower: Follower
 ) -> None:

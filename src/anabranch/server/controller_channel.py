@@ -58,7 +58,7 @@ class ControllerChannel:
         self.generation = 0
         """Grows with every new connection: what was learnt on an older one may be out of date."""
         self.obstacle = ""
-        """Why the last attempt to reach an active controller failed."""
+        """Why the last attempt to reach an active controller failed; empty when it did not."""
         self._seen = seen or Seen()
         self._connection: Connection | None = None
         self._address: Address | None = None
@@ -85,7 +85,7 @@ class ControllerChannel:
                 connection = await self._connected()
                 answer = await self._answer(connection, message, version)
                 if getattr(answer, "error_code", 0) != ErrorCode.NOT_CONTROLLER:
-                    self._seen.active = self._address
+                    self._seen.active, self.obstacle = self._address, ""
                     return answer
                 self.obstacle = f"{connection.address} is not the active controller"
             except NO_ANSWER as fault:

@@ -156,7 +156,6 @@ class Registration:
     async def _registered(self, worth_waiting: frozenset[ErrorCode]) -> int:
         """Ask until there is an epoch; a code that is not worth waiting for is raised."""
         while True:
-            self._obstacle = ""
             answer: BrokerRegistrationResponse = await self._channel.send(
                 self._request(), patience_s=None
             )
@@ -169,10 +168,12 @@ class Registration:
             await asyncio.sleep(RETRY_MS / 1000)
 
     def _too_late(self) -> str:
-        why = self._obstacle or (
-            f"{self._channel.obstacle or 'no controller answered'}; see that a controller runs at "
-            "one of controller.quorum.bootstrap.servers"
-        )
+        why = self._obstacle
+        if self._channel.obstacle or not why:
+            why = (
+                f"{self._channel.obstacle or 'no controller answered'}; see that a controller runs "
+                "at one of controller.quorum.bootstrap.servers"
+            )
         return (
             f"broker {self.node_id} could not register within {self._registration_timeout_ms} ms "
             f"(initial.broker.registration.timeout.ms): {why}"
