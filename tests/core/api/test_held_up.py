@@ -5,12 +5,18 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from tests.core.replication.peers import Peers
+from tests.core.api.in_memory_node import batch
+from tests.core.replication.peers import START_MS, Peers
 
 from anabranch.core.api import held_up
-from anabranch.core.api.held_up import GAP_MS, HELD_UP_MS
+from anabranch.core.api.held_up import FORGOTTEN_MS, GAP_MS, HELD_UP_MS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.files import DiskFull
+from anabranch.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 
 NONE, FULL = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
 OUT_OF_ORDER = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -98,24 +104,39 @@ def test_a_batch_that_never_comes_again_is_not_waited_for_for_ever(peers):
     assert send(peers, 0) == NONE
     refuse(peers, 1)
     peers.now_ms += HELD_UP_MS
+    assert send(peers, 2) == NOT_LEADER, "a gap"
+    peers.now_ms += GAP_MS
     assert send(peers, 2) == OUT_OF_ORDER
 
 
 def test_refused_batches_are_forgotten_in_time(peers):
     for producer_id in range(100):
         refuse(peers, 1, producer_id=producer_id)
-        peers.now_ms += HELD_UP_MS // 10
-    assert len(held(peers)) == 20, "as long again, to know a gap that was waited for in vain"
+        peers.now_ms += FORGOTTEN_MS // 10
+    assert len(held(peers)) == 10
+    peers.now_ms += FORGOTTEN_MS
+    assert send(peers, 0, producer_id=100) == NONE, "also when nothing is refused any more"
+    assert not held(peers)
 
 
 def test_a_refused_batch_that_comes_again_is_younger_than_others(peers):
     for producer_id in (7, 8):
         refuse(peers, 1, producer_id=producer_id)
-    peers.now_ms += HELD_UP_MS
+    peers.now_ms += FORGOTTEN_MS // 2
     refuse(peers, 1, producer_id=7)
-    peers.now_ms += HELD_UP_MS
+    peers.now_ms += FORGOTTEN_MS // 2
     refuse(peers, 1, producer_id=9)
     assert held(peers) == [7, 9]
+
+
+def test_the_time_of_day_may_go_back(peers, monkeypatch):
+    refuse(peers, 0)
+    monkeypatch.setattr("tests.core.replication.peers.START_MS", START_MS - 3_600_000)
+    assert send(peers, 1) == FULL
+    assert [send(peers, each) for each in (0, 1)] == [NONE, NONE]
+    assert send(peers, 3) == NOT_LEADER
+    monkeypatch.setattr("tests.core.replication.peers.START_MS", START_MS - 7_200_000)
+    assert send(peers, 3) == NOT_LEADER
 
 
 def test_sequences_go_on_behind_the_largest_at_0(peers):
@@ -221,6 +242,53 @@ def test_each_gap_has_its_own_time(peers):
     assert send(peers, 3) == OUT_OF_ORDER
 
 
+def test_refusals_meanwhile_make_the_wait_for_a_gap_no_longer():
+    peers = Peers(2, topic_config={"min.insync.replicas": "2"})
+    assert send(peers, 0) == NONE
+    peers.settle()
+    assert send(peers, 2) == NOT_LEADER
+    peers.now_ms += GAP_MS
+    peers.change(isr=(1,))
+    peers.publish()
+    assert send(peers, 2) == TOO_FEW
+    peers.change(isr=(1, 2))
+    peers.publish()
+    assert send(peers, 2) == OUT_OF_ORDER
+
+
+def test_who_waits_is_not_told_to_ask_this_broker_again(peers):
+    """It leads: told so beside the error, franz-go asks without a pause."""
+    assert send(peers, 0) == NONE
+    told = peers[1].produce(1, base_sequence=2, producer_id=7, producer_epoch=0)
+    assert told.error_code == NOT_LEADER
+    assert told.current_leader.leader_id == -1
+
+
+def test_a_gap_that_is_waited_for_is_no_failure_yet(peers):
+    failed = peers[1].broker.failed_produces
+    assert send(peers, 0) == NONE
+    assert send(peers, 2) == NOT_LEADER
+    assert not failed
+    peers.now_ms += GAP_MS
+    assert send(peers, 2) == OUT_OF_ORDER
+    assert sum(failed.values()) == 1
+
+
+def test_a_gap_that_opens_earlier_has_its_own_time():
+    """A leader that was deposed meanwhile, and leads again, lacks more than before."""
+    peers = Peers(3)
+    assert send(peers, 0) == NONE
+    peers.settle()
+    assert send(peers, 1) == NONE  # nobody else has it
+    assert send(peers, 3) == NOT_LEADER
+    peers.now_ms += GAP_MS
+    peers.elect(2)
+    peers.settle()
+    peers.elect(1)
+    assert send(peers, 3) == NOT_LEADER
+    assert [send(peers, each) for each in (1, 2, 3)] == [NONE, NONE, NONE]
+
+
 def test_a_new_epoch_that_begins_with_its_second_batch_waits_for_its_first(peers):
     assert send(peers, 0) == NONE
     assert send(peers, 1, epoch=1) == NOT_LEADER
@@ -239,6 +307,22 @@ def test_what_the_leader_lost_with_its_leadership_is_sent_again_before_what_was_
     peers.elect(1)
     assert send(peers, 2) == NOT_LEADER
     assert [send(peers, each) for each in (1, 2)] == [NONE, NONE]
+
+
+def test_a_batch_without_a_sequence_is_not_waited_for():
+    peers = Peers(1, publish=False)
+    assert send(peers, -1) == UNKNOWN
+    assert not held(peers)
+
+
+def test_a_topic_that_cannot_be_is_not_waited_for(peers):
+    """Names of 30 KB would be kept otherwise, of whoever asks."""
+    data = PartitionProduceData(
+        index=0, records=batch(1, producer_id=7, producer_epoch=0, base_sequence=0)
+    )
+    topics = [TopicProduceData(name=name, partition_data=[data]) for name in ("n" * 30_000, "n")]
+    peers[1].ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 11)
+    assert [place for place, _ in peers[1].broker.held_up.first] == [("n", 0)]
 
 
 def test_no_more_than_so_many_are_held_up(peers, monkeypatch):

@@ -317,7 +317,7 @@ def test_a_gap_in_sequence_numbers_is_refused(node):
     answer = only(produce(node, later))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.base_offset, answer.log_start_offset) == (-1, -1)
-    node.now_ms += GAP_MS
+    node.broker.steady_ms += GAP_MS
     answer = only(produce(node, later))
     assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert (answer.base_offset, answer.log_start_offset) == (-1, 0)

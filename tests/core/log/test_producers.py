@@ -70,6 +70,32 @@ def test_a_cut_forgets_no_batch_that_stays() -> None:
     assert send(log, 4).first_offset == 4
 
 
+@pytest.mark.parametrize("end_offset", [5, 4])
+def test_a_cut_just_behind_a_roll_forgets_none_either(end_offset: int) -> None:
+    """The snapshot at the roll knows the last batch, and the segment none before it."""
+    log = new_log()
+    for sequence in range(4):
+        send(log, sequence)
+    log.roll(NOW_MS)
+    for sequence in (4, 5):
+        send(log, sequence)
+    log.truncate_to(end_offset)
+    first, last = end_offset - 3, end_offset - 1
+    assert [send(log, each).first_offset for each in (first, last)] == [first, last]
+    assert send(log, end_offset).first_offset == end_offset
+
+
+def test_a_cut_to_an_older_epoch_remembers_nothing_of_the_newer() -> None:
+    log = new_log()
+    for sequence in range(3):
+        send(log, sequence)
+    for sequence in range(3):
+        send(log, sequence, epoch=1)
+    log.truncate_to(3)
+    assert send(log, 1).duplicate
+    assert send(log, 0, epoch=1).first_offset == 3
+
+
 def test_a_clean_start_reads_no_further_back_than_somebody_may_send_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -80,7 +80,7 @@ class Broker:
     failed_produces: dict[str, int] = field(default_factory=dict)
     """Topic -> appends of producers that were refused since the start, as Kafka counts them."""
     held_up: HeldUp = field(default_factory=HeldUp)
-    """Producers of which a batch was refused: what is behind it is refused alike."""
+    """Producers of which a batch is missing: what is behind it waits for it."""
     wishes: list[Wish] = field(default_factory=list)
     """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)

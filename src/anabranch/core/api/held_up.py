@@ -32,7 +32,7 @@ HELD_UP_MS = 30_000
 """How long a refused batch is waited for: a client that is still there sends it again sooner."""
 GAP_MS = 10_000
 """How long a batch is waited for of which this broker knows only that it is missing."""
-_FORGOTTEN_MS = 2 * HELD_UP_MS
+FORGOTTEN_MS = 60_000
 """By then a client that was told of a gap has begun a new epoch, or given up."""
 MOST_HELD = 100_000
 """Producers that are held up at once; of more, the oldest are let go."""
@@ -54,23 +54,30 @@ _PRODUCER_AT = 43
 
 
 class Missing(NamedTuple):
-    """The first batch of a producer that the log lacks; what is behind it is refused so long."""
+    """The first batch of a producer that the log lacks; what is behind it is told `code`."""
 
     epoch: int
     sequence: int
     since_ms: int
-    wait_ms: int
     code: ErrorCode
+    is_gap: bool
+    """Nobody refused it here: a later batch came, and the log said that one is missing."""
+
+    def is_awaited(self, now_ms: int) -> bool:
+        """Whether it may still come; then the log decides."""
+        return now_ms - self.since_ms < (GAP_MS if self.is_gap else HELD_UP_MS)
 
 
 class HeldUp:
-    """One broker's producers of which a batch is missing: the first one that is."""
+    """One broker's producers of which a batch is missing: the first one that is.
+
+    Times are of the steady clock: after a step of the other one a batch would overtake."""
 
     __slots__ = ("first",)
 
     def __init__(self) -> None:
         self.first: dict[tuple[Place, int], Missing] = {}
-        """By place and producer id; the oldest first. Empty but after a refusal."""
+        """By place and producer id; the oldest first. Empty but for a minute after a refusal."""
 
     def refused(
         self,
@@ -87,17 +94,23 @@ class HeldUp:
         if records is None or len(records) < BATCH_OVERHEAD:
             return code
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-        key, wait_ms = (place, producer_id), HELD_UP_MS
+        if producer_id < 0 or sequence < 0:
+            return code
+        key = place, producer_id
+        held, is_gap = self._missing(key, epoch, producers), False
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and producers is not None:
             expected = producers.next_sequence(producer_id, epoch)
-            if is_behind(sequence, expected) and not self._was_awaited(key, epoch, expected):
-                sequence, wait_ms, code = expected, GAP_MS, GAP
-        if code not in PASSING or producer_id < 0:
+            # `check` lets nothing get to the log while the batch is awaited.
+            was_awaited = held is not None and held.is_gap and held.sequence == expected
+            if is_behind(sequence, expected) and not was_awaited:
+                held, sequence, is_gap, code = None, expected, True, GAP
+        if code not in PASSING:
             return code
-        held = self._missing(key, epoch, producers, now_ms)
+        if held is not None and not held.is_gap and not held.is_awaited(now_ms):
+            held = None
         if held is None or not is_behind(sequence, held.sequence):
             self.first.pop(key, None)
-            self.first[key] = Missing(epoch, sequence, now_ms, wait_ms, code)
+            self.first[key] = Missing(epoch, sequence, now_ms, code, is_gap)
         self._forget(now_ms)
         return code
 
@@ -105,35 +118,31 @@ class HeldUp:
         self, place: Place, records: Buffer | None, producers: ProducerStates, now_ms: int
     ) -> None:
         """Raises ApiError for a batch behind one that is missing, with that one's code."""
+        self._forget(now_ms)
         if records is None or len(records) < BATCH_OVERHEAD:
             return
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-        held = self._missing((place, producer_id), epoch, producers, now_ms)
-        if held is not None and is_behind(sequence, held.sequence):
+        held = self._missing((place, producer_id), epoch, producers)
+        if held is not None and held.is_awaited(now_ms) and is_behind(sequence, held.sequence):
             raise ApiError(held.code, "The producer's batch before this one is missing.")
 
-    def _was_awaited(self, key: tuple[Place, int], epoch: int, sequence: int) -> bool:
-        """Whether this gap's time is over: in that time `check` lets nothing get to the log."""
-        held = self.first.get(key)
-        return held is not None and (held.epoch, held.sequence) == (epoch, sequence)
-
     def _missing(
-        self, key: tuple[Place, int], epoch: int, producers: ProducerStates | None, now_ms: int
+        self, key: tuple[Place, int], epoch: int, producers: ProducerStates | None
     ) -> Missing | None:
-        """What is waited for of this producer's epoch; forgets what the log has by now."""
+        """What this producer's epoch lacks; forgets what the log has by now."""
         held = self.first.get(key)
         if held is None or held.epoch != epoch:
             return None
         if producers is not None and producers.reached(key[1], epoch, held.sequence):
             del self.first[key]
             return None
-        return held if 0 <= now_ms - held.since_ms < held.wait_ms else None
+        return held
 
     def _forget(self, now_ms: int) -> None:
         """Drop the oldest: those of long ago, and what is too many."""
         while self.first:
             oldest = next(iter(self.first))
             age_ms = now_ms - self.first[oldest].since_ms
-            if len(self.first) <= MOST_HELD and 0 <= age_ms < _FORGOTTEN_MS:
+            if len(self.first) <= MOST_HELD and age_ms < FORGOTTEN_MS:
                 break
             del self.first[oldest]

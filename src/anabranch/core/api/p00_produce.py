@@ -24,8 +24,8 @@ from anabranch.core.api.acks import Awaited
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Hangup, NoAnswer, Outcome, Request, Wait
 from anabranch.core.api.held_up import Place
-from anabranch.core.api.leader_hints import tell_leaders
-from anabranch.core.api.topic_names import INTERNAL_TOPICS
+from anabranch.core.api.leader_hints import leader_hint, tell_leaders
+from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import ACKS_ALL, Replica
@@ -104,14 +104,15 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
                 if held_up.first and replica is not None:
-                    place = _place(topic, data)
-                    held_up.check(place, data.records, replica.log.producers, now_ms)
+                    place, known = _place(topic, data), replica.log.producers
+                    held_up.check(place, data.records, known, broker.steady_ms)
                 _append(broker, request, name or "", replica, data, answer, pending, now_ms)
             except (ApiError, StorageFault) as error:
                 failed = True
                 replica = None if hosted is None else hosted.get(data.index)
                 _refuse(broker, answer, error, replica)
-                _hold_up(broker, topic, data, answer, replica, now_ms)
+                _hold_up(broker, topic, data, answer, replica)
+                _count_failure(broker, replica, answer, error)
         response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
@@ -208,9 +209,15 @@ def _check_batch(records: Any, version: int) -> int:
     return int(attributes)
 
 
-def _count_failure(broker: Broker, replica: Replica, error: ApiError | StorageFault) -> None:
+def _count_failure(
+    broker: Broker,
+    replica: Replica | None,
+    answer: PartitionProduceResponse,
+    error: ApiError | StorageFault,
+) -> None:
     """For the metric, as Kafka counts: size, corruption, stale metadata, disks are left out."""
-    if isinstance(error, ApiError) and error.code not in _WITHOUT_LOG_START:
+    is_counted = isinstance(error, ApiError) and answer.error_code not in _WITHOUT_LOG_START
+    if replica is not None and is_counted:
         topic = replica.topic_partition.topic
         broker.failed_produces[topic] = broker.failed_produces.get(topic, 0) + 1
 
@@ -221,8 +228,6 @@ def _refuse(
     error: ApiError | StorageFault,
     replica: Replica | None,
 ) -> None:
-    if replica is not None:
-        _count_failure(broker, replica, error)
     if isinstance(error, StorageFault):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.log_start_offset = -1
@@ -248,12 +253,14 @@ def _hold_up(
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
     replica: Replica | None,
-    now_ms: int,
 ) -> None:
     """What the producer has sent behind this batch waits for it; a gap is not told at once."""
+    if topic.topic_id == ZERO_TOPIC_ID and not is_legal(topic.name):
+        return  # no topic will ever be there, and names may be long
     code = ErrorCode(answer.error_code)
     known = None if replica is None else replica.log.producers
-    told = broker.held_up.refused(_place(topic, data), data.records, code, known, now_ms)
+    place, now_ms = _place(topic, data), broker.steady_ms
+    told = broker.held_up.refused(place, data.records, code, known, now_ms)
     if told != code:
         answer.error_code = told
         answer.log_start_offset = -1
@@ -339,6 +346,8 @@ def _summary(response: ProduceResponse) -> str:
 
 
 def _add_leader_hints(broker: Broker, request: Request, response: ProduceResponse) -> None:
+    """Say who leads what is not led here. Who leads, and refuses for another cause (`held_up`),
+    does not name itself: franz-go would send again without a pause."""
     refused = []
     for topic in response.responses:
         name = topic.name
@@ -349,6 +358,8 @@ def _add_leader_hints(broker: Broker, request: Request, response: ProduceRespons
             (name, answer.index, answer)
             for answer in topic.partition_responses
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and leader_hint(broker, request.listener, name, answer.index).leader_id
+            != broker.broker_id
         ]
     response.node_endpoints = tell_leaders(
         broker, request.listener, refused, LeaderIdAndEpoch, NodeEndpoint

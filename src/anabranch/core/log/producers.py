@@ -122,6 +122,16 @@ class ProducerStates:
             return False
         return not is_behind(sequence, producer.last_sequence)
 
+    def remember(self, older: ProducerStates) -> None:
+        """Take over what another state of the same log knows of batches before the first ones; of
+        another epoch it knows none there."""
+        for producer in self.producers.values():
+            other = older.producers.get(producer.producer_id)
+            if other is not None and producer.batches:
+                first_offset = producer.batches[0].last_offset
+                before = [each for each in other.batches if each.last_offset < first_offset]
+                producer.batches = [*before, *producer.batches][-BATCHES_KEPT:]
+
     def next_sequence(self, producer_id: int, epoch: int) -> int:
         """Sequence number with which a producer that is known goes on, in this epoch of its."""
         producer = self.producers.get(producer_id)

@@ -95,8 +95,10 @@ def _cut_end(log: Log, offset: int) -> None:
 
 
 def _find_producers(log: Log, segment: Segment) -> None:
-    """What producers wrote, known again as when a log is opened that ends with this segment."""
+    """What producers wrote, as a log is opened that ends with this segment, and what is known."""
+    known = log.producers
     log.producers = state_at(log, log.end_offset)
+    log.producers.remember(known)
     try:
         recall(log.producers, segment, log.offset_index(segment).positions)
     except BadBatch as bad:
