@@ -106,6 +106,41 @@ def recall(states: ProducerStates, segment: Segment, positions: Sequence[int]) -
         end = start
 
 
+def state_before_cut(log: Log, segment: Segment, positions: Sequence[int]) -> ProducerStates:
+    """Producer state of a log that was just cut, and ends with this segment, whose index has these
+    places; `log.producers` is still the state before. Raises BadBatch, or as `state_at` does.
+
+    A cut takes what was in flight, so nearly all is known or stands in the tail: reading a segment
+    of a gigabyte from its begin would hold everybody up for seconds."""
+    known = log.producers
+    cut = known.before(log.end_offset)
+    if cut is None or not _found_back(*cut, segment, positions):
+        states = state_at(log, log.end_offset)
+        states.remember(known)
+    else:
+        states, _ = cut
+    recall(states, segment, positions)
+    return states
+
+
+def _found_back(
+    states: ProducerStates, wanted: set[int], segment: Segment, positions: Sequence[int]
+) -> bool:
+    """Note the last batch of each producer that is wanted; whether all have one in the segment."""
+    end = segment.size
+    for start in (*reversed(positions), 0):
+        if not wanted:
+            return True
+        for _, header in reversed([*scan(segment.file, end, start, check_crc=False)]):
+            if header.producer_id in wanted:
+                if header.is_control:
+                    return False
+                wanted.discard(header.producer_id)
+                note_batch(states, header, b"", 0, header.base_offset, header.max_timestamp)
+        end = start
+    return not wanted
+
+
 def _is_incomplete(producer: Producer) -> bool:
     """Whether there may be batches before those that are known."""
     batches = producer.batches

@@ -76,6 +76,13 @@ class Producer:
         """Offset of the last data record, -1 when there is none."""
         return self.batches[-1].last_offset if self.batches else -1
 
+    def with_batches(self, batches: list[ProducerBatch]) -> Producer:
+        """This producer when it had written no more than these, the last ones of its epoch."""
+        earlier = Producer(self.producer_id, self.epoch)
+        earlier.batches = batches
+        earlier.last_timestamp = batches[-1].timestamp if batches else self.last_timestamp
+        return earlier
+
     def advance_epoch(self, epoch: int) -> None:
         """Begin a newer epoch: what the older one wrote is no longer a duplicate."""
         if epoch != self.epoch:
@@ -121,6 +128,24 @@ class ProducerStates:
         if producer is None or producer.epoch != epoch or not producer.batches:
             return False
         return not is_behind(sequence, producer.last_sequence)
+
+    def before(self, end_offset: int) -> tuple[ProducerStates, set[int]] | None:
+        """The state as it was when the log ended at an offset, and the producers of which every
+        batch that is known here came later: their last one before it is not known here.
+
+        None with transactions, of which more is forgotten than batches."""
+        if self.open_transactions or self.unreplicated:
+            return None
+        states, wanted = ProducerStates(), set()
+        for producer_id, producer in self.producers.items():
+            if producer.coordinator_epoch >= 0:
+                return None
+            kept = [each for each in producer.batches if each.last_offset < end_offset]
+            if kept or not producer.batches:
+                states.producers[producer_id] = producer.with_batches(kept)
+            elif producer.epoch or producer.batches[0].first_sequence:
+                wanted.add(producer_id)
+        return states, wanted
 
     def remember(self, older: ProducerStates) -> None:
         """Take over what another state of the same log knows of batches before the first ones; of

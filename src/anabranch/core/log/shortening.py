@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import load_aborted, newest_timestamp
-from anabranch.core.log.producer_replay import recall, state_at
+from anabranch.core.log.producer_replay import state_before_cut
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
 from anabranch.core.log.scan import BadBatch, scan
@@ -95,12 +95,10 @@ def _cut_end(log: Log, offset: int) -> None:
 
 
 def _find_producers(log: Log, segment: Segment) -> None:
-    """What producers wrote, as a log is opened that ends with this segment, and what is known."""
-    known = log.producers
-    log.producers = state_at(log, log.end_offset)
-    log.producers.remember(known)
+    """What producers wrote before a cut, behind which the log ends with this segment."""
     try:
-        recall(log.producers, segment, log.offset_index(segment).positions)
+        positions = log.offset_index(segment).positions
+        log.producers = state_before_cut(log, segment, positions)
     except BadBatch as bad:
         raise log.corrupt(segment, bad.position, bad.why) from None
 

@@ -1,0 +1,161 @@
+"""R5: what a log knows of its producers after a cut is what it would have known at that place."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.core.log.support import NOW_MS, batch, marker, new_log, reopen
+
+from anabranch.core.log import producer_replay
+from anabranch.core.log.log import Log
+from anabranch.core.log.producers import Producer
+
+STEPS = 60
+Written = tuple[int, int, int, int, int]
+"""Of a batch: producer id, epoch, first and last sequence number, last offset."""
+
+
+class Writers:
+    """Producers that write into a log, and what they wrote."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.log = new_log(index_interval_bytes=random.choice([1, 4096]))
+        self.written: list[Written] = []
+        self.next: dict[int, tuple[int, int]] = {}
+
+    def write(self) -> None:
+        producer_id = self.random.choice([1, 1, 1, 2, 3, 9])
+        epoch, sequence = self.next.get(producer_id, (0, 0))
+        if self.random.random() < 0.05:
+            epoch, sequence = epoch + 1, 0
+        count = self.random.randint(1, 3)
+        records = batch(
+            count, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence
+        )
+        self.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+        last = sequence + count - 1
+        self.written.append((producer_id, epoch, sequence, last, self.log.end_offset - 1))
+        self.next[producer_id] = epoch, last + 1
+
+    def cut(self) -> None:
+        depth = self.random.choice([1, 2, 5, 20])
+        if len(self.written) <= depth:
+            return
+        self.log.truncate_to(self.written[-depth - 1][-1] + 1)
+        del self.written[-depth:]
+        self.next = {who: (epoch, last + 1) for who, epoch, _, last, _ in self.written}
+
+    def roll(self) -> None:
+        if self.written and self.log.segments[-1].size:
+            self.log.roll(NOW_MS)
+
+    def restart(self) -> None:
+        self.log = reopen(self.log, clean=self.random.random() < 0.5)
+
+    def step(self) -> None:
+        chosen = self.random.choices(
+            [self.write, self.cut, self.roll, self.restart], weights=[80, 10, 5, 5]
+        )
+        chosen[0]()
+
+    def check(self) -> None:
+        """Each producer is known with its last batch; what is known before it is true."""
+        assert {each.producer_id for each in self.log.producers} == set(self.next)
+        for producer in self.log.producers:
+            wrote = [each[1:] for each in self.written if each[0] == producer.producer_id]
+            assert facts(producer) == wrote[-len(producer.batches) :]
+
+
+def facts(producer: Producer) -> list[tuple[int, ...]]:
+    assert producer.last_timestamp == producer.batches[-1].timestamp
+    return [
+        (producer.epoch, each.first_sequence, each.last_sequence, each.last_offset)
+        for each in producer.batches
+    ]
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_the_last_batch_of_each_producer_is_known(seed: int) -> None:
+    writers = Writers(Random(seed))
+    for _ in range(STEPS):
+        writers.step()
+        writers.check()
+
+
+def read_whole(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The offsets to which segments were read from a snapshot on."""
+    state_at, read = producer_replay.state_at, []
+
+    def noted(log: Log, offset: int, names: list[str] | None = None) -> object:
+        read.append(offset)
+        return state_at(log, offset, names)
+
+    monkeypatch.setattr(producer_replay, "state_at", noted)
+    return read
+
+
+def test_a_cut_of_what_was_in_flight_does_not_read_the_whole_segment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A segment has a gigabyte, and everybody waits meanwhile."""
+    writers = Writers(Random(1))
+    for _ in range(100):
+        writers.write()
+    new = batch(1, producer_id=77, producer_epoch=0, base_sequence=0)
+    writers.log.append_as_leader(new, leader_epoch=0, now_ms=NOW_MS)
+    read = read_whole(monkeypatch)
+    writers.log.truncate_to(writers.written[-12][-1] + 1)
+    assert not read
+    del writers.written[-11:]
+    writers.next = {each[0]: (0, 0) for each in writers.written}
+    writers.check()
+
+
+def test_where_the_log_is_read_what_was_known_of_others_stays() -> None:
+    """The last batch of one is before the segment; the snapshot there has only the last of each."""
+    log = new_log()
+
+    def write(producer_id: int, *sequences: int) -> None:
+        for sequence in sequences:
+            records = batch(1, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+            log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+
+    write(1, 0, 1, 2, 3)
+    write(2, 0)
+    log.roll(NOW_MS)
+    write(2, *range(1, 7))
+    log.truncate_to(5)
+    assert [len(log.producers.producers[each].batches) for each in (1, 2)] == [4, 1]
+
+
+def test_an_open_transaction_stays_open() -> None:
+    log = new_log()
+    for sequence in range(3):
+        records = batch(
+            1, producer_id=3, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    log.truncate_to(2)
+    assert log.producers.open_transactions == {3: 0}
+
+
+@pytest.mark.parametrize("end_offset", [1, 2, 3, 4, 5])
+def test_a_log_with_transactions_is_read(monkeypatch: pytest.MonkeyPatch, end_offset: int) -> None:
+    """What a marker ended is open again when that is cut; and a marker says no sequence number."""
+    log = new_log()
+    for sequence in range(2):
+        records = batch(
+            1, producer_id=3, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    log.append_as_leader(marker(3, committed=True), leader_epoch=0, now_ms=NOW_MS, client=False)
+    for sequence in range(2, 8):
+        records = batch(1, producer_id=3, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    assert log.last_stable_offset(9) == 9
+    read = read_whole(monkeypatch)
+    log.truncate_to(end_offset)
+    assert read == [end_offset]
+    assert log.producers.open_transactions == ({3: 0} if end_offset < 3 else {})
