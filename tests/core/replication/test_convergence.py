@@ -207,7 +207,8 @@ class Replicating(RuleBasedStateMachine):
         self.peers.mail = [each for each in self.peers.mail if each[1] is each[0].broker]
         for _ in range(20):  # a fetch brings one batch
             self.peers.settle()
-            if len({(peer.end, peer.high_watermark) for peer in self.hosted()}) == 1:
+            is_even = len({(peer.end, peer.high_watermark) for peer in self.hosted()}) == 1
+            if is_even and set(self.peers.state.isr) == set(self.peers.state.replicas):
                 break
         logs = {peer.bytes_upto(peer.end) for peer in self.hosted()}
         assert len(logs) == 1, "everybody has the same log at last"
