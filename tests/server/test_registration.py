@@ -184,17 +184,23 @@ async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absenc
     await host.stop()
 
 
-async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
-    host: Host, follower: Follower
-) -> None:
-    first, stops = registration(host, lambda: follower.image)
-    await first.register()
-    second, _ = registration(
+def twin(host: Host, follower: Follower) -> Registration:
+    """A broker of the same id on another folder, which does not ask for long."""
+    made, _ = registration(
         host,
         lambda: follower.image,
         directory_ids=OTHER_FOLDER,
         registration_timeout_ms=SOON_MS,
     )
+    return made
+
+
+async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
+    host: Host, follower: Follower
+) -> None:
+    first, stops = registration(host, lambda: follower.image)
+    await first.register()
+    second = twin(host, follower)
     with pytest.raises(ApiError) as raised:
         await second.register()
     assert raised.value.message == (
@@ -213,12 +219,7 @@ async def test_a_refusal_is_told_though_the_controller_then_says_nothing_more(
 ) -> None:
     first, _ = registration(host, lambda: follower.image)
     await first.register()
-    second, _ = registration(
-        host,
-        lambda: follower.image,
-        directory_ids=OTHER_FOLDER,
-        registration_timeout_ms=SOON_MS,
-    )
+    second = twin(host, follower)
     send, asked = second._channel.send, []
 
     async def send_once(message: object, **how: object) -> object:
