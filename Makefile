@@ -9,7 +9,7 @@ help: ## list the verbs
 demo: ## 336,776 real records through three real brokers, and a SIGKILL of a leader; ends by itself
 	@scripts/demo
 
-up: ## the demo's three brokers, kept serving until Ctrl-C
+up: ## the demo's three brokers, kept serving until Ctrl-C; PORT=… is the first one's port
 	@scripts/up
 
 test: ## the whole test suite

@@ -42,6 +42,15 @@ def test_what_cannot_be_raised_is_one_line(verb):
         assert said in done.output, done.output
 
 
+def test_a_broker_that_serves_is_forgotten_only_by_force(verb):
+    refused = verb("cluster", "unregister", "1")
+    assert refused.exit_code == 1
+    assert "broker 1 is alive and serves: stop it first" in refused.output
+    assert "fenced" not in verb("cluster", "brokers").output
+    forced = verb("cluster", "unregister", "1", "--force")
+    assert (forced.exit_code, forced.output) == (0, "node 1 is forgotten\n")
+
+
 def test_a_broker_that_is_not_there_cannot_be_forgotten(verb):
     done = verb("cluster", "unregister", "77")
     assert done.exit_code == 1

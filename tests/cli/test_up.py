@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 
@@ -65,6 +66,7 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
         (["--set", "node.id=7"], "--set node.id=… cannot hold for 3 brokers"),
         (["--set", "num.partitions=none"], "num.partitions"),
         (["--racks", "a,,c"], "--racks a,,c: a rack is without a name"),
+        (["--racks", "a,b,c,d"], "--racks a,b,c,d names 4 racks for 3 broker(s)"),
     ],
 )
 def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, sentence):
@@ -75,6 +77,62 @@ def test_what_cannot_hold_for_several_is_refused_in_one_line(tmp_path, words, se
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "data").exists()
+
+
+def test_brokers_end_with_a_supervisor_that_is_killed_and_the_next_one_starts(up, tmp_path):
+    first = json.loads(up.stdout.readline())
+    children = [psutil.Process(each["pid"]) for each in first["brokers"]]
+    up.kill()
+    up.wait()
+    _, left = psutil.wait_procs(children, timeout=SECONDS)
+    assert not left, "no node outlives the supervisor"
+    words = [sys.executable, "-m", "anabranch", "up", "--dir", str(tmp_path / "data")]
+    words += ["--port", "0", "--brokers", "3", "--json"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as again:
+        assert len(json.loads(again.stdout.readline())["brokers"]) == 3
+        again.terminate()
+        assert again.wait(SECONDS) == 0
+
+
+def test_a_node_that_fails_again_and_again_ends_the_cluster_with_its_last_words(up, tmp_path):
+    ready = json.loads(up.stdout.readline())
+    victim = ready["brokers"][2]
+    (tmp_path / "data" / "broker-3" / "meta.properties").write_text("version=7\n")
+    os.kill(victim["pid"], signal.SIGKILL)
+    told = up.communicate(timeout=2 * SECONDS)[0].splitlines()
+    assert up.returncode == 1
+    assert [json.loads(each)["event"] for each in told] == ["ended", "failed", "failed", "failed"]
+    assert not [each for each in ready["brokers"] if psutil.pid_exists(each["pid"])]
+
+
+@pytest.mark.parametrize("brokers", ["1", "3"])
+def test_a_folder_of_others_is_refused_before_a_byte_is_written(tmp_path, brokers):
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n")
+    done = run_up(tmp_path, "--brokers", brokers)
+    assert done.returncode == 1
+    assert f"--dir {tmp_path} holds other things (hosts)" in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["hosts"]
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("brokers", ["1", "2"])
+def test_a_start_that_is_refused_leaves_nothing_behind(tmp_path, brokers, is_there):
+    folder = tmp_path / "data"
+    if is_there:
+        (folder / "lost+found").mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_up(folder, "--brokers", brokers, port=port)
+    assert done.returncode == 1
+    assert str(port) in done.stderr and "in use" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert folder.exists() == is_there
+    assert not is_there or [each.name for each in folder.iterdir()] == ["lost+found"]
+
+
+def run_up(folder, *words, port=0):
+    command = [sys.executable, "-m", "anabranch", "up", "--dir", str(folder), "--port", str(port)]
+    return subprocess.run([*command, *words], capture_output=True, text=True, timeout=SECONDS)
 
 
 def test_fewer_brokers_than_there_were_are_said(tmp_path):

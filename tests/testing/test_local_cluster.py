@@ -196,6 +196,7 @@ def test_a_broker_says_where_it_is():
     [
         (lambda: LocalCluster(brokers=0), "1 to 100 brokers, not 0"),
         (lambda: LocalCluster(racks=["a", "b"]), "2 racks do not fit 1 broker"),
+        (lambda: LocalCluster(racks=[]), "0 racks do not fit 1 broker"),
         (lambda: LocalCluster().bootstrap_servers, "not running: use it within `with`"),
         (lambda: LocalCluster(config={"num.partitions": "many"}).start(), "num.partitions"),
         (lambda: LocalCluster(folder="/proc/nowhere").start(), "/proc/nowhere"),

@@ -121,17 +121,24 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
 @click.argument("broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE")
+@click.option("--force", is_flag=True, help="Also when the broker is alive and serves.")
 @bootstrap_option
 @timeout_option
-def unregister(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+def unregister(broker_id: int, force: bool, bootstrap: str, timeout_seconds: float) -> None:
     """Forget a node that will not come back, as broker and as controller.
 
-    Replica lists keep its id.
+    Replica lists keep its id. A broker that serves is refused: stop it first.
     """
 
     async def work(cluster: Cluster) -> None:
-        from anabranch.client.admin import unregister_broker
+        from anabranch.client.admin import describe_cluster, unregister_broker
 
+        found = () if force else (await describe_cluster(cluster)).brokers
+        if any(each.broker_id == broker_id and not each.is_fenced for each in found):
+            raise click.ClickException(
+                f"broker {broker_id} is alive and serves: stop it first, or unregister it all the "
+                "same with --force"
+            )
         await unregister_broker(cluster, broker_id)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)

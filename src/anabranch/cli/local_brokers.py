@@ -3,15 +3,19 @@
 What: each node is broker and controller, with a folder and ports of its own; one SQLite file in the
 common folder is where their metadata is committed, and whoever holds its lease is the active
 controller. Every node runs in a session of its own, so that Ctrl-C reaches the supervisor alone and
-it decides the order of goodbyes. Rule kept: whatever happens, `close` leaves no process behind.
+it decides the order of goodbyes. Rule kept: whatever happens, `close` leaves no process behind, and
+a supervisor that is killed takes its nodes along: each reads a pipe that only the supervisor holds
+open, and stops in order at its end.
 Not here: several machines; their nodes run `anabranch serve`, each with its own configuration.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,6 +28,8 @@ from anabranch.client.ports import free_ports
 
 START_SECONDS = 30.0
 STOP_SECONDS = 15.0
+PORT_SECONDS = 5.0
+"""As long as nodes usually take to stop once their supervisor is gone."""
 ASK_AGAIN_SECONDS = 0.02
 LOG_TAIL_LINES = 15
 STORE_FILE = "metadata-store.db"
@@ -59,12 +65,12 @@ class LocalBroker:
 
     def start(self) -> None:
         """Start the process; returns at once."""
-        words = [sys.executable, "-m", "anabranch", "serve"]
+        words = [sys.executable, "-m", "anabranch", "serve", "--stop-with-stdin"]
         for name, value in self.settings.items():
             words += ["--set", f"{name}={value}"]
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                words, stdin=subprocess.PIPE, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
 
@@ -72,11 +78,30 @@ class LocalBroker:
         """Return when it serves clients. Raises ClickException with the node's last words."""
         until = time.monotonic() + START_SECONDS
         while not answers(self.port):
-            if not self.is_alive:
-                code = None if self.process is None else self.process.returncode
-                raise self.failure(f"ended with exit code {code}")
+            self.check_alive()
             if time.monotonic() > until:
                 raise self.failure(f"did not answer within {START_SECONDS:.0f} s")
+            time.sleep(ASK_AGAIN_SECONDS)
+
+    def check_alive(self) -> None:
+        """Raises ClickException with the node's last words when its process has ended."""
+        if not self.is_alive:
+            code = None if self.process is None else self.process.returncode
+            raise self.failure(f"ended with exit code {code}")
+
+    def wait_port(self) -> None:
+        """Wait until no process listens at its port: nodes of a killed supervisor may still be
+        stopping. Raises ClickException when one goes on."""
+        if not is_taken(self.port):
+            return
+        in_use = f"port {self.port} of 127.0.0.1 is in use"
+        click.echo(f"{in_use}; waiting {PORT_SECONDS:.0f} s for it to become free", err=True)
+        until = time.monotonic() + PORT_SECONDS
+        while is_taken(self.port):
+            if time.monotonic() > until:
+                raise click.ClickException(
+                    f"{in_use}; stop the process that listens there, or take another --port"
+                )
             time.sleep(ASK_AGAIN_SECONDS)
 
     def stop(self) -> None:
@@ -157,6 +182,8 @@ class LocalBrokers:
     def start(self) -> None:
         """Start every node and wait until each of them serves."""
         for node in self.nodes:
+            node.wait_port()
+        for node in self.nodes:
             node.start()
         for node in self.nodes:
             node.wait_ready()
@@ -165,9 +192,7 @@ class LocalBrokers:
         """Until a node ends by itself, which it should not; raises ClickException then."""
         while True:
             for node in self.nodes:
-                if not node.is_alive:
-                    code = None if node.process is None else node.process.returncode
-                    raise node.failure(f"ended with exit code {code}")
+                node.check_alive()
             time.sleep(ASK_AGAIN_SECONDS * 10)
 
     def close(self) -> None:
@@ -192,6 +217,17 @@ class LocalBrokers:
                 **({"broker.rack": node.rack} if node.rack else {}),
                 **given,
             }
+
+
+def is_taken(port: int) -> bool:
+    """Whether a process listens at that port of the loopback interface."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as fault:
+            return fault.errno == errno.EADDRINUSE
+    return False
 
 
 def answers(port: int) -> bool:

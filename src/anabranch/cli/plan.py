@@ -153,6 +153,8 @@ def _make(
         _print_what_next(made, path, MOST_MOVES)
     if path is not None and not made.moves and path.exists():
         raise click.ClickException(f"{path} is an earlier plan, and not this one: remove it.")
+    if made.obstacles and not made.moves:
+        raise click.exceptions.Exit(1)
 
 
 def _print_what_next(made: Plan, path: Path | None, most_moves: int) -> None:

@@ -57,7 +57,7 @@ def command(
 
     Each broker leaves in order, so that its leaderships move first; the next goes when it is back
     in every ISR. Nodes that are controllers only follow; the active controller goes last. Nothing
-    begins while a replica is missing.
+    begins while a replica is missing. --dry-run ends with exit code 1 when something is against it.
     """
     restart = None if dry_run else _restarter(folder, template)
 
@@ -67,6 +67,8 @@ def command(
         plan = await look(cluster, chosen)
         if restart is None:
             _show(plan, as_json=as_json)
+            if plan.obstacles or (plan.risks and not unavailable_allow):
+                raise click.exceptions.Exit(1)
             return
         if plan.obstacles or (plan.risks and not unavailable_allow):
             raise click.ClickException(_refusal(plan))

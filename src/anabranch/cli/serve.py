@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     "--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
     help="One event, one line: key=value text or JSON.",
 )  # fmt: skip
+@click.option(
+    "--stop-with-stdin", is_flag=True, hidden=True,
+    help="Stop in order when standard input ends: the process that started this one is gone.",
+)  # fmt: skip
 def command(
     properties_file: str | None,
     settings: tuple[str, ...],
@@ -37,6 +41,7 @@ def command(
     port: int | None,
     log_level: str,
     log_format: str,
+    stop_with_stdin: bool,
 ) -> None:
     """Run a node until SIGTERM or Ctrl-C.
 
@@ -47,7 +52,8 @@ def command(
     from anabranch.server.main import run
 
     logs.configure(log_level, log_format)
-    raise SystemExit(run(configured(properties_file, [*settings, *shorthand(folder, port)])))
+    config = configured(properties_file, [*settings, *shorthand(folder, port)])
+    raise SystemExit(run(config, stop_with_stdin=stop_with_stdin))
 
 
 def configured(properties_file: str | None, settings: Sequence[str]) -> NodeConfig:

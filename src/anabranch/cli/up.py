@@ -1,7 +1,8 @@
 """`anabranch up`: a cluster with nothing to configure, kept serving until Ctrl-C.
 
 One broker runs in this process; several run as processes of their own under this one, which starts
-a node again that ends by itself.
+a node again that ends by itself. Rules kept: nothing is written into a folder that holds other
+things, and a start that fails leaves no new folder behind.
 """
 
 from __future__ import annotations
@@ -10,25 +11,21 @@ import contextlib
 import json
 import os
 import signal
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.own_folder import no_leftovers, refuse_foreign
 from anabranch.cli.serve import configured, shorthand
 
 if TYPE_CHECKING:
     from anabranch.cli.local_brokers import LocalBroker, LocalBrokers
-    from anabranch.cli.supervision import Requests
     from anabranch.server.node import Node
 
 DEFAULT_FOLDER = "anabranch-data"
 DEFAULT_PORT = 9092
-LOOK_SECONDS = 0.2
-PAUSE_SECONDS = 1.0
-"""Before a node that ended is started again."""
 
 
 @click.command(epilog="Example: anabranch up --brokers 3 --racks a,b,c --dir ./data --port 9092")
@@ -59,6 +56,12 @@ def command(
     names = [each.strip() for each in racks.split(",")] if racks else []
     if not all(names):
         raise click.ClickException(f"--racks {racks}: a rack is without a name; write a,b,c")
+    if len(names) > brokers:
+        raise click.ClickException(
+            f"--racks {racks} names {len(names)} racks for {brokers} broker(s); name fewer racks, "
+            f"or start more with --brokers"
+        )
+    refuse_foreign(Path(folder))
     _refuse_another_layout(Path(folder), brokers)
     if brokers > 1:
         _refuse_unfit(port, brokers, settings)
@@ -69,7 +72,8 @@ def command(
                 f"read. --brokers {others[-1]} starts them.",
                 err=True,
             )
-        _run_several(folder, port, brokers, names, settings, as_json=as_json)
+        with no_leftovers(Path(folder)) as keep:
+            _run_several(folder, port, brokers, names, settings, keep, as_json=as_json)
         return
     from anabranch.server import logs
     from anabranch.server.main import run
@@ -77,7 +81,14 @@ def command(
     logs.configure("warning")
     rack = [f"broker.rack={names[0]}"] if names else []
     config = configured(None, [*shorthand(folder, port), *rack, *settings])
-    raise SystemExit(run(config, on_ready=say_json if as_json else say_text))
+    say = say_json if as_json else say_text
+    with no_leftovers(Path(folder)) as keep:
+
+        def ready(node: Node) -> None:
+            keep()
+            say(node)
+
+        raise SystemExit(run(config, on_ready=ready))
 
 
 def _refuse_another_layout(folder: Path, brokers: int) -> None:
@@ -118,10 +129,11 @@ def _refuse_unfit(port: int, brokers: int, settings: tuple[str, ...]) -> None:
 
 def _run_several(
     folder: str, port: int, brokers: int, racks: list[str], settings: tuple[str, ...],
-    *, as_json: bool,
+    keep: Callable[[], None], *, as_json: bool,
 ) -> None:  # fmt: skip
     from anabranch.cli.local_brokers import LocalBrokers
     from anabranch.cli.supervision import Requests
+    from anabranch.cli.supervisor import Supervisor
 
     requests = Requests(folder)
     cluster = LocalBrokers(folder, brokers=brokers, port=port, racks=racks, settings=settings)
@@ -129,8 +141,9 @@ def _run_several(
     closing = contextlib.closing
     with closing(requests), closing(cluster), _interrupted_by_sigterm(), _until_interrupted():
         cluster.start()
+        keep()
         say_cluster(cluster, as_json=as_json)
-        _keep(cluster, requests, tell)
+        Supervisor(cluster, requests, tell).run()
 
 
 @contextlib.contextmanager
@@ -154,28 +167,6 @@ def _interrupted_by_sigterm() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _keep(cluster: LocalBrokers, requests: Requests, tell: Any) -> None:
-    """Start whoever ends again, and restart whom we are asked to, until somebody interrupts."""
-    while True:
-        for node_id in requests.take():
-            if 0 < node_id <= len(cluster.nodes):
-                node = cluster.node(node_id)
-                tell("restarts", node, None)
-                node.stop()
-                node.start()
-                node.wait_ready()
-                tell("ready", node, None)
-        for node in cluster.nodes:
-            if not node.is_alive:
-                assert node.process is not None
-                tell("ended", node, node.process.returncode)
-                time.sleep(PAUSE_SECONDS)
-                node.start()
-                node.wait_ready()
-                tell("ready", node, None)
-        time.sleep(LOOK_SECONDS)
-
-
 def tell_json(event: str, node: LocalBroker, code: int | None) -> None:
     """One line for programs about a node."""
     line = {"event": event, "id": node.node_id, "pid": node.pid}
@@ -189,6 +180,9 @@ def tell_text(event: str, node: LocalBroker, code: int | None) -> None:
         return
     if event == "restarts":
         click.echo(f"broker {node.node_id} is restarted, as was asked")
+        return
+    if event == "failed":
+        click.echo(f"broker {node.node_id} could not start; its log is {node.output}")
         return
     assert code is not None
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 LOG = logger("main")
 
+STDIN = 0
+STDIN_BYTES = 4096
 YOUNG_OBJECTS = 50_000
 """Allocations between collections: requests make few cycles, and a full collection stalls all."""
 
@@ -32,12 +35,14 @@ def run(
     *,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
     files: RealFiles | None = None,
+    stop_with_stdin: bool = False,
 ) -> int:
     """Serve one node in this process until it is told to stop; the exit code. A loop and files of
-    another kind are for tests that rehearse faults."""
+    another kind are for tests that rehearse faults. `stop_with_stdin`: the end of standard input
+    counts as SIGTERM, so that a node does not outlive the process that holds the other end."""
     raise_open_files_limit()
     with asyncio.Runner(loop_factory=loop_factory or new_loop) as runner:
-        return runner.run(serve(config, on_ready, files))
+        return runner.run(serve(config, on_ready, files, stop_with_stdin=stop_with_stdin))
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
@@ -54,6 +59,8 @@ async def serve(
     config: NodeConfig,
     on_ready: Callable[[Node], None] | None = None,
     files: RealFiles | None = None,
+    *,
+    stop_with_stdin: bool = False,
 ) -> int:
     """Start a node, wait for a signal, stop it."""
     from anabranch.core.errors import ApiError, StorageFault
@@ -66,6 +73,8 @@ async def serve(
     ended = asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, ended.set)
+    if stop_with_stdin:
+        loop.add_reader(STDIN, stdin_readable, loop, ended)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(ended.wait())
     try:
@@ -85,6 +94,17 @@ async def serve(
     why = node.stopped.result() if node.stopped.done() else ""
     await node.stop()
     return failed(why) if why else 0
+
+
+def stdin_readable(loop: asyncio.AbstractEventLoop, ended: asyncio.Event) -> None:
+    """Read and forget what came; at the end of input, or without an input, stop the node."""
+    try:
+        come = os.read(STDIN, STDIN_BYTES)
+    except OSError:
+        come = b""
+    if not come:
+        loop.remove_reader(STDIN)
+        ended.set()
 
 
 def failed(why: str) -> int:

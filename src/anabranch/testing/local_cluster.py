@@ -67,9 +67,9 @@ class LocalCluster(FaultCalls):
 
     `config` are settings of every broker by Kafka's names, of any type: True is `true`, a list is
     joined by commas, None takes one of `FOR_TESTS` back; they go over `FOR_TESTS`, and what
-    `broker_config` says of one broker goes over them. `racks` gives each broker one. `processes`
-    runs each broker as a process, not on a thread: it starts more slowly, has a pid, and leaves the
-    test's own process alone. `folder` keeps the data somewhere; by default it is temporary and
+    `broker_config` says of one broker goes over them. `racks` are given out in turn, as by
+    `anabranch up`. `processes` runs each broker as a process, not on a thread: it starts more
+    slowly, has a pid, and leaves the test's own process alone. `folder` keeps the data somewhere; by default it is temporary and
     removed by `stop`. `port` is the first broker's, 0 a free one. `metadata_store` is "sqlite", a
     file in the folder, or the URL of a PostgreSQL database. `controller` names the broker that is
     to be the active controller first.
@@ -91,15 +91,18 @@ class LocalCluster(FaultCalls):
     ) -> None:
         if not 1 <= brokers <= MOST_BROKERS:
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
-        if racks is not None and len(racks) != brokers:
-            raise ClusterError(f"{len(racks)} racks do not fit {brokers} broker(s): one for each.")
+        if racks is not None and not 1 <= len(racks) <= brokers:
+            raise ClusterError(
+                f"{len(racks)} racks do not fit {brokers} broker(s): name at least one, and no more "
+                "than there are brokers; they are given out in turn."
+            )
         for broker_id in (*(broker_config or {}), *([] if controller is None else [controller])):
             if not 1 <= broker_id <= brokers:
                 raise ClusterError(f"There is no broker {broker_id}: the ids are 1 to {brokers}.")
         several = _for_several(brokers) if brokers > 1 else {}
         self.config = _texts({**FOR_TESTS, **several, **(config or {})})
         self._broker_config = {each: _texts(it) for each, it in (broker_config or {}).items()}
-        self._racks = list(racks) if racks is not None else [None] * brokers
+        self._racks = [racks[each % len(racks)] if racks else None for each in range(brokers)]
         self._are_processes = processes
         self._metadata_store = metadata_store
         self._first_controller = controller

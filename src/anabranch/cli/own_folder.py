@@ -1,0 +1,59 @@
+"""The folder of `anabranch up`: never one that holds other things, never left behind by a refusal.
+
+Rules kept: a folder that is neither empty nor ours is refused before a byte is written into it;
+a start that fails removes what it put into a folder that was new or empty, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+
+OURS = frozenset({"meta.properties", "metadata-store.db", "supervisor", "broker-1"})
+"""What `up` itself puts into its folder: one of these tells that the folder is ours."""
+NOTHING = frozenset({"lost+found", ".DS_Store"})
+"""What a file system or a desktop puts into an empty folder."""
+MOST_NAMED = 3
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise ClickException for a folder that is neither empty nor ours, or cannot be read."""
+    try:
+        names = {each.name for each in folder.iterdir()} - NOTHING
+    except FileNotFoundError:
+        return
+    except OSError as fault:
+        raise click.ClickException(
+            f"--dir {folder}: {fault.strerror}; name a folder for the cluster's data"
+        ) from None
+    if names and names.isdisjoint(OURS):
+        shown = ", ".join(sorted(names)[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
+        raise click.ClickException(
+            f"--dir {folder} holds other things ({shown}); name a new or an empty folder"
+        )
+
+
+@contextlib.contextmanager
+def no_leftovers(folder: Path) -> Iterator[Callable[[], None]]:
+    """Empty the folder again when the block ends, if it was new or empty before; a call of what is
+    yielded says that the start went well, and keeps everything."""
+    before = {each.name for each in folder.iterdir()} if folder.exists() else None
+    started = []
+    try:
+        yield lambda: started.append(True)
+    finally:
+        if not started and not (before or set()) - NOTHING:
+            _remove_new(folder, before)
+
+
+def _remove_new(folder: Path, before: set[str] | None) -> None:
+    if before is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for each in folder.iterdir():
+        if each.name not in before:
+            shutil.rmtree(each, ignore_errors=True) if each.is_dir() else each.unlink()
