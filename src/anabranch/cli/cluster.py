@@ -15,6 +15,7 @@ from anabranch.cli.running import (
     json_option,
     print_json,
     print_table,
+    tell,
     time_text,
     timeout_option,
 )
@@ -40,13 +41,15 @@ command.add_command(upgrade, "upgrade")
 @command.command("id", epilog="Example: anabranch cluster id")
 @bootstrap_option
 @timeout_option
-def cluster_id(bootstrap: str, timeout_seconds: float) -> None:
+@json_option
+def cluster_id(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Print the cluster's id."""
 
     async def work(cluster: Cluster) -> str:
         return cluster.cluster_id
 
-    click.echo(ask(bootstrap, work, timeout_seconds=timeout_seconds))
+    found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    tell(found, as_json=as_json, cluster_id=found)
 
 
 @command.command(epilog="Example: anabranch cluster describe --json")
@@ -124,7 +127,10 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 @click.option("--force", is_flag=True, help="Also when the broker is alive and serves.")
 @bootstrap_option
 @timeout_option
-def unregister(broker_id: int, force: bool, bootstrap: str, timeout_seconds: float) -> None:
+@json_option
+def unregister(
+    broker_id: int, force: bool, bootstrap: str, timeout_seconds: float, as_json: bool
+) -> None:
     """Forget a node that will not come back, as broker and as controller.
 
     Replica lists keep its id. A broker that serves is refused: stop it first.
@@ -142,7 +148,7 @@ def unregister(broker_id: int, force: bool, bootstrap: str, timeout_seconds: flo
         await unregister_broker(cluster, broker_id)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"node {broker_id} is forgotten")
+    tell(f"node {broker_id} is forgotten", as_json=as_json, id=broker_id, unregistered=True)
 
 
 broker_option = click.option(
@@ -155,7 +161,8 @@ broker_option = click.option(
 @bootstrap_option
 @timeout_option
 @broker_option
-def cordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+@json_option
+def cordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Have nothing new placed on a broker; what is there stays (cordoned.log.dirs, KIP-1066)."""
     from anabranch.client import admin
 
@@ -164,9 +171,12 @@ def cordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
         lambda cluster: admin.cordon(cluster, broker_id),
         timeout_seconds=timeout_seconds,
     )
-    click.echo(
+    tell(
         f"broker {broker_id} is cordoned: nothing new is placed there, what is there stays; "
-        f"`anabranch plan drain --broker {broker_id}` says what would have to move"
+        f"`anabranch plan drain --broker {broker_id}` says what would have to move",
+        as_json=as_json,
+        id=broker_id,
+        cordoned=True,
     )
 
 
@@ -174,7 +184,8 @@ def cordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
 @bootstrap_option
 @timeout_option
 @broker_option
-def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
+@json_option
+def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
     """Let a broker be given replicas again."""
     from anabranch.client import admin
 
@@ -183,7 +194,8 @@ def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float) -> None:
         lambda cluster: admin.cordon(cluster, broker_id, closed=False),
         timeout_seconds=timeout_seconds,
     )
-    click.echo(f"broker {broker_id} may be given replicas again")
+    sentence = f"broker {broker_id} may be given replicas again"
+    tell(sentence, as_json=as_json, id=broker_id, cordoned=False)
 
 
 @command.command(epilog="Example: anabranch cluster status --json")

@@ -15,6 +15,7 @@ from anabranch.cli.running import (
     pairs,
     print_json,
     print_table,
+    tell,
     timeout_option,
 )
 
@@ -149,9 +150,10 @@ def resource_of(kind: str, name: str | None, *, default: bool) -> tuple[Any, str
     help="Return these to their defaults.",
 )  # fmt: skip
 @placement_option
+@json_option
 def alter(
     bootstrap: str, timeout_seconds: float, kind: str, name: str | None, entity_default: bool,
-    added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None,
+    added: tuple[str, ...], deleted: tuple[str, ...], placement: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Change settings of a topic or a broker; the others stay as they are."""
     from anabranch.client.admin import ConfigOperation, alter_configs
@@ -178,7 +180,13 @@ def alter(
         await alter_configs(cluster, resource, target, all_operations)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"{len(all_operations)} setting(s) of {kind[:-1]} {target or 'defaults'} changed.")
+    tell(
+        f"{len(all_operations)} setting(s) of {kind[:-1]} {target or 'defaults'} changed.",
+        as_json=as_json,
+        entity_type=kind,
+        entity_name=target or None,
+        changed={key: value for _, key, value in all_operations},
+    )
 
 
 def split_outside_brackets(text: str) -> list[str]:

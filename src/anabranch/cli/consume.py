@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.running import ask, bootstrap_option, pairs, timeout_option
+from anabranch.cli.running import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -76,7 +76,6 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 
 @click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
 @bootstrap_option
-@timeout_option
 @click.option("--topic", required=True, metavar="NAME", help="What to read.")
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record.")
 @click.option("--partition", type=int, metavar="N", help="Only this partition.")
@@ -85,8 +84,16 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 )
 @click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
 @click.option(
+    "--timeout",
+    "timeout_seconds",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="Stop when no record has come for so long; without it, wait for ever. To reach the "
+    f"cluster, {DEFAULT_TIMEOUT_SECONDS:.0f} s are allowed without it.",
+)
+@click.option(
     "--timeout-ms", type=click.IntRange(min=0), metavar="MS",
-    help="Stop when no record has come for so long; without it, wait for ever.",
+    help="Kafka's name of --timeout, in milliseconds.",
 )  # fmt: skip
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
@@ -100,7 +107,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 )  # fmt: skip
 @click.option("--json", "as_json_lines", is_flag=True, help="Print one object of JSON a line.")
 def command(
-    bootstrap: str, timeout_seconds: float, topic: str, from_beginning: bool,
+    bootstrap: str, timeout_seconds: float | None, topic: str, from_beginning: bool,
     partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
     isolation_level: str, properties: tuple[str, ...], as_json_lines: bool,
 ) -> None:  # fmt: skip
@@ -110,6 +117,9 @@ def command(
     start = offset if offset is not None else ("earliest" if from_beginning else "latest")
     if start not in ("earliest", "latest") and not start.isdigit():
         raise click.UsageError(f"--offset {start!r} is no number, nor earliest or latest.")
+    if timeout_seconds is not None and timeout_ms is not None:
+        raise click.UsageError("--timeout and --timeout-ms say the same: give one of them.")
+    idle_seconds = timeout_seconds if timeout_ms is None else timeout_ms / 1000
     shape = shape_of(properties, as_json=as_json_lines)
     seen = 0
 
@@ -122,7 +132,7 @@ def command(
             records = await reader.poll()
             if records:
                 idle_since = time.monotonic()
-            elif timeout_ms is not None and (time.monotonic() - idle_since) * 1000 >= timeout_ms:
+            elif idle_seconds is not None and time.monotonic() - idle_since >= idle_seconds:
                 return
             shown = records if max_messages is None else records[: max_messages - seen]
             if shown:
@@ -130,7 +140,7 @@ def command(
             seen += len(shown)
 
     with contextlib.suppress(KeyboardInterrupt):
-        ask(bootstrap, work, timeout_seconds=timeout_seconds)
+        ask(bootstrap, work, timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS)
     click.echo(f"Processed a total of {seen:,} record(s).", err=True)
 
 

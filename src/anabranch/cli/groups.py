@@ -14,6 +14,7 @@ from anabranch.cli.running import (
     json_option,
     print_json,
     print_table,
+    tell,
     timeout_option,
 )
 
@@ -124,7 +125,8 @@ def _row(each: Progress) -> tuple[object, ...]:
 @bootstrap_option
 @timeout_option
 @group_option
-def delete(bootstrap: str, timeout_seconds: float, group: str) -> None:
+@json_option
+def delete(bootstrap: str, timeout_seconds: float, group: str, as_json: bool) -> None:
     """Delete a group without members, with its offsets."""
     from anabranch.client import groups
 
@@ -132,7 +134,7 @@ def delete(bootstrap: str, timeout_seconds: float, group: str) -> None:
         await groups.delete_group(cluster, group)
 
     ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"Group {group} deleted.")
+    tell(f"Group {group} deleted.", as_json=as_json, group=group, deleted=True)
 
 
 @command.command(

@@ -16,6 +16,7 @@ from typing import Any
 import click
 
 from anabranch import __version__
+from anabranch.cli.running import Suggesting, error_json, print_json
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
@@ -40,10 +41,11 @@ VERBS = {
 }
 """Verb -> the line of `anabranch --help`; the module of the same name holds the command."""
 
+AS_JSON = "anabranch.as_json"
 TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
 
 
-class Verbs(click.Group):
+class Verbs(Suggesting):
     """A group that imports the module of a verb when the verb is asked for."""
 
     def list_commands(self, _context: click.Context) -> list[str]:
@@ -62,8 +64,22 @@ class Verbs(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(VERBS.items()))
 
+    def parse_args(self, context: click.Context, words: list[str]) -> list[str]:
+        """Note whether JSON is asked for: faults are told in it too, those of usage included."""
+        context.meta[AS_JSON] = "--json" in words
+        return super().parse_args(context, words)
+
     def invoke(self, context: click.Context) -> Any:
-        """Run a verb; whatever goes wrong becomes one line."""
+        """Run a verb; whatever goes wrong becomes one line, or one object of JSON."""
+        try:
+            return self._invoke(context)
+        except click.ClickException as fault:
+            if not context.meta[AS_JSON]:
+                raise
+            print_json(error_json(fault))
+            raise click.exceptions.Exit(fault.exit_code) from None
+
+    def _invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.running import VerbGroup, json_option
+from anabranch.cli.running import VerbGroup, json_option, tell
 
 PARTITION = "__cluster_metadata-0"
 
@@ -113,8 +113,9 @@ def _plain(value: Any) -> Any:
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
     help="A setting that goes before the file's, such as metadata.store.url.",
 )  # fmt: skip
+@json_option
 def restore(
-    properties_file: str | None, folders: tuple[str, ...], settings: tuple[str, ...]
+    properties_file: str | None, folders: tuple[str, ...], settings: tuple[str, ...], as_json: bool
 ) -> None:
     """Fill a lost metadata store from a node's copy of the metadata log.
 
@@ -136,9 +137,12 @@ def restore(
         raise click.UsageError("Name the store of these nodes: --set metadata.store.url=URL.")
     copies = [config.metadata_log_dir for config in configs]
     done = asyncio.run(restore_store(RealFiles(), copies, urls.pop()))
-    if len(copies) > 1:
-        click.echo(f"The longest copy is that in {done.folder}.")
-    click.echo(
-        f"The store of cluster {done.cluster_id} holds the copy's records up to offset "
-        f"{done.end_offset} again."
+    longest = f"The longest copy is that in {done.folder}.\n" if len(copies) > 1 else ""
+    tell(
+        f"{longest}The store of cluster {done.cluster_id} holds the copy's records up to offset "
+        f"{done.end_offset} again.",
+        as_json=as_json,
+        cluster_id=done.cluster_id,
+        end_offset=done.end_offset,
+        copy=str(done.folder),
     )

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from anabranch.cli.running import ask, bootstrap_option, pairs, timeout_option
+from anabranch.cli.running import (
+    ask,
+    bootstrap_option,
+    json_option,
+    pairs,
+    print_json,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -77,9 +84,10 @@ class LineFormat(NamedTuple):
     "--property", "properties", multiple=True, metavar="KEY=VALUE",
     help="parse.key=true, key.separator=TEXT (default: a tab), null.marker=TEXT.",
 )  # fmt: skip
+@json_option
 def command(
     bootstrap: str, timeout_seconds: float, topic: str, path: str | None, partition: int | None,
-    acks: str, codec_name: str, properties: tuple[str, ...],
+    acks: str, codec_name: str, properties: tuple[str, ...], as_json: bool,
 ) -> None:  # fmt: skip
     """Write lines of standard input or a file as records; keys choose partitions as in Java."""
     line_format = format_of(properties)
@@ -98,6 +106,9 @@ def command(
         begin = time.perf_counter()
         count = ask(bootstrap, work, timeout_seconds=timeout_seconds)
     seconds = max(time.perf_counter() - begin, 1e-9)
+    if as_json:
+        print_json({"topic": topic, "records": count, "seconds": round(seconds, 6)})
+        return
     click.echo(
         f"{count:,} record(s) written to {topic}, {count / seconds:,.0f} a second.", err=True
     )

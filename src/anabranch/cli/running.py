@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+DEFAULT_TIMEOUT_SECONDS = 30.0
 WHOLE_SENTENCE = 1000
 """More letters than a sentence has."""
 
@@ -26,12 +28,30 @@ bootstrap_option = click.option(
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 timeout_option = click.option(
-    "--timeout", "timeout_seconds", type=float, default=30.0, show_default=True, metavar="SECONDS",
+    "--timeout", "timeout_seconds", type=float, default=DEFAULT_TIMEOUT_SECONDS,
+    show_default=True, metavar="SECONDS",
     help="How long to try before giving up.",
 )  # fmt: skip
 
 
-class VerbGroup(click.Group):
+class Suggesting(click.Group):
+    """A group that names the verbs that an unknown one resembles."""
+
+    def resolve_command(
+        self, context: click.Context, words: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The verb that the first word names. Raises UsageError."""
+        try:
+            return super().resolve_command(context, words)
+        except click.UsageError as fault:
+            near = get_close_matches(words[0], self.list_commands(context))
+            if not near:
+                raise
+            meant = " or ".join(map(repr, near))
+            raise click.UsageError(f"{fault.message} Did you mean {meant}?", context) from None
+
+
+class VerbGroup(Suggesting):
     """Verbs of a verb; its help lists each with its whole first sentence, wrapped and not cut."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -43,7 +63,10 @@ class VerbGroup(click.Group):
 
 
 def ask(
-    bootstrap: str, work: Callable[[Cluster], Awaitable[T]], *, timeout_seconds: float = 30.0
+    bootstrap: str,
+    work: Callable[[Cluster], Awaitable[T]],
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
 ) -> T:
     """Run `work` with a cluster's client; a refusal or a lost connection becomes one line."""
     from anabranch.client.cluster import Cluster
@@ -57,12 +80,41 @@ def ask(
     try:
         return asyncio.run(run())
     except ConnectionLost as fault:
-        raise click.ClickException(
-            f"{fault}. Is a node up there? Start one with `anabranch up`, or name another with "
-            "--bootstrap-server."
+        raise Refused(
+            f"{fault}. Is a node up there?",
+            code="CONNECTION_LOST",
+            remedy="Start one with `anabranch up`, or name another with --bootstrap-server.",
         ) from None
     except ApiError as fault:
-        raise click.ClickException(f"{fault.message} ({fault.code.name})") from None
+        raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None
+
+
+class Refused(click.ClickException):
+    """A fault with a code for programs and, where one is known, what to do about it."""
+
+    def __init__(self, message: str, *, code: str, remedy: str = "") -> None:
+        super().__init__(f"{message} {remedy}".strip())
+        self.said = message
+        self.code = code
+        self.remedy = remedy
+
+
+def error_json(fault: click.ClickException) -> dict[str, dict[str, str | None]]:
+    """What `--json` prints of a fault: {"error": {"code", "message", "remedy"}}."""
+    if isinstance(fault, Refused):
+        told = (fault.code, fault.said, fault.remedy or None)
+    else:
+        is_usage = isinstance(fault, click.UsageError)
+        told = ("USAGE" if is_usage else "FAILED", fault.format_message(), None)
+    return {"error": dict(zip(("code", "message", "remedy"), told, strict=True))}
+
+
+def tell(sentence: str, *, as_json: bool, **fields: object) -> None:
+    """What was done: a sentence for people, or its fields as JSON."""
+    if as_json:
+        print_json(fields)
+    else:
+        click.echo(sentence)
 
 
 def print_json(value: Any) -> None:

@@ -18,6 +18,7 @@ from anabranch.cli.running import (
     pairs,
     print_json,
     print_table,
+    tell,
     timeout_option,
 )
 
@@ -329,7 +330,10 @@ async def _described(
 @click.option(
     "--partitions", type=int, required=True, metavar="N", help="The new number of partitions."
 )
-def alter(bootstrap: str, timeout_seconds: float, topic: str, partitions: int) -> None:
+@json_option
+def alter(
+    bootstrap: str, timeout_seconds: float, topic: str, partitions: int, as_json: bool
+) -> None:
     """Raise the number of partitions of a topic."""
     from anabranch.client.admin import create_partitions
 
@@ -338,7 +342,8 @@ def alter(bootstrap: str, timeout_seconds: float, topic: str, partitions: int) -
         lambda cluster: create_partitions(cluster, topic, partitions),
         timeout_seconds=timeout_seconds,
     )
-    click.echo(f"Topic {topic} has {partitions} partitions now.")
+    sentence = f"Topic {topic} has {partitions} partitions now."
+    tell(sentence, as_json=as_json, topic=topic, partitions=partitions)
 
 
 @command.command(epilog="Example: anabranch topics delete --topic flights")
@@ -346,7 +351,10 @@ def alter(bootstrap: str, timeout_seconds: float, topic: str, partitions: int) -
 @timeout_option
 @topic_option
 @click.option("--if-exists", is_flag=True, help="Do nothing when there is no such topic.")
-def delete(bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool) -> None:
+@json_option
+def delete(
+    bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool, as_json: bool
+) -> None:
     """Delete a topic and its records."""
     from anabranch.client.admin import delete_topic
     from anabranch.core.errors import ApiError, ErrorCode
@@ -361,4 +369,5 @@ def delete(bootstrap: str, timeout_seconds: float, topic: str, if_exists: bool) 
         return True
 
     deleted = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    click.echo(f"Topic {topic} deleted." if deleted else f"There is no topic {topic}.")
+    sentence = f"Topic {topic} deleted." if deleted else f"There is no topic {topic}."
+    tell(sentence, as_json=as_json, topic=topic, deleted=deleted)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from anabranch import __version__
+from anabranch.cli.running import json_option, tell
 
 
 @click.command(epilog="Example: anabranch version")
-def command() -> None:
+@json_option
+def command(as_json: bool) -> None:
     """Print the version."""
-    click.echo(f"anabranch {__version__}")
+    tell(f"anabranch {__version__}", as_json=as_json, version=__version__)

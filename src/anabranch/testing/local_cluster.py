@@ -69,10 +69,10 @@ class LocalCluster(FaultCalls):
     joined by commas, None takes one of `FOR_TESTS` back; they go over `FOR_TESTS`, and what
     `broker_config` says of one broker goes over them. `racks` are given out in turn, as by
     `anabranch up`. `processes` runs each broker as a process, not on a thread: it starts more
-    slowly, has a pid, and leaves the test's own process alone. `folder` keeps the data somewhere; by default it is temporary and
-    removed by `stop`. `port` is the first broker's, 0 a free one. `metadata_store` is "sqlite", a
-    file in the folder, or the URL of a PostgreSQL database. `controller` names the broker that is
-    to be the active controller first.
+    slowly, has a pid, and leaves the test's own process alone. `folder` keeps the data somewhere;
+    by default it is temporary and removed by `stop`. `port` is the first broker's, 0 a free one.
+    `metadata_store` is "sqlite", a file in the folder, or the URL of a PostgreSQL database.
+    `controller` names the broker that is to be the active controller first.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class LocalCluster(FaultCalls):
             raise ClusterError(f"LocalCluster runs 1 to {MOST_BROKERS} brokers, not {brokers}.")
         if racks is not None and not 1 <= len(racks) <= brokers:
             raise ClusterError(
-                f"{len(racks)} racks do not fit {brokers} broker(s): name at least one, and no more "
-                "than there are brokers; they are given out in turn."
+                f"{len(racks)} racks do not fit {brokers} broker(s): name at least one, and no "
+                "more than there are brokers; they are given out in turn."
             )
         for broker_id in (*(broker_config or {}), *([] if controller is None else [controller])):
             if not 1 <= broker_id <= brokers:

@@ -1,0 +1,79 @@
+"""`--json` on every verb that talks to a cluster, faults included; unknown verbs are answered."""
+
+from __future__ import annotations
+
+import json
+
+import click
+import pytest
+
+from anabranch.cli.main import main
+
+WITHOUT_JSON = {"serve", "demo", "completion"}
+"""They serve, tell a story, or print a script."""
+
+
+def leaves(command, path=()):
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            yield from leaves(command.get_command(context, name), (*path, name))
+    else:
+        yield " ".join(path), command
+
+
+@pytest.mark.parametrize(("verb_name", "leaf"), list(leaves(main)), ids=lambda each: str(each))
+def test_every_verb_prints_json_for_programs(verb_name, leaf):
+    has_json = any("--json" in each.opts for each in leaf.params)
+    assert has_json != (verb_name in WITHOUT_JSON)
+
+
+def test_what_was_done_is_json(verb):
+    verb("topics", "create", "--topic", "told", "--partitions", "1")
+    said = [
+        verb("topics", "alter", "--topic", "told", "--partitions", "2", "--json"),
+        verb("configs", "alter", "--entity-type", "topics", "--entity-name", "told",
+             "--add-config", "retention.ms=60000", "--json"),
+        verb("produce", "--topic", "told", "--json", input="a\nb\n"),
+        verb("topics", "delete", "--topic", "told", "--json"),
+        verb("version", "--json"),
+    ]  # fmt: skip
+    assert [each.exit_code for each in said] == [0] * len(said)
+    altered, changed, produced, deleted, version = (json.loads(each.stdout) for each in said)
+    assert altered == {"topic": "told", "partitions": 2}
+    assert changed["changed"] == {"retention.ms": "60000"}
+    assert (produced["topic"], produced["records"]) == ("told", 2)
+    assert deleted == {"topic": "told", "deleted": True}
+    assert version.keys() == {"version"}
+
+
+def test_faults_are_json_with_a_code_and_a_remedy(verb, against):
+    refused = verb("topics", "delete", "--topic", "absent", "--json")
+    assert refused.exit_code == 1
+    assert json.loads(refused.stdout)["error"]["code"] == "UNKNOWN_TOPIC_OR_PARTITION"
+    lost = against("127.0.0.1:1")("cluster", "id", "--json", "--timeout", "0.2")
+    assert lost.exit_code == 1
+    error = json.loads(lost.stdout)["error"]
+    assert (error["code"], error["remedy"][:9]) == ("CONNECTION_LOST", "Start one")
+    usage = verb("topics", "describe", "--json", "--no-such")
+    assert usage.exit_code == 2
+    assert json.loads(usage.stdout)["error"]["code"] == "USAGE"
+
+
+@pytest.mark.parametrize(
+    ("words", "near"), [(["topcs"], "'topics'"), (["topics", "describ"], "'describe'")]
+)
+def test_an_unknown_verb_names_the_one_that_it_resembles(verb, words, near):
+    done = verb(*words)
+    assert done.exit_code == 2
+    assert f"No such command '{words[-1]}'. Did you mean {near}?" in done.output
+
+
+def test_consume_stops_when_nothing_comes(verb):
+    verb("topics", "create", "--topic", "quiet")
+    for words in (["--timeout", "0.5"], ["--timeout-ms", "500"]):
+        done = verb("consume", "--topic", "quiet", *words)
+        assert done.exit_code == 0
+        assert "Processed a total of 0 record(s)." in done.stderr
+    both = verb("consume", "--topic", "quiet", "--timeout", "1", "--timeout-ms", "1")
+    assert "--timeout and --timeout-ms say the same" in both.output
