@@ -54,8 +54,18 @@ def versions(header, *, newest=12) -> bytes:
 
 
 async def test_a_refused_connection_names_the_address():
-    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1 cannot be reached"):
+    with pytest.raises(ConnectionLost, match=r"127\.0\.0\.1:1 cannot .*: nothing listens there"):
         await Connection.open("127.0.0.1", 1)
+
+
+async def test_an_unknown_host_is_named():
+    with pytest.raises(ConnectionLost, match=r"no host is known by the name no\.such\.invalid"):
+        await Connection.open("no.such.invalid", 9092)
+
+
+def test_a_url_is_told_from_an_address():
+    with pytest.raises(ClientFault, match=r"is a URL; .* as in 127\.0\.0\.1:9092"):
+        parse_addresses("http://127.0.0.1:9092/topics")
 
 
 @pytest.mark.parametrize("host", ["a..b", "a" * 70])

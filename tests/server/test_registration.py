@@ -307,8 +307,8 @@ async def test_a_controller_that_is_away_is_said_in_time(follower: Follower) -> 
         await broker.register()
     assert raised.value.message == (
         f"broker 3 could not register within {SOON_MS} ms "
-        f"(initial.broker.registration.timeout.ms): 127.0.0.1:{port} cannot be reached: Connection "
-        "refused; see that a controller runs at one of controller.quorum.bootstrap.servers"
+        f"(initial.broker.registration.timeout.ms): 127.0.0.1:{port} cannot be reached: nothing "
+        "listens there; see that a controller runs at one of controller.quorum.bootstrap.servers"
     )
     await broker.shutdown()
 

@@ -81,7 +81,7 @@ def ask(
         return asyncio.run(run())
     except ConnectionLost as fault:
         raise Refused(
-            f"{fault}. Is a node up there?",
+            f"{fault}. Is the broker running?",
             code="CONNECTION_LOST",
             remedy="Start one with `anabranch up`, or name another with --bootstrap-server.",
         ) from None

@@ -55,6 +55,12 @@ def parse_addresses(bootstrap_servers: str) -> list[tuple[str, int]]:
     """`host:port,host:port` as pairs; raises ClientFault that names the part it cannot read."""
     addresses = []
     for part in filter(None, (each.strip() for each in bootstrap_servers.split(","))):
+        if "://" in part:
+            address = part.partition("://")[2].partition("/")[0] or "127.0.0.1:9092"
+            raise ClientFault(
+                ErrorCode.INVALID_REQUEST,
+                f"{part!r} is a URL; a bootstrap server is host:port, as in {address}.",
+            )
         host, colon, port = part.rpartition(":")
         if not colon or not port.isdigit() or not 0 < int(port) < 65536:
             raise ClientFault(

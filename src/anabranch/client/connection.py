@@ -88,7 +88,7 @@ class Connection(asyncio.BufferedProtocol):
         except UnicodeError:
             raise ConnectionLost(f"{connection.address} is no name of a host") from None
         except OSError as problem:
-            why = problem.strerror or str(problem)
+            why = _why_unreachable(problem, host)
             raise ConnectionLost(f"{connection.address} cannot be reached: {why}") from None
         except BaseException:  # refused, or nobody waits any more: a frozen node keeps its side
             connection.abort()
@@ -295,3 +295,12 @@ def _resolve(future: asyncio.Future[Any], answer: Any) -> None:
 def _is_refusal(frame: Buffer) -> bool:
     """Whether an ApiVersions answer is the version 0 one that says UNSUPPORTED_VERSION."""
     return int.from_bytes(frame[4:6], "big", signed=True) == ErrorCode.UNSUPPORTED_VERSION
+
+
+def _why_unreachable(problem: OSError, host: str) -> str:
+    """What a failed dial means, in the words of people who look for the cause."""
+    if isinstance(problem, ConnectionRefusedError):
+        return "nothing listens there"
+    if isinstance(problem, socket.gaierror):
+        return f"no host is known by the name {host}"
+    return problem.strerror or str(problem)

@@ -40,6 +40,7 @@ WRONG = [
     ("[7]", 'line 1: {"id": …, "replicas": […]} is expected'),
     ('[{"replicas": [1]}]', "line 1, id: it is missing"),
     ('[{"id": 0}]', "line 1, replicas: it is missing"),
+    ('[\n{"id": 0, "replicas": [1], "replcas": [2]}]', 'line 2, "replcas": no such field; known'),
     ('[{"id": -1, "replicas": [1]}]', "line 1, id: a whole number from 0"),
     ('[{"id": true, "replicas": [1]}]', "line 1, id: a whole number from 0"),
     ('[{"id": 0, "replicas": "1"}]', "line 1, replicas: an array of broker ids"),

@@ -126,6 +126,14 @@ def needed(item: Item, names: tuple[str, ...], expected: str) -> dict[str, Any]:
     return item.value
 
 
+def no_others(item: Item, names: tuple[str, ...]) -> None:
+    """Raise InputFault for a field of another name: a slip that would have no effect."""
+    for name in item.value:
+        if name not in names:
+            known = ", ".join(names)
+            raise InputFault(f"line {item.line}, {shown(name)}: no such field; known are {known}")
+
+
 def whole(item: Item, name: str, least: int = 0) -> int:
     """A field that must be a whole number of 32 bits. Raises InputFault."""
     value = item.value[name]

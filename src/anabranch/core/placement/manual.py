@@ -26,9 +26,11 @@ from anabranch.core.placement.json_places import (
     check_end,
     items,
     needed,
+    no_others,
     whole,
 )
 
+FIELDS = ("id", "replicas")
 EXPECTED = '{"id": …, "replicas": […]}'
 
 
@@ -85,6 +87,7 @@ def _check(entries: Sequence[Entry], position: int, entry: Entry) -> None:
 def _entries(text: str) -> Iterator[Entry]:
     """The array's entries with the lines where they begin."""
     for item in items(text, 0, f"an array of {EXPECTED}"):
-        needed(item, ("id", "replicas"), EXPECTED)
+        needed(item, FIELDS, EXPECTED)
+        no_others(item, FIELDS)
         yield Entry(whole(item, "id"), broker_ids(item, "replicas"), item.line)
     check_end(text, 0, "array")
