@@ -56,9 +56,10 @@ def test_a_move_ends_when_all_who_stay_are_in_sync() -> None:
 
 REVERTED = [
     ((4, 5, 3, 2, 1), (4, 5), (4, 5, 2), (3, 2, 1), (2,), False),
-    ((4, 5, 3, 2, 1), (4, 5), (4, 5), (3, 2, 1), (3,), True),
+    ((4, 5, 3, 2, 1), (4, 5), (4, 5), (3, 2, 1), (), True),
 ]
-"""From Kafka's PartitionReassignmentRevertTest: list, adding, ISR; list, ISR, unclean."""
+"""From Kafka's PartitionReassignmentRevertTest: list, adding, ISR; list, ISR, unclean. Kafka takes
+the first replica for in sync in the last case; here an unclean election says who is."""
 
 
 @pytest.mark.parametrize(("replicas", "adding", "isr", "back", "remains", "unclean"), REVERTED)
@@ -66,7 +67,7 @@ def test_a_move_taken_back(
     replicas: Any, adding: Any, isr: Any, back: Any, remains: Any, unclean: bool
 ) -> None:
     partition = PartitionImage(replicas, isr, isr[0], 0, 0, adding=adding)
-    assert reverted(partition) == (Move(back), remains, unclean)
+    assert reverted(partition, elr_enabled=False) == (Move(back), remains, unclean)
 
 
 ROWS = st.lists(st.integers(0, 9), min_size=1, max_size=5, unique=True).map(tuple)

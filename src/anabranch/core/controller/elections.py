@@ -5,8 +5,11 @@ ends with the change (`reassignment.py`). A candidate is valid when it
 is acceptable (active) and in the target ISR, or, when that is empty, among the eligible leader
 replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
 known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
-replica, those that were emptied last. Rule kept: without ELR the ISR never becomes empty, so its
-last member may lead again.
+replica, those that were emptied last. Rules kept: without ELR the ISR never becomes empty, so its
+last member may lead again. A replica that was emptied is no candidate until it joins the ISR, and
+is one with the change by which it joins. A replica that a move adds has nothing of the partition
+that the controller knows of: until it joins the ISR it leads only when an operator asks for an
+unclean election, after all others.
 `prefer_first` moves a leadership to the first replica of the list and nowhere else.
 """
 
@@ -52,6 +55,8 @@ class Rules:
     now: they have nothing of it until they are in sync again (KIP-858)."""
     directory: Callable[[int], bytes] = unassigned
     """Where a broker puts a replica that it gets."""
+    added_may_lead: bool = False
+    """Whether an unclean election may choose a replica that a move is still adding."""
 
 
 class Chosen(NamedTuple):
@@ -122,6 +127,7 @@ def _moved(partition: PartitionImage, move: Move, rules: Rules) -> PartitionImag
         adding=move.adding,
         removing=move.removing,
         directories=tuple(known.get(each, rules.directory(each)) for each in move.replicas),
+        isr=tuple(each for each in partition.isr if each in move.replicas),
         elr=tuple(each for each in partition.elr if each in move.replicas),
         last_known_elr=tuple(each for each in partition.last_known_elr if each in move.replicas),
     )
@@ -190,7 +196,8 @@ def _eligible(
 def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
     candidates = target.isr or (target.elr if rules.elr_enabled else ())
     usable = [each for each in partition.replicas if rules.acceptable(each)]
-    holding = [each for each in usable if each not in rules.emptied]
+    joined = set(target.isr).difference(partition.isr)  # they have copied everything
+    holding = [each for each in usable if each not in rules.emptied or each in joined]
     for broker_id in (partition.leader, *holding):
         if broker_id in candidates and broker_id in holding:
             return Chosen(broker_id, False)
@@ -200,8 +207,13 @@ def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
     if rules.elr_enabled and not target.isr and not target.elr and len(last_known) == 1:
         if last_known[0] in holding:
             return Chosen(last_known[0], True)
-    if rules.unclean_allowed and usable:
-        return Chosen((*holding, *usable)[0], True)
+    if rules.unclean_allowed:
+        last_resort = [*holding, *usable]
+        added = [each for each in last_resort if each in partition.adding]
+        chosen = [each for each in last_resort if each not in added]
+        chosen += added if rules.added_may_lead else []
+        if chosen:
+            return Chosen(chosen[0], True)
     return Chosen(NO_LEADER, False)
 
 

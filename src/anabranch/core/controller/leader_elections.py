@@ -47,7 +47,7 @@ def elect(
         record = prefer_first(*key, partition, rules)
         missing = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
     else:
-        rules = replace(rules, unclean_allowed=True, only_clean=False)
+        rules = replace(rules, unclean_allowed=True, only_clean=False, added_may_lead=True)
         record = change_isr(*key, partition, partition.isr, rules)
         missing = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if record is None or record.leader < 0:

@@ -6,7 +6,8 @@ needs only that its brokers are registered, and that none which gets a replica i
 partition's leader stays until the move ends, and a move is never taken back at the price of
 records, unless unclean elections are allowed and nobody who may be back has them. Replicas that no
 broker has yet are given up for the list that was asked for, and missed again when the move is taken
-back.
+back. Beyond Kafka: a move is not taken back where nobody would lead then, although somebody does,
+or only replicas that were coming had the records.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
 the lists (`reassignment.py`), when a move ends (`elections.py`).
@@ -15,6 +16,7 @@ the lists (`reassignment.py`), when a move ends (`elections.py`).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from anabranch.core.controller.assignments import (
@@ -26,7 +28,7 @@ from anabranch.core.controller.cluster_state import PartitionKey
 from anabranch.core.controller.elections import change_isr
 from anabranch.core.controller.image import PartitionImage
 from anabranch.core.controller.membership import Consequences
-from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.reassignment import Move, begun, reverted
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
@@ -119,25 +121,44 @@ def _taken_back(
 ) -> Moved:
     if not Move.of(partition).is_running:
         raise ClientFault(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
-    lists, isr, may_lose = reverted(partition)
+    lists, record = _reverting(consequences, key, partition, order)
+    leader = changed_partition(partition, record).leader
+    stays = ", ".join(map(str, lists.replicas))
+    sentence = f"the move of {place} was cancelled: its replicas are {stays} again"
+    details = {"partition": place}
+    reasons = [Reason(Code.REASSIGNMENT_CANCELLED, sentence, details)]
+    if leader != partition.leader:
+        because = "its move was cancelled"
+        reasons.append(leader_reason(place, partition, record, because, details))
+    if not partition.suspended:
+        return Moved((record,), tuple(reasons))
+    again = _missing(key, partition.missing + partition.suspended, 0)
+    return Moved((record, again), tuple(reasons))
+
+
+def _reverting(
+    consequences: Consequences,
+    key: PartitionKey,
+    partition: PartitionImage,
+    order: tuple[int, ...] | None,
+) -> tuple[Move, PartitionChangeRecord]:
+    """The lists after a move is taken back, and the record; raises ClientFault where that would
+    leave nobody to lead, or nobody with the records."""
+    rules = consequences.rules(key)
+    lists, isr, may_lose = reverted(partition, elr_enabled=rules.elr_enabled)
     if order is not None and sorted(order) == sorted(lists.replicas):
         lists = Move(order)
-    rules = consequences.rules(key)
-    if may_lose and (rules.only_clean or not rules.unclean_allowed):
+    rules = replace(rules, only_clean=rules.only_clean or not may_lose)
+    record = change_isr(*key, partition, isr, rules, move=lists)
+    assert record is not None  # the replicas that were coming, or were to go, are written down
+    leader = changed_partition(partition, record).leader
+    if leader < 0 and (may_lose or partition.leader >= 0):
         name = consequences.state.topic_name(key)
         raise invalid_assignment(
             f"Unable to revert partition assignment for {name}:{key[1]} because it would require "
             "an unclean leader election."
         )
-    record = change_isr(*key, partition, isr, rules, move=lists)
-    stays = ", ".join(map(str, lists.replicas))
-    sentence = f"the move of {place} was cancelled: its replicas are {stays} again"
-    reasons = (Reason(Code.REASSIGNMENT_CANCELLED, sentence, {"partition": place}),)
-    assert record is not None  # whoever was coming, or was to go, is written down
-    if not partition.suspended:
-        return Moved((record,), reasons)
-    again = _missing(key, partition.missing + partition.suspended, 0)
-    return Moved((record, again), reasons)
+    return lists, record
 
 
 def _said(

@@ -77,12 +77,16 @@ def settled(move: Move, isr: Row) -> tuple[Move, Row]:
     return Move(target), remaining
 
 
-def reverted(partition: PartitionImage) -> tuple[Move, Row, bool]:
-    """The move and the ISR without whoever was coming, and whether that may lose records: nobody
-    who stays is in sync then."""
+def reverted(partition: PartitionImage, *, elr_enabled: bool) -> tuple[Move, Row, bool]:
+    """The move and the ISR without the replicas that were coming, and whether that may lose
+    records: none of those that stay is known to have them all. Beyond Kafka: nobody comes to be in
+    sync by this, and who is eligible, or was the last known leader, keeps the records too."""
     replicas = Move.of(partition).original
+    holders = partition.isr
+    if elr_enabled:
+        holders = (*partition.isr, *partition.elr) or partition.last_known_elr
     isr = _without(partition.isr, partition.adding)
-    return Move(replicas), isr or replicas[:1], not isr
+    return Move(replicas), isr, set(holders).isdisjoint(replicas)
 
 
 def _without(row: Row, gone: Row) -> Row:
