@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from node_kit import free_port
 from server_kit import eventually
 from tests.core.controller.world import World
 
-from anabranch.core.controller.hints import Answer
+from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.api.handler import Request
+from anabranch.core.api.registry import handlers
+from anabranch.core.controller import hints
+from anabranch.core.controller.hints import MOST_HINTS, Answer
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.server import dialling
+from anabranch.server.clocks import steady_ms
 from anabranch.server.dialling import Probing, dial
+from anabranch.server.roles import ControllerSide
 
 
 async def test_who_listens_and_holds_the_connection_is_there() -> None:
@@ -54,7 +62,7 @@ async def test_a_listener_that_outlives_its_connections_is_dialled_again(
     port = server.sockets[0].getsockname()[1]
     world = World()
     monkeypatch.setattr(dialling, "steady_ms", lambda: world.now_ms)
-    monkeypatch.setattr(dialling, "LATER_S", 0.05)
+    monkeypatch.setattr(hints, "LATER_MS", 50)
     world.register(1, listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)])
     world.beat(1)
     world.start(2)
@@ -73,3 +81,53 @@ async def test_a_listener_that_outlives_its_connections_is_dialled_again(
         await eventually(lambda: world.image.brokers[1].fenced)
     await eventually(lambda: not probing._dials)
     assert world.image.brokers[1].fenced is not heard
+
+
+async def test_an_address_for_clients_that_refuses_here_fences_no_broker() -> None:
+    """Connections to the controller break again and again; each broker listens for its peers."""
+    world = World()
+    controller = world.controller
+    controller.inter_broker_listener = "INTERNAL"
+    controller.take_office(2, world.image, controller.log, world.now_ms)
+    server = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
+    own = Listener(name="INTERNAL", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
+    others = [
+        Listener(name=name, host="127.0.0.1", port=free_port())
+        for name in ("CLIENTS", "EXTERNAL", "PLAINTEXT")
+    ]
+    for broker_id in (1, 2, 3):
+        world.register(broker_id, listeners=[*others[:broker_id], own, *others[broker_id:]])
+        world.beat(broker_id)
+    probing = Probing(controller, world.commit_result)
+    for _ in range(MOST_HINTS):
+        for broker in world.image.brokers.values():
+            controller.connection_closed(broker.broker_id, broker.epoch, steady_ms())
+        probing.begin()
+        assert len(controller.hints.under_way) == 3
+        await eventually(lambda: not controller.hints.under_way)
+    probing.stop()
+    assert not any(broker.fenced for broker in world.image.brokers.values())
+    server.close()
+
+
+def test_an_older_connection_that_ends_says_nothing_of_a_broker() -> None:
+    world, closed = World(), []
+    world.register(1)
+    epoch = world.image.brokers[1].epoch
+    side = ControllerSide()
+    side.shell = SimpleNamespace(  # type: ignore[assignment]
+        connection_closed=lambda *broker: closed.append(broker)
+    )
+    heartbeat = side.hearing(handlers())
+    for connection_id in (7, 8):
+        body = BrokerHeartbeatRequest(
+            broker_id=1, broker_epoch=epoch, current_metadata_offset=world.image.offset
+        )
+        request = Request(63, 1, 1, "b", body, ANONYMOUS, "CONTROLLER", "h", connection_id)
+        heartbeat(world.controller, request, world.now_ms)
+    side.left(7)
+    assert closed == []
+    side.left(8)
+    assert closed == [(1, epoch)]
+    side.left(8)
+    assert closed == [(1, epoch)]

@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
+from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe, asks_again_in_ms
 from anabranch.server.clocks import steady_ms
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ REDIAL_S = REDIAL_MS / 1000
 STAYS_S = 0.05
 """How long a connection has to last to show that somebody is there."""
 AGAIN_S = 0.01
-LATER_S = 1.0
-"""Before a broker is dialled again whose answer said nothing and that sends no heartbeat."""
 PAUSE_S = 0.1
 
 
@@ -87,14 +85,9 @@ class Probing:
             task.cancel()
 
     async def _dial(self, epoch: int, probe: Probe) -> None:
-        """Ask, and ask again later where the answer said nothing and the broker stays silent: of a
-        process that dies slowly the listener may be the last that goes."""
+        """Ask, and ask again later where the answer said nothing and the broker stays silent."""
         controller = self._controller
-        broker = controller.image.brokers.get(probe.broker_id)
-        endpoint = next(iter(broker.endpoints.values()), None) if broker is not None else None
-        answer = Answer.SILENCE
-        if endpoint is not None:
-            answer = await dial(endpoint.host, endpoint.port)
+        answer = await dial(probe.endpoint.host, probe.endpoint.port)
         if not controller.active or controller.epoch != epoch:
             return
         now_ms = steady_ms()
@@ -102,17 +95,13 @@ class Probing:
         if result is not None:
             self._decided(result)
             return
-        if answer is Answer.REFUSED and now_ms <= probe.until_ms:
-            return  # believed by nobody: it was heard, or is refused too often
-        if answer is not Answer.REFUSED:  # else this process was held up
-            await asyncio.sleep(LATER_S)
-        if controller.active and controller.epoch == epoch and not self._was_heard(probe):
-            controller.connection_closed(probe.broker_id, probe.broker_epoch, steady_ms())
+        again_ms = asks_again_in_ms(probe, answer, now_ms)
+        if again_ms is None:
+            return
+        await asyncio.sleep(again_ms / 1000)
+        if controller.active and controller.epoch == epoch:
+            controller.ask_again(probe, steady_ms())
             self.begin()
-
-    def _was_heard(self, probe: Probe) -> bool:
-        sessions = self._controller.sessions
-        return sessions.heard_after(probe.broker_id, probe.broker_epoch, probe.asked_ms)
 
 
 class Watch:

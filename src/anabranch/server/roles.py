@@ -313,7 +313,7 @@ class ControllerSide:
         self.shell: ControllerShell | None = None
         self._dispatcher: Dispatcher | None = None
         self._brokers: dict[int, tuple[int, int]] = {}
-        """Connection -> id and epoch of the broker that sends its heartbeats over it."""
+        """Id of a registered broker -> the connection of its last heartbeat, and its epoch."""
 
     def attach(self, shell: ControllerShell, dispatcher: Dispatcher) -> None:
         """Tie the three together."""
@@ -332,7 +332,9 @@ class ControllerSide:
 
         def heartbeat(controller: Controller, request: Request, now_ms: int) -> Any:
             body = request.body
-            self._brokers[request.connection_id] = (body.broker_id, body.broker_epoch)
+            registered = controller.image.brokers.get(body.broker_id)
+            if registered is not None and registered.epoch == body.broker_epoch:
+                self._brokers[body.broker_id] = (request.connection_id, body.broker_epoch)
             return run(controller, request, now_ms)
 
         return heartbeat
@@ -343,10 +345,12 @@ class ControllerSide:
             self.shell.look_at_lease()
 
     def left(self, connection_id: int) -> None:
-        """A connection of the controller listener has ended."""
-        broker = self._brokers.pop(connection_id, None)
-        if broker is not None and self.shell is not None:
-            self.shell.connection_closed(*broker)
+        """A connection of the controller listener has ended: it tells of a broker whose last
+        heartbeat came over it, and of nobody who has connected anew since."""
+        for broker_id, (heard_on, epoch) in list(self._brokers.items()):
+            if heard_on == connection_id and self.shell is not None:
+                del self._brokers[broker_id]
+                self.shell.connection_closed(broker_id, epoch)
 
     def settle(self) -> None:
         """Nothing is left by a step of the controller: its shell acts by itself."""

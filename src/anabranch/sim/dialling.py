@@ -35,7 +35,7 @@ class Dial:
     def __init__(
         self,
         node: SimNode,
-        target: SimNode,
+        target: SimNode | None,
         incarnation_id: bytes | None,
         found: Callable[[Answer], None],
     ) -> None:
@@ -47,14 +47,17 @@ class Dial:
         self._is_over = False
 
     def start(self, timeout_us: int) -> None:
-        """Dial, and wait so long for an answer."""
+        """Dial, and wait so long for an answer. Where no node is, the network refuses at once."""
         node, target = self._node, self._target
+        if target is None:
+            self._end(Answer.REFUSED)
+            return
         node.world.after_in(node, timeout_us, self._end, Answer.SILENCE)
         node.cluster.network.send(node.name, target.name, target, self._arrive)
 
     def _arrive(self) -> None:
         target = self._target
-        if target.state is State.DARK:
+        if target is None or target.state is State.DARK:
             return
         answer = Answer.REFUSED
         if target.listens:

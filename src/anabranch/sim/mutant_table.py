@@ -77,8 +77,9 @@ MUTANTS = (
         name="pending-member-not-counted",
         rule="a proposed member of the ISR bounds the high watermark at once (KIP-497)",
         module=REPLICA,
-        old="members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))",
-        new="members = dict.fromkeys(isr)",
+        old="members = dict.fromkeys((*isr, *self.left, "
+        "*(() if proposal is None else proposal.isr)))",
+        new="members = dict.fromkeys((*isr, *self.left))",
         seed=17,
         caught_by="L3",
     ),
@@ -113,7 +114,7 @@ MUTANTS = (
         name="high-watermark-below-minimum",
         rule="the high watermark waits for min.insync.replicas (KIP-966)",
         module=REPLICA,
-        old="if not self.is_leader or not self.enough_in_sync:",
+        old="if not self.is_leader or not self._is_enough(in_sync):",
         new="if not self.is_leader:",
         seed=11,
         caught_by="L7",
@@ -185,7 +186,7 @@ MUTANTS = (
         name="an-empty-disk-may-lead",
         rule="a member of the ISR that lost its disk does not lead",
         module=ELECTIONS,
-        old="holding = [each for each in usable if each not in rules.emptied]",
+        old="holding = [each for each in usable if each not in rules.emptied or each in joined]",
         new="holding = usable",
         seed=413,
         caught_by="L4",
@@ -268,7 +269,118 @@ MUTANTS = (
 IN_SYNC_CHANGES = "anabranch.core.controller.in_sync"
 ISR_TESTS = "tests/core/controller/test_in_sync.py"
 
+LEADERS = "tests/core/controller/test_leader_histories.py"
+HINTS = "anabranch.core.controller.hints"
+HINT_TESTS = "tests/core/controller/test_hints.py"
+OVERTAKEN = "tests/core/replication/test_overtaken_metadata.py"
+
 DIRECTED = (
+    Mutant(
+        name="refilled-replica-passed-over",
+        rule="a replica that was emptied is a candidate with the change by which it joins the ISR",
+        module=ELECTIONS,
+        old="holding = [each for each in usable if each not in rules.emptied or each in joined]",
+        new="holding = [each for each in usable if each not in rules.emptied]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}"
+        "::test_a_wiped_replica_that_was_filled_again_leads_when_a_move_leaves_it_alone",
+    ),
+    Mutant(
+        name="added-replica-leads-empty",
+        rule="a replica that a move adds leads uncleanly only when an operator asks for it",
+        module=ELECTIONS,
+        old="chosen = [each for each in last_resort if each not in added]",
+        new="chosen = [*last_resort]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}"
+        "::test_a_replica_that_comes_does_not_lead_while_those_that_have_the_records_are_down",
+    ),
+    Mutant(
+        name="cancel-puts-the-first-in-sync",
+        rule="taking a move back puts no replica into the ISR that was not there",
+        module="anabranch.core.controller.reassignment",
+        old="isr = _without(partition.isr, partition.adding)",
+        new="isr = _without(partition.isr, partition.adding) or replicas[:1]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}"
+        "::test_a_move_taken_back_to_a_replica_out_of_sync_is_an_unclean_election",
+    ),
+    Mutant(
+        name="cancel-leaves-no-leader",
+        rule="a move is not taken back where nobody of those that were there before may lead",
+        module="anabranch.core.controller.moving",
+        old="if leader < 0 and (may_lose or partition.leader >= 0):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}::test_a_move_is_not_taken_back_to_replicas_that_are_all_dead",
+    ),
+    Mutant(
+        name="hint-elects-uncleanly",
+        rule="what only a hint says never permits an unclean election",
+        module=MEMBERSHIP,
+        old="bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),",
+        new="False,",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}::test_whatever_happens_a_clean_leader_has_what_was_acknowledged",
+    ),
+    Mutant(
+        name="hint-is-taken-for-silence",
+        rule="a broker that a hint fenced is suspected until it was silent for a session",
+        module="anabranch.core.controller.fencing",
+        old="sessions.suspect(broker.broker_id, broker.epoch)",
+        new="sessions.forget(broker.broker_id, broker.epoch)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LEADERS}::test_whatever_happens_a_clean_leader_has_what_was_acknowledged",
+    ),
+    Mutant(
+        name="hint-from-any-listener",
+        rule="a broker is dialled where other brokers reach it",
+        module=HINTS,
+        old="return broker.endpoint(listener) or only",
+        new="return broker.endpoints[min(broker.endpoints)]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HINT_TESTS}::test_no_living_broker_is_fenced_however_its_connections_break",
+    ),
+    Mutant(
+        name="hint-outweighs-a-heartbeat",
+        rule="a heartbeat that came since the dial began voids the hint",
+        module=HINTS,
+        old="        if was_heard(sessions, probe):\n            return None\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HINT_TESTS}"
+        "::test_a_heartbeat_since_the_dial_began_outweighs_the_hint_however_quickly_it_came",
+    ),
+    Mutant(
+        name="older-connection-is-a-hint",
+        rule="a connection that ends says nothing of a broker that was heard on a newer one",
+        module="anabranch.server.roles",
+        old="if heard_on == connection_id and self.shell is not None:",
+        new="if self.shell is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_dialling.py"
+        "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
+    ),
+    Mutant(
+        name="answer-drops-an-eligible-member",
+        rule="who left by an answer bounds the high watermark until the metadata tells of it",
+        module=REPLICA,
+        old="self.left += tuple(each for each in self.in_sync_replicas if each not in isr)",
+        new="self.left = ()",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OVERTAKEN}"
+        "::test_who_may_be_elected_has_all_that_counts_whatever_the_leader_was_told",
+    ),
+    Mutant(
+        name="answer-fills-the-minimum",
+        rule="a join counts for the minimum when the metadata tells of it",
+        module=REPLICA,
+        old="in_sync = min(self.told_count, len(self.in_sync_replicas))",
+        new="in_sync = len(self.in_sync_replicas)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OVERTAKEN}"
+        "::test_a_factor_that_grows_with_a_join_asks_for_more_before_the_leader_hears_of_it",
+    ),
     Mutant(
         name="stale-change-of-the-isr",
         rule="a change of the ISR that stands on an older state is refused",

@@ -30,6 +30,8 @@ EAGER_KNOCKS = 12
 FOREVER_MS = 1 << 40
 SHUTDOWN_MS = 10_000
 """A controller that is gone must not keep a broker from stopping."""
+CLIENTS = "CLIENTS"
+"""A listener for clients alone: where it is advertised to be, no node of the cluster listens."""
 
 
 class Session:
@@ -89,7 +91,10 @@ class Session:
             broker_id=node.node_id,
             cluster_id=node.cluster.cluster_id,
             incarnation_id=self.incarnation_id,
-            listeners=[Listener(name=node.listener, host=node.name, port=node.port)],
+            listeners=[
+                Listener(name=CLIENTS, host=f"{node.name}.outside", port=node.port),
+                Listener(name=node.listener, host=node.name, port=node.port),
+            ],
             features=[
                 Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in sorted(node.features.items())

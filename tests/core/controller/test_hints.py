@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.core.controller.test_plans import carry
 from tests.core.controller.test_reassignment import move
 from tests.core.controller.world import World
@@ -19,6 +21,7 @@ from anabranch.core.controller.hints import (
     Probe,
 )
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.core.wire.metadata_records import MissingReplicasRecord, PartitionChangeRecord
 
 UNCLEAN = {"unclean_leader_election_enable": "true"}
@@ -80,7 +83,11 @@ def test_silence_and_the_same_incarnation_are_no_hints(answer: Answer) -> None:
 def test_a_probe_names_the_incarnation_and_lasts_300_ms() -> None:
     world = started(1)
     probe, broker = close(world, 1), world.image.brokers[1]
-    assert probe == Probe(1, broker.epoch, broker.incarnation_id, world.now_ms, world.now_ms + 300)
+    contact = world.controller.sessions.contact_number(1, broker.epoch)
+    where, asked_ms = broker.endpoints["PLAINTEXT"], world.now_ms
+    assert probe == Probe(
+        1, broker.epoch, broker.incarnation_id, where, contact, asked_ms, asked_ms + 300
+    )
     world.now_ms += REDIAL_MS + 1
     assert probe is not None
     assert world.controller.probed(probe, Answer.REFUSED, world.now_ms) is None
@@ -108,6 +115,56 @@ def test_a_hint_is_ignored_when_the_broker_was_heard_from_since() -> None:
     world.beat(1)
     assert probe is not None
     assert world.controller.probed(probe, Answer.REFUSED, world.now_ms) is None
+
+
+def test_a_heartbeat_since_the_dial_began_outweighs_the_hint_however_quickly_it_came() -> None:
+    """Not by the clock: both may fall into one millisecond, and one before the dial counts not."""
+    world = started(1, 2)
+    world.beat(1)
+    world.beat(2)
+    before, after = close(world, 1), close(world, 2)
+    assert before is not None and after is not None
+    world.beat(2)
+    probed = world.controller.probed
+    assert probed(after, Answer.REFUSED, world.now_ms) is None
+    assert probed(before, Answer.REFUSED, world.now_ms) is not None
+
+
+NAMES = ("CLIENTS", "EXTERNAL", "INTERNAL", "PLAINTEXT")
+
+
+@given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), min_size=1, max_size=4), st.data())
+def test_no_living_broker_is_fenced_however_its_connections_break(
+    brokers: list[set[str]], data: st.DataObject
+) -> None:
+    """Every listener refuses but the one on which brokers reach each other."""
+    world = World()
+    world.controller.inter_broker_listener = data.draw(st.sampled_from(("", *NAMES)))
+    world.controller.take_office(2, world.image, world.controller.log, world.now_ms)
+    among_brokers = world.controller.inter_broker_listener
+    for broker_id, names in enumerate(brokers, 1):
+        listeners = [
+            Listener(name=name, host=name if name == among_brokers else "refuses", port=broker_id)
+            for name in data.draw(st.permutations(sorted(names)))
+        ]
+        if len(names) == 1:  # there is no other on which it could be reached
+            listeners[0].host = among_brokers
+        world.register(broker_id, listeners=listeners)
+        world.beat(broker_id)
+    for broker_id in data.draw(st.lists(st.sampled_from(sorted(world.image.brokers)))):
+        probe = close(world, broker_id)
+        if probe is not None:
+            found = Answer.REFUSED if probe.endpoint.host == "refuses" else Answer.SAME
+            world.commit_result(world.controller.probed(probe, found, world.now_ms))
+    assert not any(broker.fenced for broker in world.image.brokers.values())
+
+
+def test_a_broker_that_is_reached_where_this_node_was_not_told_is_left_to_its_session() -> None:
+    world = World()
+    both = [Listener(name=name, host="h", port=1) for name in ("INTERNAL", "EXTERNAL")]
+    world.register(1, listeners=both)
+    world.beat(1)
+    assert close(world, 1) is None
 
 
 def test_a_broker_is_asked_once_at_a_time_and_a_probe_is_answered_once() -> None:

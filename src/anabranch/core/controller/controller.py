@@ -19,7 +19,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.giving_way import NOTHING_GIVEN, Solitude, solitude
-from anabranch.core.controller.hints import Answer, Hints, Probe
+from anabranch.core.controller.hints import Answer, Hints, Probe, was_heard
 from anabranch.core.controller.history import History
 from anabranch.core.controller.image import (
     CLUSTER_DEFAULT,
@@ -72,6 +72,8 @@ class Controller:
         self.rng = rng
         self.endpoint = ("", 0)
         """Host and port of its listener."""
+        self.inter_broker_listener = ""
+        """The listener on which brokers reach each other, "" where its settings do not name it."""
         self.elsewhere = NO_LEADER
         """While it is not active: who is, as far as its shell knows."""
         self.followed = MetadataImage.empty()
@@ -88,7 +90,7 @@ class Controller:
         """The time of day at the begin of this step, for what people read; never for decisions."""
         self.read_to: dict[int, Reading] = {}
         """Node -> what it last fetched of the metadata, in this term."""
-        self.hints = Hints()
+        self.hints = Hints(self.inter_broker_listener)
         self.duties = Duties(config, 0)
         self.log = CommittedLog()
         self.history = History()
@@ -128,7 +130,7 @@ class Controller:
             self.sessions.go_on(before, self.node_id)
         self._follow_config()
         self.read_to = {}
-        self.hints = Hints()
+        self.hints = Hints(self.inter_broker_listener)
         self.hints.begin(now_ms)
         self.duties = Duties(self.config, now_ms)
         self._next_tick_ms = now_ms
@@ -210,7 +212,8 @@ class Controller:
     def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
         """A connection on which that incarnation registered or sent heartbeats has closed."""
         if self.active:
-            self.hints.connection_closed(self.image, broker_id, broker_epoch, now_ms)
+            closed = self.hints.connection_closed
+            closed(self.image, self.sessions, broker_id, broker_epoch, now_ms)
 
     def take_probes(self) -> tuple[Probe, ...]:
         """Who is to be dialled now; each probe is given once."""
@@ -224,6 +227,11 @@ class Controller:
         if broker is None:
             return None
         return fencing.fence_by_hint(self.state, self.sessions, self.config, broker, probe, answer)
+
+    def ask_again(self, probe: Probe, now_ms: int) -> None:
+        """The time has come to dial a broker again, unless it sent a heartbeat meanwhile."""
+        if not was_heard(self.sessions, probe):
+            self.connection_closed(probe.broker_id, probe.broker_epoch, now_ms)
 
     def topic_configs(self, overrides: dict[str, str]) -> Sequence[Any]:
         """A topic's effective settings, described for the CreateTopics response."""

@@ -27,6 +27,9 @@ class Sessions:
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
         self.contact_ms: dict[Registered, int] = {}
+        self._contacts = 0
+        self._numbers: dict[Registered, int] = {}
+        """The number of each one's last contact: an order that no clock is too coarse for."""
         self.suspected_ms: dict[Registered, int] = {}
         """Fenced without a whole timeout of silence: last contact, or the term's begin."""
         self.unheard: set[Registered] = set()
@@ -47,6 +50,8 @@ class Sessions:
     def heard(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """A heartbeat or a registration came."""
         self.contact_ms[broker_id, epoch] = now_ms
+        self._contacts += 1
+        self._numbers[broker_id, epoch] = self._contacts
         self.unheard.discard((broker_id, epoch))
         for key in [key for key in self.suspected_ms if key[0] == broker_id]:
             del self.suspected_ms[key]
@@ -63,11 +68,9 @@ class Sessions:
             if key[0] != node_id:
                 self.contact_ms[key] = before.contact_ms[key]
 
-    def heard_after(self, broker_id: int, epoch: int, since_ms: int) -> bool:
-        """Whether it was heard from, in this term, later than `since_ms`."""
-        contact_ms = self.contact_ms.get((broker_id, epoch))
-        unheard = (broker_id, epoch) in self.unheard
-        return contact_ms is not None and contact_ms > since_ms and not unheard
+    def contact_number(self, broker_id: int, epoch: int) -> int:
+        """Which of all contacts of this term was the broker's last one, 0 for none."""
+        return self._numbers.get((broker_id, epoch), 0)
 
     def has_read(self, broker_id: int, offset: int) -> None:
         """A broker with a session asks for what follows `offset`: it has that, long before its next
@@ -79,6 +82,7 @@ class Sessions:
     def forget(self, broker_id: int, epoch: int) -> None:
         """The broker is fenced: it has no session."""
         self.contact_ms.pop((broker_id, epoch), None)
+        self._numbers.pop((broker_id, epoch), None)
         self.unheard.discard((broker_id, epoch))
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)

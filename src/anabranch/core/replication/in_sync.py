@@ -96,6 +96,8 @@ def lagging(replica: Replica, now_ms: int, longest_ms: int, led_since_ms: int) -
     end = replica.log.end_offset
     late = []
     for follower in replica.holders:
+        if follower.broker_id not in replica.in_sync_replicas:
+            continue  # it left, and the metadata has not told it yet
         since_ms = max(follower.caught_up_ms, led_since_ms)
         if follower.end_offset != end and now_ms - since_ms > longest_ms:
             silent_ms = now_ms - max(follower.fetched_ms, led_since_ms)
@@ -156,7 +158,6 @@ def _commit(replica: Replica, answer: AlterPartitionResponsePartitionData) -> Ve
         return Verdict.WAITING
     if answer.partition_epoch < replica.partition_epoch:
         return Verdict.OUTDATED
-    replica.partition_epoch = answer.partition_epoch
     replica.recovery_state = answer.leader_recovery_state
-    replica.take_in_sync(tuple(answer.isr))
+    replica.take_answer(tuple(answer.isr), answer.partition_epoch)
     return Verdict.COMMITTED

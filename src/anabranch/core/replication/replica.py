@@ -4,7 +4,10 @@ What: the state that requests meet: the checks before an append, the high waterm
 read, the min.insync.replicas rule, and how far followers are. Rules kept: a record counts (is
 acknowledged under acks=all, is shown to consumers) when every in-sync replica has it, also one that
 is only proposed to be in sync, and at least min.insync.replicas are in sync; with flush.messages=1,
-when it is also flushed here. The high watermark goes back only when the log is truncated.
+when it is also flushed here. An answer of the controller may overtake the metadata, and with it a
+new minimum or factor by which the controller took a member that left for eligible to lead: until
+the metadata tells of the change too, the high watermark waits for whoever left, and for the minimum
+as it was. The high watermark goes back only when the log is truncated.
 Source: KIP-101 and KIP-320 (leader epochs), KIP-497 (proposed ISR), KIP-966 (the high watermark
 waits for the minimum ISR). Not here: who should be in sync (`in_sync`), copying (`following`).
 """
@@ -53,8 +56,9 @@ class Replica:
     `epoch_start_offset` is where this broker's current leadership began, -1 before any;
     `led_from_epoch` the epoch in which it began to lead without a break, -1 when it does not lead.
     `holders` are the followers whose log ends bound the high watermark. `proposal` is the change of
-    the ISR that is under way. `leader_high_watermark` is what the leader last told a follower,
-    and may lie beyond the follower's own end; -1 before.
+    the ISR that is under way. `left` are members that answers took out of the ISR, of which the
+    metadata has not told yet, and `told_count` is how many it told of last. `leader_high_watermark`
+    is what the leader last told a follower, and may lie beyond the follower's own end; -1 before.
     """
 
     __slots__ = (
@@ -75,6 +79,7 @@ class Replica:
         "leader_high_watermark",
         "leader_id",
         "led_from_epoch",
+        "left",
         "log",
         "min_insync_replicas",
         "missing",
@@ -84,6 +89,7 @@ class Replica:
         "recovery_state",
         "replicas",
         "replication_factor",
+        "told_count",
         "topic_id",
         "topic_partition",
     )
@@ -113,6 +119,8 @@ class Replica:
         """Replicas that no broker has yet."""
         self.observers: tuple[int, ...] = ()
         self.in_sync_replicas: tuple[int, ...] = ()
+        self.left: tuple[int, ...] = ()
+        self.told_count = 0
         self.recovery_state = RECOVERED
         self.is_leader = False
         self.appended_bytes = 0
@@ -167,6 +175,7 @@ class Replica:
             self.led_from_epoch = -1
         elif not led:
             self.led_from_epoch = state.leader_epoch
+        self.left, self.told_count = (), len(state.isr)
         self.take_in_sync(tuple(state.isr), self.proposal if not is_news else None)
         self.advance()
         return new_epoch
@@ -178,9 +187,15 @@ class Replica:
         if not self.is_leader:
             self.holders = ()
             return
-        members = dict.fromkeys((*isr, *(() if proposal is None else proposal.isr)))
+        members = dict.fromkeys((*isr, *self.left, *(() if proposal is None else proposal.isr)))
         members.pop(self.broker_id, None)
         self.holders = tuple(self.progress_of(each) for each in members)
+
+    def take_answer(self, isr: tuple[int, ...], partition_epoch: int) -> None:
+        """Use the ISR of the controller's answer, which may have overtaken the metadata."""
+        self.partition_epoch = partition_epoch
+        self.left += tuple(each for each in self.in_sync_replicas if each not in isr)
+        self.take_in_sync(isr)
 
     def retire(self) -> None:
         """Lead no more: the replica is not hosted any longer."""
@@ -212,7 +227,10 @@ class Replica:
     @property
     def enough_in_sync(self) -> bool:
         """Whether acks=all may be promised."""
-        in_sync = len(self.in_sync_replicas)  # the setting asks for no less than what is required
+        return self._is_enough(len(self.in_sync_replicas))
+
+    def _is_enough(self, in_sync: int) -> bool:
+        # the setting asks for no less than what is required
         return in_sync >= self.min_insync_replicas or in_sync >= self.required_in_sync
 
     def check_epoch(self, current_leader_epoch: int) -> None:
@@ -269,7 +287,8 @@ class Replica:
 
     def advance(self) -> bool:
         """Raise the high watermark to what every in-sync replica has. True when it moved."""
-        if not self.is_leader or not self.enough_in_sync:
+        in_sync = min(self.told_count, len(self.in_sync_replicas))
+        if not self.is_leader or not self._is_enough(in_sync):
             return False
         log = self.log
         end = log.flushed_offset if self.flushed_counts else log.end_offset
