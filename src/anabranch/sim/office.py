@@ -19,7 +19,7 @@ from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.giving_way import GivenBack
-from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe, asks_again_in_ms
+from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.levels import to_write
 from anabranch.core.controller.result import Result
@@ -337,21 +337,11 @@ class Office:
             Dial(self.node, target, probe.incarnation_id, found).start(timeout_us)
 
     def _probed(self, epoch: int, probe: Probe, answer: Answer) -> None:
-        controller, now_ms = self.controller, self.world.steady_ms
-        if not controller.active or controller.epoch != epoch:
-            return
-        result = controller.probed(probe, answer, now_ms)
-        if result is not None:
-            self.submit(Propose(result), _nobody)
-            return
-        again_ms = asks_again_in_ms(probe, answer, now_ms)
-        if again_ms is not None:
-            self.world.after_in(self.node, again_ms * 1000, self._ask_again, epoch, probe)
-
-    def _ask_again(self, epoch: int, probe: Probe) -> None:
-        if self.controller.active and self.controller.epoch == epoch:
-            self.controller.ask_again(probe, self.world.steady_ms)
-            self._probe()
+        controller = self.controller
+        if controller.active and controller.epoch == epoch:
+            result = controller.probed(probe, answer, self.world.steady_ms)
+            if result is not None:
+                self.submit(Propose(result), _nobody)
 
     # What is due by time.
 
