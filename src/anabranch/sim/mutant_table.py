@@ -362,6 +362,16 @@ DIRECTED = (
         "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
     ),
     Mutant(
+        name="join-from-a-failed-folder",
+        rule="a replica whose folder failed in its broker's present life does not join the ISR",
+        module=IN_SYNC_CHANGES,
+        old="    _check_folders(image, sessions, partition, wanted)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_directories.py"
+        "::test_a_fetch_from_before_its_folder_failed_brings_no_replica_back_in_sync",
+    ),
+    Mutant(
         name="answer-drops-an-eligible-member",
         rule="who left by an answer bounds the high watermark until the metadata tells of it",
         module=REPLICA,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from tests.core.controller.test_reassignment import alter
 from tests.core.controller.world import World
 
 from anabranch.core.controller.features import METADATA_VERSION
@@ -106,6 +107,25 @@ def test_it_is_not_given_back_as_long_as_the_folder_is_gone(world: World) -> Non
     assert world.partition("t", 1).leader == -1
     world.beat(3)
     assert world.partition("t", 1).leader == 3
+
+
+def test_a_fetch_from_before_its_folder_failed_brings_no_replica_back_in_sync(
+    world: World,
+) -> None:
+    """The leader may take it up after it has read that the replica left."""
+    first, second = two_folders(2)
+    assign(world, 2, {1: second})
+    world.beat(2, offline_log_dirs=[second])
+    for _ in range(2):
+        answer = alter(world, 1, 3, 2, index=1)
+        assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
+        assert world.partition("t", 1).isr == (1, 3)
+        controller = world.controller
+        controller.take_office(2, world.image, controller.log, world.now_ms)
+        world.beat(2, offline_log_dirs=[second])  # as with every heartbeat
+    world.register(2, incarnation=2, log_dirs=[first])
+    world.beat(2)
+    assert alter(world, 1, 3, 2, index=1).error_code == 0, "it was copied anew"
 
 
 def test_a_repaired_folder_comes_back_with_the_broker(world: World) -> None:

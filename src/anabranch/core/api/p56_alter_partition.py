@@ -47,7 +47,9 @@ def decide(
         for asked in topic.partitions:
             wanted = _wanted(asked, request.version)
             try:
-                altered = alter_partition(consequences, body.broker_id, topic.topic_id, wanted)
+                altered = alter_partition(
+                    consequences, controller.sessions, body.broker_id, topic.topic_id, wanted
+                )
             except ClientFault as fault:
                 code = fault.code
                 answers.append(

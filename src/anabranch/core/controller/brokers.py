@@ -254,8 +254,10 @@ def heartbeat(
         should_shut_down=following is BrokerState.SHUTDOWN_NOW,
     )
     why = _reasons(broker, current, following)
-    if not records and request.offline_log_dirs:  # else it is told again by the next heartbeat
-        failed = [bytes(each) for each in request.offline_log_dirs]
+    failed = frozenset(map(bytes, request.offline_log_dirs))
+    if failed:
+        sessions.offline_folders[broker.broker_id] = (broker.epoch, failed)
+    if failed and not records:  # else it is told again by the next heartbeat
         records, why = go_offline(consequences, broker, failed)
     return Result(tuple(records), response, (*why, *consequences.reasons))
 

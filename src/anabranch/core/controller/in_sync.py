@@ -2,8 +2,9 @@
 
 What: the checks in Kafka's order, each with its code, and the record that follows. A leader may
 name only replicas that are registered, active and of the broker epoch that it fetched with, so that
-a broker that crashed meanwhile is not counted. Rule kept: each partition is judged by itself, and
-what is answered is the state after the record, not what was asked for.
+a broker that crashed meanwhile is not counted; nor, beyond Kafka, may a replica join whose folder
+failed. Rule kept: each partition is judged by itself, and what is answered is the state after the
+record, not what was asked for.
 
 Source: Kafka's ReplicationControlManager.alterPartition, KIP-497, KIP-841, KIP-903. Not here: when
 a leader asks (`core/replication`).
@@ -21,10 +22,11 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.controller.membership import Consequences
+from anabranch.core.controller.membership import Consequences, directory_of
 from anabranch.core.controller.reasons import isr_reasons, moved_reasons
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
+from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
@@ -58,7 +60,11 @@ class Altered(NamedTuple):
 
 
 def alter_partition(
-    consequences: Consequences, broker_id: int, topic_id: TopicId, wanted: Wanted
+    consequences: Consequences,
+    sessions: Sessions,
+    broker_id: int,
+    topic_id: TopicId,
+    wanted: Wanted,
 ) -> Altered:
     """Change one partition's in-sync replicas; raises ClientFault with Kafka's code."""
     image = consequences.state.image
@@ -72,6 +78,7 @@ def alter_partition(
     _check_isr(partition, wanted)
     _check_recovery(partition, wanted)
     _check_eligible(image, wanted)
+    _check_folders(image, sessions, partition, wanted)
     return _altered(consequences, topic, partition, wanted)
 
 
@@ -110,6 +117,18 @@ def _check_eligible(image: MetadataImage, wanted: Wanted) -> None:
         broker = image.brokers.get(broker_id)
         if broker is None or not broker.active or epoch not in (ANY_EPOCH, broker.epoch):
             raise ClientFault(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _check_folders(
+    image: MetadataImage, sessions: Sessions, partition: PartitionImage, wanted: Wanted
+) -> None:
+    """Who would join must not lie in a folder that failed in its broker's present life: the fetch
+    that speaks for it is older than that."""
+    for broker_id, _ in wanted.isr:
+        if broker_id not in partition.isr:
+            folder = directory_of(partition, broker_id)
+            if sessions.is_offline(broker_id, image.brokers[broker_id].epoch, folder):
+                raise ClientFault(ErrorCode.INELIGIBLE_REPLICA)
 
 
 def _altered(

@@ -34,6 +34,8 @@ class Sessions:
         """Fenced without a whole timeout of silence: last contact, or the term's begin."""
         self.unheard: set[Registered] = set()
         """Unfenced and not heard from in this term."""
+        self.offline_folders: dict[int, tuple[int, frozenset[bytes]]] = {}
+        """Broker epoch, and the folders that failed since that registration, as heartbeats say."""
         self.metadata_offsets: dict[int, int] = {}
         self.shutdown_offsets: dict[int, int] = {}
 
@@ -71,6 +73,11 @@ class Sessions:
     def contact_number(self, broker_id: int, epoch: int) -> int:
         """Which of all contacts of this term was the broker's last one, 0 for none."""
         return self._numbers.get((broker_id, epoch), 0)
+
+    def is_offline(self, broker_id: int, epoch: int, folder: bytes | None) -> bool:
+        """Whether that folder of the broker failed in its present life."""
+        known_epoch, folders = self.offline_folders.get(broker_id, (epoch, frozenset()))
+        return known_epoch == epoch and folder in folders
 
     def has_read(self, broker_id: int, offset: int) -> None:
         """A broker with a session asks for what follows `offset`: it has that, long before its next
