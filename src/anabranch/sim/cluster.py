@@ -20,7 +20,7 @@ from anabranch.core.controller.features import (
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from anabranch.core.controller.image import Endpoint, MetadataImage
+from anabranch.core.controller.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import (
@@ -105,13 +105,6 @@ class Cluster:
         }  # fmt: skip
         self.store.on_committed.append(self._committed)
         world.ended = self._ended
-
-    def listening_at(self, endpoint: Endpoint) -> SimNode | None:
-        """The node of which that is the brokers' listener; None where nobody listens at all."""
-        for node in self.nodes.values():
-            if (node.name, node.port) == (endpoint.host, endpoint.port):
-                return node
-        return None
 
     def start(self) -> None:
         """Start every node, the one that shall be controller a little earlier."""

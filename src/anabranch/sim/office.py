@@ -331,10 +331,13 @@ class Office:
     def _probe(self) -> None:
         epoch = self.controller.epoch
         for probe in self.controller.take_probes():
-            target = self.node.cluster.listening_at(probe.endpoint)
-            found = partial(self._probed, epoch, probe)
-            timeout_us = (probe.until_ms - probe.asked_ms) * 1000
-            Dial(self.node, target, probe.incarnation_id, found).start(timeout_us)
+            target = self.node.cluster.nodes.get(probe.broker_id)
+            if target is not None:
+                listens = probe.endpoint.host != target.session.clients_host
+                found = partial(self._probed, epoch, probe)
+                timeout_us = (probe.until_ms - probe.asked_ms) * 1000
+                dial = Dial(self.node, target if listens else None, probe.incarnation_id, found)
+                dial.start(timeout_us)
 
     def _probed(self, epoch: int, probe: Probe, answer: Answer) -> None:
         controller = self.controller

@@ -41,6 +41,7 @@ class Session:
         self.node = node
         self.world = node.cluster.world
         self.incarnation_id = self.world.random(f"{node.name}/incarnations").randbytes(16)
+        self.clients_host = f"{node.name}.outside"
         self.broker_epoch = -1
         self.is_let_in = False
         self._previous_epoch = previous_epoch
@@ -92,7 +93,7 @@ class Session:
             cluster_id=node.cluster.cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=[
-                Listener(name=CLIENTS, host=f"{node.name}.outside", port=node.port),
+                Listener(name=CLIENTS, host=self.clients_host, port=node.port),
                 Listener(name=node.listener, host=node.name, port=node.port),
             ],
             features=[
