@@ -52,7 +52,7 @@ def code_of(answer):
 
 def held(peers):
     """The producers that are held up."""
-    return [producer_id for _, producer_id in peers[1].broker.held_up.first]
+    return [producer_id for _, producer_id, _ in peers[1].broker.held_up.first]
 
 
 def refuse(peers, sequence, **whose):
@@ -322,7 +322,7 @@ def test_a_topic_that_cannot_be_is_not_waited_for(peers):
     )
     topics = [TopicProduceData(name=name, partition_data=[data]) for name in ("n" * 30_000, "n")]
     peers[1].ask(ProduceRequest(acks=-1, timeout_ms=30_000, topic_data=topics), 11)
-    assert [place for place, _ in peers[1].broker.held_up.first] == [("n", 0)]
+    assert [place for place, *_ in peers[1].broker.held_up.first] == [("n", 0)]
 
 
 def test_no_more_than_so_many_are_held_up(peers, monkeypatch):

@@ -6,9 +6,10 @@ the disk is full. Were the cause gone for the next one, it would land before the
 refused (a producer that the log does not know may begin anywhere), or be told that it is out of
 order, whereupon librdkafka raises its epoch and sends again what other partitions have. Rule kept:
 of an idempotent producer nothing behind a refused batch is taken before that batch is in the log,
-here or by way of another leader, for `HELD_UP_MS`; another epoch begins anew. A gap that no refusal
-here explains (another broker refused the batch, or took it and lost it with its leadership) is
-waited for `GAP_MS` before it is told. Not here: batches that came before (`core.log.producers`).
+here or by way of another leader, for `HELD_UP_MS`. Each epoch has its own order: a late batch of an
+older one changes nothing for a newer one. A gap that no refusal here explains (another broker
+refused the batch, or took it and lost it with its leadership) is waited for `GAP_MS` before it is
+told. Not here: batches that came before (`core.log.producers`).
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 Place: TypeAlias = tuple[Hashable, int]
 """A topic's name or id, as the client says it, and a partition's index."""
+Key: TypeAlias = tuple[Place, int, int]
+"""A place, a producer id and its epoch."""
 
 HELD_UP_MS = 30_000
 """How long a refused batch is waited for: a client that is still there sends it again sooner."""
@@ -35,7 +38,7 @@ GAP_MS = 10_000
 FORGOTTEN_MS = 60_000
 """By then a client that was told of a gap has begun a new epoch, or given up."""
 MOST_HELD = 100_000
-"""Producers that are held up at once; of more, the oldest are let go."""
+"""Producers' epochs that are held up at once; of more, the oldest are let go."""
 PASSING = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -54,9 +57,8 @@ _PRODUCER_AT = 43
 
 
 class Missing(NamedTuple):
-    """The first batch of a producer that the log lacks; what is behind it is told `code`."""
+    """The first batch of a producer's epoch that the log lacks; what is behind it is told `code`."""
 
-    epoch: int
     sequence: int
     since_ms: int
     code: ErrorCode
@@ -76,8 +78,8 @@ class HeldUp:
     __slots__ = ("first",)
 
     def __init__(self) -> None:
-        self.first: dict[tuple[Place, int], Missing] = {}
-        """By place and producer id; the oldest first. Empty but for a minute after a refusal."""
+        self.first: dict[Key, Missing] = {}
+        """The oldest first. Empty but for a minute after a refusal."""
 
     def refused(
         self,
@@ -96,8 +98,8 @@ class HeldUp:
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
         if producer_id < 0 or sequence < 0:
             return code
-        key = place, producer_id
-        held, is_gap = self._missing(key, epoch, producers), False
+        key = place, producer_id, epoch
+        held, is_gap = self._missing(key, producers), False
         if code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and producers is not None:
             expected = producers.next_sequence(producer_id, epoch)
             # `check` lets nothing get to the log while the batch is awaited.
@@ -110,7 +112,7 @@ class HeldUp:
             held = None
         if held is None or not is_behind(sequence, held.sequence):
             self.first.pop(key, None)
-            self.first[key] = Missing(epoch, sequence, now_ms, code, is_gap)
+            self.first[key] = Missing(sequence, now_ms, code, is_gap)
         self._forget(now_ms)
         return code
 
@@ -122,18 +124,17 @@ class HeldUp:
         if records is None or len(records) < BATCH_OVERHEAD:
             return
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
-        held = self._missing((place, producer_id), epoch, producers)
+        held = self._missing((place, producer_id, epoch), producers)
         if held is not None and held.is_awaited(now_ms) and is_behind(sequence, held.sequence):
             raise ApiError(held.code, "The producer's batch before this one is missing.")
 
-    def _missing(
-        self, key: tuple[Place, int], epoch: int, producers: ProducerStates | None
-    ) -> Missing | None:
-        """What this producer's epoch lacks; forgets what the log has by now."""
+    def _missing(self, key: Key, producers: ProducerStates | None) -> Missing | None:
+        """What this producer's epoch lacks; forgets what the log has by now, or will never have."""
         held = self.first.get(key)
-        if held is None or held.epoch != epoch:
+        if held is None:
             return None
-        if producers is not None and producers.reached(key[1], epoch, held.sequence):
+        _, producer_id, epoch = key
+        if producers is not None and producers.reached(producer_id, epoch, held.sequence):
             del self.first[key]
             return None
         return held

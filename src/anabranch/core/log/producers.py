@@ -123,9 +123,14 @@ class ProducerStates:
         return None
 
     def reached(self, producer_id: int, epoch: int, sequence: int) -> bool:
-        """Whether the log has this sequence number of a producer's epoch, or a later one."""
+        """Whether the log has this sequence number of a producer's epoch, or a later one, or has
+        fenced that epoch."""
         producer = self.producers.get(producer_id)
-        if producer is None or producer.epoch != epoch or not producer.batches:
+        if producer is None or producer.epoch < epoch:
+            return False
+        if producer.epoch > epoch:
+            return True
+        if not producer.batches:
             return False
         return not is_behind(sequence, producer.last_sequence)
 
