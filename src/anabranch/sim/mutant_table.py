@@ -116,7 +116,7 @@ MUTANTS = (
         module=REPLICA,
         old="if not self.is_leader or not self._is_enough(in_sync):",
         new="if not self.is_leader:",
-        seed=11,
+        seed=7,
         caught_by="L7",
     ),
     Mutant(
@@ -266,8 +266,17 @@ MUTANTS = (
     ),
 )
 
+OFFSETS = "anabranch.core.groups.offsets"
+OFFSET_FETCH = "anabranch.core.api.p09_offset_fetch"
+HELD_UP = "anabranch.core.api.held_up"
 IN_SYNC_CHANGES = "anabranch.core.controller.in_sync"
 ISR_TESTS = "tests/core/controller/test_in_sync.py"
+ANY_ORDER = "tests/core/groups/test_offsets_any_order.py::test_what_once_went_wrong"
+THREE = "tests/core/groups/test_three_coordinators.py"
+HELD_UP_ORDER = (
+    "tests/core/api/test_held_up_order.py"
+    "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
+)
 
 LEADERS = "tests/core/controller/test_leader_histories.py"
 HINTS = "anabranch.core.controller.hints"
@@ -439,6 +448,159 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_partitions.py"
         "::test_a_process_leads_nothing_by_metadata_that_does_not_know_it",
+    ),
+    Mutant(
+        name="expiry-overlooks-commits-in-flight",
+        rule="an offset that a commit in flight is about to replace does not expire",
+        module=OFFSETS,
+        old="        if place not in in_flight\n        and (",
+        new="        if (",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="deleted-topic-overlooks-commits-in-flight",
+        rule="with a topic go its offsets whose commits are in flight",
+        module=OFFSETS,
+        old="places = [each for each in shard.in_flight.of(group_id) if each[0] in topics]",
+        new="places: list[Place] = []",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="offset-of-an-earlier-topic",
+        rule="an offset is told of the topic that it was committed for, by id",
+        module=OFFSETS,
+        old="return committed.topic_id == topic_id != ZERO_TOPIC_ID",
+        new="return True",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="topic-by-name-when-read",
+        rule="an offset that is read from the log is of the topic that its record names by id",
+        module="anabranch.core.groups.loading",
+        old="            if committed.topic_id == ZERO_TOPIC_ID:\n",
+        new="            if committed:\n",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="offset-deleted-and-committed",
+        rule="a deletion covers the commits that were written before it",
+        module=OFFSETS,
+        old="or (topic, partition) in in_flight",
+        new="or False",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="group-deleted-and-committed",
+        rule="with a group go its offsets whose commits are in flight",
+        module=OFFSETS,
+        old="places = list(dict.fromkeys([*_places(group), *in_flight]))",
+        new="places = _places(group)",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="deletion-from-a-forgotten-group",
+        rule="a deletion counts for the group that has the name when it is committed",
+        module=OFFSETS,
+        old="    def effect(_now_ms: int) -> None:\n        _drop(coordinator, group_id, places)\n",
+        new="    group = coordinator.groups.get(group_id)\n"
+        "\n"
+        "    def effect(_now_ms: int) -> None:\n"
+        "        if coordinator.groups.get(group_id) is group:\n"
+        "            _drop(coordinator, group_id, places)\n",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="no-offset-without-proof",
+        rule="that there is no offset to delete is told once a record of the present is committed",
+        module=OFFSETS,
+        old="        group.shard.prove(done, now_ms)\n",
+        new="        done.give(ErrorCode.NONE)\n",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="no-group-without-proof",
+        rule="that there is no group to delete is told once a record of the present is committed",
+        module="anabranch.core.api.p42_delete_groups",
+        old="            shard.prove(done, now_ms)\n",
+        new="            done.give(ErrorCode.NONE)\n",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="no-offsets-of-no-group-without-proof",
+        rule="the same for the offsets of a group that is not there",
+        module="anabranch.core.api.p47_offset_delete",
+        old="            shard.prove(done, now_ms)\n",
+        new="            done.give(ErrorCode.NONE)\n",
+        seed=NO_SCHEDULE,
+        caught_by=ANY_ORDER,
+    ),
+    Mutant(
+        name="offset-told-from-memory",
+        rule="offsets are told when a record of the present is committed",
+        module=OFFSET_FETCH,
+        old="    shard.prove(done, now_ms)\n",
+        new="    done.give(ErrorCode.NONE)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{THREE}::test_no_fetch_tells_less_than_was_acknowledged_before",
+    ),
+    Mutant(
+        name="offset-told-unsettled",
+        rule="also alone in sync, a coordinator tells what it has read when all of it is committed",
+        module=SHARD,
+        old="if not replica.holders and replica.enough_in_sync and self.is_settled:",
+        new="if not replica.holders and replica.enough_in_sync:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_offsets.py"
+        "::test_alone_in_sync_a_new_coordinator_waits_until_what_it_read_is_flushed",
+    ),
+    Mutant(
+        name="proof-of-an-earlier-record",
+        rule="only a record that is written after the question proves anything",
+        module=SHARD,
+        old="        if not self._is_proving:\n",
+        new="        if self._is_proving:\n"
+        "            end = self._pending[-1][0]\n"
+        "            self._pending.append((end, lambda _now_ms: answer.give(ErrorCode.NONE)))\n"
+        "        else:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{THREE}::test_no_fetch_tells_less_than_was_acknowledged_before",
+    ),
+    Mutant(
+        name="held-up-never-refuses",
+        rule="nothing behind a refused batch is taken before that batch",
+        module=HELD_UP,
+        old="held.is_awaited(now_ms) and is_behind(sequence, held.sequence):",
+        new="False:",
+        seed=NO_SCHEDULE,
+        caught_by=HELD_UP_ORDER,
+    ),
+    Mutant(
+        name="held-up-one-epoch-at-a-time",
+        rule="what one epoch of a producer lacks is kept whatever comes of another",
+        module=HELD_UP,
+        old="            self.first.pop(key, None)\n",
+        new="            for each in [each for each in self.first if each[:2] == key[:2]]:\n"
+        "                del self.first[each]\n",
+        seed=NO_SCHEDULE,
+        caught_by=HELD_UP_ORDER,
+    ),
+    Mutant(
+        name="fenced-epoch-held-up",
+        rule="a batch of an epoch that the log has fenced waits for nothing",
+        module=PRODUCERS,
+        old="        if producer.epoch > epoch:\n            return True\n",
+        new="        if producer.epoch > epoch:\n            return False\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_held_up.py::test_what_a_newer_epoch_has_fenced_does_not_wait",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

@@ -100,9 +100,10 @@ class InMemoryNode:
         isr: Sequence[int] | None = None,
         leader: int = 1,
         configs: Mapping[str, str] | None = None,
+        incarnation: int = 1,
     ) -> TopicId:
-        """Create a topic and open what of it belongs here."""
-        topic_id = TopicId(name.encode().ljust(16, b"\1")[:16])
+        """Create a topic and open what of it belongs here; `incarnation` counts those of a name."""
+        topic_id = TopicId(name.encode().ljust(16, bytes([incarnation]))[:16])
         state = PartitionImage(
             replicas=tuple(replicas),
             isr=tuple(replicas if isr is None else isr),

@@ -100,6 +100,14 @@ def test_a_newer_epoch_of_the_producer_does_not_wait(peers):
     assert send(peers, 1, epoch=1) == NONE
 
 
+def test_what_a_newer_epoch_has_fenced_does_not_wait(peers):
+    assert send(peers, 0) == NONE
+    refuse(peers, 1)
+    assert send(peers, 0, epoch=1) == NONE
+    assert send(peers, 2) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert not held(peers)
+
+
 def test_a_batch_that_never_comes_again_is_not_waited_for_for_ever(peers):
     assert send(peers, 0) == NONE
     refuse(peers, 1)

@@ -8,6 +8,7 @@ epoch is taken, whatever batches of other epochs come in between.
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import pairwise
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -72,5 +73,5 @@ def log_is_in_order(log: list[tuple[int, int]]) -> bool:
     """Epochs never go back, and within one each batch follows the one before."""
     return all(
         later[0] > earlier[0] or later == (earlier[0], earlier[1] + 1)
-        for earlier, later in zip(log, log[1:], strict=False)
+        for earlier, later in pairwise(log)
     )

@@ -10,7 +10,6 @@ from tests.core.api.in_memory_node import InMemoryNode
 from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
-from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -91,14 +90,20 @@ class GroupWorld:
         return "none" if group is None else group.state.value
 
     def commit_to_replicas(self) -> None:
-        """The other replicas have fetched everything: what waits for them is committed."""
-        for index, replica in self.broker.partitions.by_name[OFFSETS_TOPIC].items():
-            for other in replica.in_sync_replicas:
-                if other != self.broker.broker_id and replica.follower_fetched(
-                    other, replica.log.end_offset
-                ):
-                    self.broker.changed.add(TopicPartition(OFFSETS_TOPIC, index))
-        self.wake()
+        """The other replicas have fetched everything, also what is written because of that."""
+        while sum(self._replicate(each) for each in self.offsets_partitions):
+            self.wake()
+
+    @property
+    def offsets_partitions(self) -> list[Any]:
+        return list(self.broker.partitions.by_name[OFFSETS_TOPIC].values())
+
+    def _replicate(self, replica: Any) -> bool:
+        others = [each for each in replica.in_sync_replicas if each != self.broker.broker_id]
+        moved = [replica.follower_fetched(each, replica.log.end_offset) for each in others]
+        if any(moved):
+            self.broker.changed.add(replica.topic_partition)
+        return any(moved)
 
     def restart(self) -> None:
         """Another coordinator reads what this one has written."""
@@ -242,15 +247,26 @@ class GroupWorld:
         response = self.commit(offsets, **how)
         return [each.error_code for topic in response.topics for each in topic.partitions]
 
-    def fetch(self, group_id: str = "g", topic: str | None = "t", indexes: Any = range(3)) -> Any:
-        """Partition -> offset; of all topics together when `topic` is None."""
+    def ask_fetch(
+        self, group_id: str = "g", topic: str | None = "t", indexes: Any = range(3)
+    ) -> Any:
+        """The group's part of the answer, or a list that will hold the whole answer."""
         topics = None
         if topic is not None:
             topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(indexes))]
         message = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=group_id, topics=topics)]
         )
-        group = self.ask(message, 9).groups[0]
+        answer = self.ask(message, 9)
+        return answer if isinstance(answer, list) else answer.groups[0]
+
+    def fetch(self, group_id: str = "g", topic: str | None = "t", indexes: Any = range(3)) -> Any:
+        """Partition -> offset; of all topics together when `topic` is None. Where the answer waits
+        for other replicas, they get everything."""
+        group = self.ask_fetch(group_id, topic, indexes)
+        if isinstance(group, list):
+            self.commit_to_replicas()
+            group = group[0].groups[0]
         assert group.error_code == ErrorCode.NONE
         return {
             each.partition_index: each.committed_offset

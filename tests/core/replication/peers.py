@@ -175,7 +175,7 @@ class Peer:
     @property
     def replica(self) -> Replica:
         """The replica of partition 0."""
-        found = self.broker.partitions.get("t", 0)
+        found = self.broker.partitions.get(self.peers.topic, 0)
         assert found is not None
         return found
 
@@ -234,8 +234,10 @@ class Peers:
         observers: Sequence[int] = (),
         partitions: int = 1,
         publish: bool = True,
+        topic: str = "t",
     ) -> None:
         self.now_ms = 1_000
+        self.topic = topic
         self.syncs = True
         self.config = IMMEDIATE | (config or {})
         self.topic_config = topic_config or {}
@@ -269,12 +271,12 @@ class Peers:
 
     @property
     def image(self) -> MetadataImage:
-        topic = TopicImage("t", TOPIC_ID, Map(self.states))
+        topic = TopicImage(self.topic, TOPIC_ID, Map(self.states))
         return MetadataImage(
             topics_by_id=Map({TOPIC_ID: topic}),
-            topic_ids_by_name=Map({"t": TOPIC_ID}),
+            topic_ids_by_name=Map({self.topic: TOPIC_ID}),
             brokers=Map(self.brokers),
-            configs=Map({(RESOURCE_TOPIC, "t"): Map(self.topic_config)}),
+            configs=Map({(RESOURCE_TOPIC, self.topic): Map(self.topic_config)}),
         )
 
     def publish(self, *ids: int) -> None:

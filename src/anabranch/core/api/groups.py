@@ -78,6 +78,24 @@ def when_committed(
     return waiting
 
 
+def when_all(parts: list[Any], respond: Callable[[list[Any]], Any]) -> Any:
+    """What `respond` makes of all parts once none of them is a Wait, or a Wait for that."""
+    waits = {index: part for index, part in enumerate(parts) if isinstance(part, Wait)}
+    if not waits:
+        return respond(parts)
+
+    def poll(now_ms: int, expired: bool) -> Any | None:
+        for index in tuple(waits):
+            part = waits[index].poll(now_ms, expired)
+            if part is not None:
+                parts[index] = part
+                del waits[index]
+        return None if waits else respond(parts)
+
+    keys = tuple(key for wait in waits.values() for key in wait.keys)
+    return Wait(keys, max(wait.deadline_ms for wait in waits.values()), poll)
+
+
 def wish_offsets_topic(broker: Broker) -> None:
     """Ask the controller for `__consumer_offsets`, once at a time."""
     if OFFSETS_TOPIC in broker.wished:

@@ -57,7 +57,7 @@ _PRODUCER_AT = 43
 
 
 class Missing(NamedTuple):
-    """The first batch of a producer's epoch that the log lacks; what is behind it is told `code`."""
+    """The first batch of an epoch that the log lacks; what is behind it is told `code`."""
 
     sequence: int
     since_ms: int

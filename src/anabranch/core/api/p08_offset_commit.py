@@ -21,7 +21,7 @@ from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import CommittedOffset
-from anabranch.core.groups.offsets import Place
+from anabranch.core.groups.in_flight import Place
 from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestTopic,
@@ -79,6 +79,7 @@ def _sorted_out(
     topics = []
     for topic in body.topics:
         fault, existing = _topic_fault(broker, request, topic)
+        topic_id = offsets.current_topic_id(broker.image, topic.name)
         answers = []
         for each in topic.partitions:
             index = each.partition_index
@@ -92,7 +93,7 @@ def _sorted_out(
                 code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 offset, epoch = each.committed_offset, each.committed_leader_epoch
-                committed = CommittedOffset(offset, epoch, metadata, now_ms, expires_ms)
+                committed = CommittedOffset(offset, epoch, metadata, now_ms, expires_ms, topic_id)
                 commits.append(((topic.name, index), committed))
             answers.append(OffsetCommitResponsePartition(partition_index=index, error_code=code))
         topics.append(OffsetCommitResponseTopic(name=topic.name, partitions=answers))

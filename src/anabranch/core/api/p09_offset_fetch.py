@@ -3,22 +3,28 @@
 KIP: KIP-709 (several groups at once), KIP-447 (stable offsets).
 Versions: 1-9.
 Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means all offsets of the
-    group. A partition without an offset has -1; a group that does not exist has none. Errors of a
-    group stand in the answer (versions 2 to 7), in the group (8 on), or in each partition (1).
-    COORDINATOR_LOAD_IN_PROGRESS until what a new coordinator has read is committed.
+    group. A partition without an offset has -1, also one whose offset was committed for an earlier
+    topic of that name; a group that does not exist has none. Errors of a group stand in the answer
+    (versions 2 to 7), in the group (8 on), or in each partition (1). The answer waits until a
+    record shows that this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with
+    which every client looks for the coordinator again, when that is not shown within
+    `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it.
 Skipped: waiting for open transactions (`require_stable`): no transaction commits offsets here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any, cast
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.groups import group_allowed, when_all, when_committed
+from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.offsets import current_topic_id, is_of
+from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -40,86 +46,121 @@ Offsets = Mapping[str, Mapping[int, CommittedOffset]]
 Wanted = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
-def run(broker: Broker, request: Request, now_ms: int) -> OffsetFetchResponse:
-    """The answer, always at once."""
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """The answer, or a wait until it is proven that this broker coordinates each group."""
     body: OffsetFetchRequest = request.body
     if request.version >= GROUPS_SINCE:
-        groups = [_group(broker, request, wanted, now_ms) for wanted in body.groups]
-        return OffsetFetchResponse(groups=groups)
-    try:
-        offsets = _offsets(broker, request, body.group_id, now_ms)
-    except ApiError as error:
-        return _failed(body, request.version, error.code)
+
+        def respond(found: list[Offsets | ErrorCode]) -> OffsetFetchResponse:
+            pairs = zip(body.groups, found, strict=True)
+            return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
+
+        parts = [_offsets(broker, request, each.group_id, now_ms) for each in body.groups]
+        return cast(Outcome, when_all(parts, respond))
+    part = _offsets(broker, request, body.group_id, now_ms)
+    return cast(Outcome, when_all([part], lambda found: _one_group(broker, request, *found)))
+
+
+def _one_group(broker: Broker, request: Request, found: Offsets | ErrorCode) -> OffsetFetchResponse:
+    body: OffsetFetchRequest = request.body
+    if isinstance(found, ErrorCode):
+        return _failed(body, request.version, found)
     topics = [
         OffsetFetchResponseTopic(
             name=name,
             partitions=[
                 OffsetFetchResponsePartition(
                     partition_index=index,
-                    committed_offset=found.offset,
-                    committed_leader_epoch=found.leader_epoch,
-                    metadata=found.metadata,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
                     error_code=code,
                 )
-                for index, found, code in partitions
+                for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, offsets, body.topics)
+        for name, partitions in _found(broker, request, found, body.topics)
     ]
     return OffsetFetchResponse(topics=topics)
 
 
 def _group(
-    broker: Broker, request: Request, wanted: OffsetFetchRequestGroup, now_ms: int
+    broker: Broker,
+    request: Request,
+    wanted: OffsetFetchRequestGroup,
+    found: Offsets | ErrorCode,
 ) -> OffsetFetchResponseGroup:
-    try:
-        offsets = _offsets(broker, request, wanted.group_id, now_ms)
-    except ApiError as error:
-        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=error.code)
+    if isinstance(found, ErrorCode):
+        return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=found)
     topics = [
         OffsetFetchResponseTopics(
             name=name,
             partitions=[
                 OffsetFetchResponsePartitions(
                     partition_index=index,
-                    committed_offset=found.offset,
-                    committed_leader_epoch=found.leader_epoch,
-                    metadata=found.metadata,
+                    committed_offset=each.offset,
+                    committed_leader_epoch=each.leader_epoch,
+                    metadata=each.metadata,
                     error_code=code,
                 )
-                for index, found, code in partitions
+                for index, each, code in partitions
             ],
         )
-        for name, partitions in _found(broker, request, offsets, wanted.topics)
+        for name, partitions in _found(broker, request, found, wanted.topics)
     ]
     return OffsetFetchResponseGroup(group_id=wanted.group_id, topics=topics)
 
 
-def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> Offsets:
+def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any:
+    """The group's offsets, the code that says why they are not told, or a Wait for either."""
     if not group_allowed(broker, request, Operation.DESCRIBE, group_id):
-        raise ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    if not broker.groups.shard_of(group_id, now_ms).is_settled:
-        raise ApiError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-    group = broker.groups.find(group_id, now_ms)
-    return {} if group is None else group.offsets
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    done = broker.groups.answer()
+    try:
+        shard = broker.groups.shard_of(group_id, now_ms)
+    except ApiError as error:
+        return error.code
+    shard.prove(done, now_ms)
+
+    def tell(code: ErrorCode) -> Offsets | ErrorCode:
+        if code is not ErrorCode.NONE or not shard.is_current:
+            return ErrorCode.NOT_COORDINATOR
+        group = broker.groups.groups.get(group_id)
+        return {} if group is None else group.offsets
+
+    return when_committed(broker, shard, done, now_ms, tell)
 
 
 def _found(
     broker: Broker, request: Request, offsets: Offsets, wanted: Wanted
 ) -> Iterable[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]:
     """(topic, its partitions with their offset and error), in the order asked for."""
+    image = broker.image
     if wanted is None:
         for name, partitions in offsets.items():
             if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
-                yield name, [(i, each, ErrorCode.NONE) for i, each in partitions.items()]
+                topic_id = current_topic_id(image, name)
+                told = [
+                    (index, each, ErrorCode.NONE)
+                    for index, each in partitions.items()
+                    if is_of(topic_id, each)
+                ]
+                if told:
+                    yield name, told
         return
     for topic in wanted:
         name, indexes = topic.name, topic.partition_indexes
         if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
-            known = offsets.get(name, {})
-            yield name, [(i, known.get(i, NO_OFFSET), ErrorCode.NONE) for i in indexes]
+            known, topic_id = offsets.get(name, {}), current_topic_id(image, name)
+            yield name, [(i, _told(known.get(i), topic_id), ErrorCode.NONE) for i in indexes]
         else:
             yield name, [(i, NO_OFFSET, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for i in indexes]
+
+
+def _told(committed: CommittedOffset | None, topic_id: TopicId) -> CommittedOffset:
+    if committed is None or not is_of(topic_id, committed):
+        return NO_OFFSET
+    return committed
 
 
 def _failed(body: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFetchResponse:

@@ -9,12 +9,12 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed, when_committed
-from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.api.groups import group_allowed, when_all, when_committed
+from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.wire.messages.delete_groups import (
@@ -27,33 +27,18 @@ from anabranch.core.wire.messages.delete_groups import (
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The answer, or a wait for the records of all groups to be committed."""
     body: DeleteGroupsRequest = request.body
-    codes = {
-        group_id: _delete(broker, request, group_id, now_ms)
-        for group_id in dict.fromkeys(body.groups_names)
-    }
-    waits = {name: code for name, code in codes.items() if isinstance(code, Wait)}
-    if not waits:
-        return _response(codes)
+    names = tuple(dict.fromkeys(body.groups_names))
 
-    def poll(now_ms: int, expired: bool) -> DeleteGroupsResponse | None:
-        for name in tuple(waits):
-            code = waits[name].poll(now_ms, expired)
-            if code is not None:
-                codes[name] = code
-                del waits[name]
-        return None if waits else _response(codes)
+    def respond(codes: list[ErrorCode]) -> DeleteGroupsResponse:
+        return DeleteGroupsResponse(
+            results=[
+                DeletableGroupResult(group_id=group_id, error_code=code)
+                for group_id, code in zip(names, codes, strict=True)
+            ]
+        )
 
-    keys = tuple(key for wait in waits.values() for key in wait.keys)
-    return Wait(keys, max(wait.deadline_ms for wait in waits.values()), poll)
-
-
-def _response(codes: dict[str, Any]) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(
-        results=[
-            DeletableGroupResult(group_id=group_id, error_code=code)
-            for group_id, code in codes.items()
-        ]
-    )
+    parts = [_delete(broker, request, group_id, now_ms) for group_id in names]
+    return cast(Outcome, when_all(parts, respond))
 
 
 def _delete(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any:
@@ -61,14 +46,21 @@ def _delete(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any
     if not group_allowed(broker, request, Operation.DELETE, group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     try:
+        shard = broker.groups.shard_of(group_id, now_ms)
         group = broker.groups.find(group_id, now_ms)
-        if group is None:
-            return ErrorCode.GROUP_ID_NOT_FOUND
         done = broker.groups.answer()
-        offsets.delete_group(broker.groups, group, now_ms, done)
+        if group is None:
+            shard.prove(done, now_ms)
+        else:
+            offsets.delete_group(broker.groups, group, now_ms, done)
     except ApiError as error:
         return error.code
-    return when_committed(broker, group.shard, done, now_ms, lambda code: code)
+    deleted = ErrorCode.GROUP_ID_NOT_FOUND if group is None else ErrorCode.NONE
+
+    def tell(code: ErrorCode) -> ErrorCode:
+        return deleted if code is ErrorCode.NONE else code
+
+    return when_committed(broker, shard, done, now_ms, tell)
 
 
 HANDLER = Handler(

@@ -4,7 +4,8 @@ KIP: KIP-496.
 Versions: 0.
 Behaviour: needs DELETE on the group, then READ on each topic. GROUP_SUBSCRIBED_TO_TOPIC for a topic
     that a member of a consumer group reads; another kind of group must be empty. The answer comes
-    when the deletions are committed, as that of OffsetCommit does.
+    when the deletions are committed, as that of OffsetCommit does; that there is nothing to delete
+    is proven as for OffsetFetch.
 Skipped: nothing
 """
 
@@ -17,6 +18,7 @@ from anabranch.core.api.handler import Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import Group
+from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.states import EMPTY
 from anabranch.core.replication.partitions import exists
 from anabranch.core.wire.messages.offset_delete import (
@@ -35,26 +37,29 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     try:
         if not body.group_id:
             return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
+        shard = broker.groups.shard_of(body.group_id, now_ms)
         group = broker.groups.find(body.group_id, now_ms)
-        if group is None:
-            return OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
-        if group.state is not EMPTY and not group.is_consumer:
-            return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
-        response, places = _sorted_out(broker, request, group)
         done = broker.groups.answer()
-        offsets.delete_offsets(broker.groups, group, places, now_ms, done)
+        if group is None:
+            response = OffsetDeleteResponse(error_code=ErrorCode.GROUP_ID_NOT_FOUND)
+            shard.prove(done, now_ms)
+        elif group.state is not EMPTY and not group.is_consumer:
+            return OffsetDeleteResponse(error_code=ErrorCode.NON_EMPTY_GROUP)
+        else:
+            response, places = _sorted_out(broker, request, group)
+            offsets.delete_offsets(broker.groups, group, places, now_ms, done)
     except ApiError as error:
         return OffsetDeleteResponse(error_code=error.code)
 
     def tell(code: ErrorCode) -> OffsetDeleteResponse:
         return response if code is ErrorCode.NONE else OffsetDeleteResponse(error_code=code)
 
-    return when_committed(broker, group.shard, done, now_ms, tell)
+    return when_committed(broker, shard, done, now_ms, tell)
 
 
 def _sorted_out(
     broker: Broker, request: Request, group: Group
-) -> tuple[OffsetDeleteResponse, list[offsets.Place]]:
+) -> tuple[OffsetDeleteResponse, list[Place]]:
     body: OffsetDeleteRequest = request.body
     response, places = OffsetDeleteResponse(), []
     for topic in body.topics:

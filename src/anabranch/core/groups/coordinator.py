@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from anabranch.core.controller.image import EMPTY
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
@@ -152,7 +153,8 @@ class GroupCoordinator:
                 rebalance.keep_alive(self, group, member)
             if len(group.members) > self.config.group_max_size:
                 rebalance.prepare(self, group, now_ms)
-        offsets.forget_gone(self, shard, loader.groups.values(), now_ms)
+        shard.image_at_start = EMPTY  # an old image is large
+        offsets.forget_gone(self, loader.groups.values(), now_ms)
 
     # Time and answers.
 

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import Bug
 from anabranch.core.groups.answers import Answer
-from anabranch.core.groups.shard import Shard
 from anabranch.core.groups.states import EMPTY, MAY_COME_FROM, GroupState
 from anabranch.core.groups.subscription import subscribed_topics
 from anabranch.core.groups.timers import Timer
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+
+if TYPE_CHECKING:
+    from anabranch.core.groups.shard import Shard
 
 CONSUMER = "consumer"
 """The protocol type of consumers; only there the coordinator reads subscriptions."""
@@ -27,13 +30,16 @@ Protocols = tuple[tuple[str, bytes], ...]
 
 
 class CommittedOffset(NamedTuple):
-    """How far a group has read one partition; -1 where nothing is known."""
+    """How far a group has read one partition; -1 where nothing is known.
+
+    `topic_id` is of the topic that it was committed for, all zeros where that is not known."""
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
     commit_timestamp_ms: int = -1
     expire_timestamp_ms: int = -1
+    topic_id: TopicId = ZERO_TOPIC_ID
 
 
 class Member:

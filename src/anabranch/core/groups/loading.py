@@ -3,7 +3,8 @@
 What: a generator that reads the log from its start to the high watermark and yields often, so that
 the shell keeps its loop free; it yields a ColdRead where bytes must be warmed first. Rule kept: the
 last record of a key counts; offsets committed in a transaction count when its commit marker comes
-(Kafka writes those; a folder of Kafka's is read too). Keys of KIP-848 groups are passed over.
+(Kafka writes those; a folder of Kafka's is read too). An offset whose record has no topic id is of
+the topic that had its name when this broker began to lead. Keys of KIP-848 groups are passed over.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import CorruptLog, ProtocolError
 from anabranch.core.groups.group import CommittedOffset, Group, Member
+from anabranch.core.groups.offsets import current_topic_id
 from anabranch.core.groups.records import committed_offset
 from anabranch.core.groups.states import EMPTY, STABLE
 from anabranch.core.log.files import ColdRead
+from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.batch import BatchHeader, walk
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.offsets_records import (
@@ -55,7 +58,7 @@ class Loader:
 
         Up to the log's end: what was acknowledged may lie above the high watermark that a new
         leader knows. What lies there and was not may yet be lost, so that offsets are told only
-        once the high watermark has come there (`Shard.is_settled`)."""
+        once a record behind it is committed (`Shard.prove`)."""
         replica = self.shard.replica
         offset, upto = replica.log.start_offset, replica.log.end_offset
         self.read_to = upto
@@ -132,6 +135,9 @@ class Loader:
     ) -> None:
         group = self._group(key.group, now_ms)
         if committed is not None:
+            if committed.topic_id == ZERO_TOPIC_ID:
+                topic_id = current_topic_id(self.shard.image_at_start, key.topic)
+                committed = committed._replace(topic_id=topic_id)
             group.offsets.setdefault(key.topic, {})[key.partition] = committed
             return
         partitions = group.offsets.get(key.topic, {})

@@ -1,32 +1,34 @@
 """Committed offsets: who may commit, what is kept, when it expires, how groups are deleted.
 
-Rule kept: an offset is read back only once its record is committed. Expiry is Kafka's (KIP-211): a
-group with members keeps the offsets of the topics that it reads; from the moment it is empty, all
-of them for `offsets.retention.minutes`; offsets of a name that never had members, that long after
-each commit. An offset whose client set a retention (versions 2 to 4) lives that long.
+Rules kept: an offset is read back only once its record is committed; whatever forgets offsets heeds
+commits in flight; an offset belongs to the topic that it was committed for, by id. Expiry is
+Kafka's (KIP-211): a group with members keeps the offsets of the topics that it reads; from the
+moment it is empty, all of them for `offsets.retention.minutes`; offsets of a name that never had
+members, that long after each commit. An offset whose client set a retention (versions 2 to 4) lives
+that long.
 
 Source: Kafka 4.1's OffsetMetadataManager (behaviour), KIP-496 (deletion). Not here: transactions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.members import forget_if_unused, member_fault
 from anabranch.core.groups.rebalance import keep_alive
 from anabranch.core.groups.records import group_deleted, offset_record
 from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
+    from anabranch.core.controller.image import MetadataImage
     from anabranch.core.groups.answers import Answer
     from anabranch.core.groups.coordinator import GroupCoordinator
     from anabranch.core.groups.shard import Shard
-
-Place: TypeAlias = tuple[str, int]
-"""Topic and partition index."""
 
 MINUTE_MS = 60_000
 NO_GENERATION = -1
@@ -71,28 +73,33 @@ def commit(
     now_ms: int,
 ) -> None:
     """Write offsets; `done` is given NONE once they count. Raises ApiError when they cannot be."""
+    group_id, shard = group.group_id, group.shard
+    places = [place for place, _ in offsets]
     records = [
-        offset_record(group.group_id, topic, partition, committed, now_ms)
+        offset_record(group_id, topic, partition, committed, now_ms)
         for (topic, partition), committed in offsets
     ]
 
     def effect(now_ms: int) -> None:
+        shard.in_flight.end(group_id, places)
         present = _present(coordinator, group, now_ms)
         for (topic, partition), committed in offsets:
             present.offsets.setdefault(topic, {})[partition] = committed
         coordinator.commits_total += len(offsets)
         done.give(ErrorCode.NONE)
 
+    shard.in_flight.begin(group_id, places)
     try:
-        group.shard.write(records, now_ms, effect)
+        shard.write(records, now_ms, effect)
     except ApiError:
+        shard.in_flight.end(group_id, places)
         forget_if_unused(coordinator, group, now_ms)
         raise
 
 
 def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
-    """The group, or who has its name now: it may have been deleted before what is committed now was
-    written, which counts all the same."""
+    """The group, or what has its name now: it may have been deleted before what is committed now
+    was written, which counts all the same."""
     if group.state is not DEAD:
         return group
     known = coordinator.groups.get(group.group_id)
@@ -111,23 +118,35 @@ def delete_offsets(
     now_ms: int,
     done: Answer | None = None,
 ) -> None:
-    """Forget committed offsets; places without one are passed over. `done` is given NONE once that
-    counts. Raises ApiError."""
+    """Forget committed offsets, also those whose commits are in flight; places without one are
+    passed over. `done` is given NONE once that counts. Raises ApiError."""
+    in_flight = group.shard.in_flight.of(group.group_id)
     there = [
         (topic, partition)
         for topic, partition in places
-        if partition in group.offsets.get(topic, ())
+        if partition in group.offsets.get(topic, ()) or (topic, partition) in in_flight
     ]
-    if not there:
-        _tell(done)
-        return
-    records = [offset_record(group.group_id, *place, None, now_ms) for place in there]
+    if there:
+        _write_deletion(coordinator, group.shard, group.group_id, there, now_ms, done)
+    elif done is not None:
+        group.shard.prove(done, now_ms)
+
+
+def _write_deletion(
+    coordinator: GroupCoordinator,
+    shard: Shard,
+    group_id: str,
+    places: Sequence[Place],
+    now_ms: int,
+    done: Answer | None = None,
+) -> None:
+    records = [offset_record(group_id, *place, None, now_ms) for place in places]
 
     def effect(_now_ms: int) -> None:
-        _drop(group, there)
+        _drop(coordinator, group_id, places)
         _tell(done)
 
-    group.shard.write(records, now_ms, effect)
+    shard.write(records, now_ms, effect)
 
 
 def _tell(done: Answer | None) -> None:
@@ -135,12 +154,17 @@ def _tell(done: Answer | None) -> None:
         done.give(ErrorCode.NONE)
 
 
-def _drop(group: Group, places: Iterable[Place]) -> None:
+def _drop(coordinator: GroupCoordinator, group_id: str, places: Iterable[Place]) -> Group | None:
+    """Take offsets from the group of that name, which may be another than when that was written."""
+    group = coordinator.groups.get(group_id)
+    if group is None:
+        return None
     for topic, partition in places:
         partitions = group.offsets.get(topic, {})
         partitions.pop(partition, None)
         if not partitions:
             group.offsets.pop(topic, None)
+    return group
 
 
 def delete_group(
@@ -151,7 +175,9 @@ def delete_group(
     Raises ApiError NON_EMPTY_GROUP, or the log's."""
     if group.state is not EMPTY:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-    _delete_whole(coordinator, group, _places(group), now_ms, done)
+    in_flight = group.shard.in_flight.of(group.group_id)
+    places = list(dict.fromkeys([*_places(group), *in_flight]))
+    _delete_whole(coordinator, group, places, now_ms, done)
 
 
 def _delete_whole(
@@ -161,15 +187,16 @@ def _delete_whole(
     now_ms: int,
     done: Answer | None = None,
 ) -> None:
-    records = [offset_record(group.group_id, *place, None, now_ms) for place in places]
-    records.append(group_deleted(group.group_id, now_ms))
+    group_id = group.group_id
+    records = [offset_record(group_id, *place, None, now_ms) for place in places]
+    records.append(group_deleted(group_id, now_ms))
 
     def effect(now_ms: int) -> None:
-        _drop(group, places)
-        if group.state is EMPTY:
-            coordinator.forget(group, now_ms)
-            if group.offsets:  # whose commits were on their way when the deletion was written
-                _present(coordinator, group, now_ms).offsets = group.offsets
+        present = _drop(coordinator, group_id, places)
+        if present is not None and present.state is EMPTY:
+            coordinator.forget(present, now_ms)
+            if present.offsets:  # of the topics that came in between, as the log has it
+                _present(coordinator, present, now_ms).offsets = present.offsets
         _tell(done)
 
     group.shard.write(records, now_ms, effect)
@@ -179,41 +206,66 @@ def _places(group: Group) -> list[Place]:
     return [(topic, partition) for topic, found in group.offsets.items() for partition in found]
 
 
+# Topics that are no more.
+
+
+def current_topic_id(image: MetadataImage, topic: str) -> TopicId:
+    """The id of the topic that has this name now, which only its own offsets have; all zeros, which
+    none has, when there is no such topic."""
+    return image.topic_ids_by_name.get(topic, ZERO_TOPIC_ID)
+
+
+def is_of(topic_id: TopicId, committed: CommittedOffset) -> bool:
+    """Whether an offset was committed for this very topic, not for one that had its name before."""
+    return committed.topic_id == topic_id != ZERO_TOPIC_ID
+
+
 def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int) -> None:
-    """Offsets of topics that are no more are forgotten, in every group; in those that are being
-    read, once they are (`forget_gone`)."""
+    """Offsets of topics that are no more are forgotten, in every group, also those whose commits
+    are in flight; in groups that are being read, once they are (`forget_gone`)."""
+    doomed: dict[tuple[Shard, str], dict[Place, None]] = {}
+    for group in coordinator.groups.values():
+        for topic in topics & group.offsets.keys():
+            of_group = doomed.setdefault((group.shard, group.group_id), {})
+            of_group.update(dict.fromkeys((topic, each) for each in group.offsets[topic]))
     for shard in coordinator.shards.values():
-        if not shard.is_loaded:
-            shard.deleted_topics |= topics
-    _forget(coordinator, list(coordinator.groups.values()), topics, now_ms)
+        for group_id in shard.in_flight.groups():
+            places = [each for each in shard.in_flight.of(group_id) if each[0] in topics]
+            if places:
+                doomed.setdefault((shard, group_id), {}).update(dict.fromkeys(places))
+    for (shard, group_id), places_of in doomed.items():
+        _forget(coordinator, shard, group_id, list(places_of), now_ms)
 
 
-def forget_gone(
-    coordinator: GroupCoordinator, shard: Shard, groups: Collection[Group], now_ms: int
-) -> None:
-    """Forget what was read of topics that were deleted since, while it was read or while nobody led
-    its partition: a topic created under that name would be read from there. The metadata shows
-    every topic that an earlier leader can have known, or that it was deleted."""
-    image = coordinator.broker.image
-    gone = {
-        topic
-        for topic in set[str]().union(*(group.offsets for group in groups))
-        if topic in shard.deleted_topics or image.topic(topic) is None
-    }
-    _forget(coordinator, groups, gone, now_ms)
+def forget_gone(coordinator: GroupCoordinator, groups: Iterable[Group], now_ms: int) -> None:
+    """Forget what was read of topics that were deleted while it was read, or while no broker led
+    its partition. The metadata shows every topic that an earlier leader can have known, or that it
+    was deleted."""
+    for group in groups:
+        gone = [place for place in _places(group) if _is_gone(coordinator, group, place)]
+        if gone:
+            _forget(coordinator, group.shard, group.group_id, gone, now_ms)
+
+
+def _is_gone(coordinator: GroupCoordinator, group: Group, place: Place) -> bool:
+    topic, partition = place
+    topic_id = current_topic_id(coordinator.broker.image, topic)
+    return not is_of(topic_id, group.offsets[topic][partition])
 
 
 def _forget(
-    coordinator: GroupCoordinator, groups: Iterable[Group], topics: set[str], now_ms: int
+    coordinator: GroupCoordinator,
+    shard: Shard,
+    group_id: str,
+    places: Sequence[Place],
+    now_ms: int,
 ) -> None:
-    for group in groups:
-        if topics.isdisjoint(group.offsets) or not group.shard.is_current:
-            continue
-        places = [place for place in _places(group) if place[0] in topics]
-        try:
-            delete_offsets(coordinator, group, places, now_ms)
-        except ApiError:
-            continue  # the log refuses; they expire later
+    if not shard.is_current:
+        return
+    try:
+        _write_deletion(coordinator, shard, group_id, places, now_ms)
+    except ApiError:
+        return  # the log refuses; a round of expiry tries again, and nobody is told them meanwhile
 
 
 # Expiring.
@@ -233,22 +285,25 @@ def expire(coordinator: GroupCoordinator, now_ms: int) -> None:
 def _expire_group(
     coordinator: GroupCoordinator, group: Group, retention_ms: int, now_ms: int
 ) -> None:
+    """What is in flight is left alone: it is younger than what it replaces."""
+    in_flight = group.shard.in_flight.of(group.group_id)
     places = _places(group)
     expired = [
         place
         for place in places
-        if _is_expired(group, group.offsets[place[0]][place[1]], place[0], retention_ms, now_ms)
+        if place not in in_flight
+        and (_is_gone(coordinator, group, place) or _is_expired(group, place, retention_ms, now_ms))
     ]
-    coordinator.expired_offsets_total += len(expired)
-    if len(expired) < len(places) or group.state is not EMPTY:
+    if len(expired) < len(places) or in_flight or group.state is not EMPTY:
         delete_offsets(coordinator, group, expired, now_ms)
-    elif not group.pending_members and group.shard.pending_effects == 0:
+    elif not group.pending_members:
         _delete_whole(coordinator, group, expired, now_ms)
+    coordinator.expired_offsets_total += len(expired)
 
 
-def _is_expired(
-    group: Group, committed: CommittedOffset, topic: str, retention_ms: int, now_ms: int
-) -> bool:
+def _is_expired(group: Group, place: Place, retention_ms: int, now_ms: int) -> bool:
+    topic, partition = place
+    committed = group.offsets[topic][partition]
     if committed.expire_timestamp_ms >= 0:
         return committed.expire_timestamp_ms <= now_ms
     since_ms = committed.commit_timestamp_ms

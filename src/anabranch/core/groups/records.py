@@ -1,8 +1,9 @@
 """What groups write to `__consumer_offsets`: keys and values as Kafka 4.1 writes them.
 
 A committed offset is (group, topic, partition) -> offset; a group is (group) -> generation, members
-and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 4 (version 1
-where the client set a retention) and GroupMetadataValue version 3.
+and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 4, with the
+topic's id (version 1, which has no room for one, where the client set a retention), and
+GroupMetadataValue version 3.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import lru_cache
 from struct import Struct
 
 from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.offsets_records import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -28,8 +30,9 @@ GROUP_VERSION = 3
 
 NO_TOPIC = ""
 
-_NO_METADATA_VALUE = Struct(">hqiBqB")
-"""A value of version 4 with empty metadata (compact: one byte) and no tagged fields."""
+_NO_METADATA_VALUE = Struct(">hqiBqBBB16s")
+"""A value of version 4 with empty metadata (compact: one byte) and one tagged field, the topic's
+id: how many, its tag, its size, and it."""
 
 KEYS_KEPT = 65_536
 """Encoded keys of commits that are kept: a consumer commits the same partitions all its life."""
@@ -48,9 +51,12 @@ def offset_record(
     key = offset_key(group_id, topic, partition)
     if committed is None:
         return Record(0, now_ms, key, None)
-    if not committed.metadata and committed.expire_timestamp_ms < 0:
-        offset, epoch, _, commit_ms, _ = committed
-        short = _NO_METADATA_VALUE.pack(OFFSET_VERSION, offset, epoch, 1, commit_ms, 0)
+    has_id = committed.topic_id != ZERO_TOPIC_ID
+    if has_id and not committed.metadata and committed.expire_timestamp_ms < 0:
+        offset, epoch, _, commit_ms, _, topic_id = committed
+        short = _NO_METADATA_VALUE.pack(
+            OFFSET_VERSION, offset, epoch, 1, commit_ms, 1, 0, len(topic_id), topic_id
+        )
         return Record(0, now_ms, key, short)
     value = OffsetCommitValue(
         offset=committed.offset,
@@ -60,6 +66,8 @@ def offset_record(
         expire_timestamp=committed.expire_timestamp_ms,
     )
     has_expiry = committed.expire_timestamp_ms >= 0
+    if not has_expiry:
+        value.topic_id = committed.topic_id
     version = OFFSET_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VERSION
     return Record(0, now_ms, key, encode_value(value, version))
 
@@ -78,6 +86,7 @@ def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
         value.metadata,
         value.commit_timestamp,
         value.expire_timestamp,
+        value.topic_id,
     )
 
 

@@ -14,12 +14,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.groups.in_flight import InFlight
+from anabranch.core.groups.records import nothing_said
 from anabranch.core.replication.replica import ACKS_ALL
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import Record, build_batch
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
+    from anabranch.core.groups.answers import Answer
     from anabranch.core.replication.replica import Replica
 
 Effect: TypeAlias = Callable[[int], None]
@@ -27,6 +30,9 @@ Effect: TypeAlias = Callable[[int], None]
 
 RECORDS_A_BATCH = 1_000
 """More records than this go into several batches, so that none outgrows max.message.bytes."""
+
+NO_GROUP = ""
+"""Of a record that is written for a partition's sake."""
 
 CODECS = tuple(Codec)
 
@@ -54,11 +60,14 @@ class Shard:
         self.is_loaded = False
         self.read_to = 0
         """Where the log ended when it was read: what was read may be above the high watermark."""
-        self.deleted_topics: set[str] = set()
-        """Names of topics that were deleted while it was read."""
+        self.image_at_start = broker.image
+        """The metadata by which this broker began to lead it, until it is read."""
+        self.in_flight = InFlight()
         self.place = replica.topic_partition
         self._broker = broker
         self._pending: deque[tuple[int, Effect]] = deque()
+        self._unproven: list[Answer] = []
+        self._is_proving = False
 
     @property
     def is_current(self) -> bool:
@@ -70,6 +79,40 @@ class Shard:
     def is_settled(self) -> bool:
         """Whether all that was read is committed, so that nobody can see it go back."""
         return self.replica.high_watermark >= self.read_to
+
+    def prove(self, answer: Answer, now_ms: int) -> None:
+        """Give an answer NONE once a record that is written after now is committed, else the code
+        of the log's refusal.
+
+        Then no broker had led after this one when it was asked, for each in-sync replica has
+        fetched from here since; and all that was read is committed. One record proves it to all
+        who ask while the one before is under way. Alone in sync, this broker needs none: nobody
+        else can be elected before the metadata says so."""
+        replica = self.replica
+        if not replica.holders and replica.enough_in_sync and self.is_settled:
+            answer.give(ErrorCode.NONE)
+            return
+        self._unproven.append(answer)
+        if not self._is_proving:
+            self._prove(now_ms)
+
+    def _prove(self, now_ms: int) -> None:
+        asking, self._unproven = self._unproven, []
+
+        def effect(now_ms: int) -> None:
+            self._is_proving = False
+            for answer in asking:
+                answer.give(ErrorCode.NONE)
+            if self._unproven:
+                self._prove(now_ms)
+
+        self._is_proving = True
+        try:
+            self.write([nothing_said(NO_GROUP, now_ms)], now_ms, effect)
+        except ApiError as fault:
+            self._is_proving = False
+            for answer in asking:
+                answer.give(fault.code)
 
     def write(self, records: Sequence[Record], now_ms: int, effect: Effect) -> None:
         """Append records; `effect` is done when all of them are committed, perhaps at once.
