@@ -33,7 +33,7 @@ MUTANTS = (
         module=FOLLOWING,
         old="log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))",
         new="log.truncate_to(replica.high_watermark)",
-        seed=10,
+        seed=20,
         caught_by="L6",
     ),
     Mutant(
@@ -61,7 +61,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=2077,
+        seed=2089,
         caught_by="L6",
     ),
     Mutant(
