@@ -265,7 +265,7 @@ def _forget(
     try:
         _write_deletion(coordinator, shard, group_id, places, now_ms)
     except ApiError:
-        return  # the log refuses; a round of expiry tries again, and nobody is told them meanwhile
+        return  # the log refuses; a round of expiry tries again; they are not told meanwhile
 
 
 # Expiring.

@@ -86,8 +86,8 @@ class Shard:
 
         Then no broker had led after this one when it was asked, for each in-sync replica has
         fetched from here since; and all that was read is committed. One record proves it to all
-        who ask while the one before is under way. Alone in sync, this broker needs none: nobody
-        else can be elected before the metadata says so."""
+        who ask while the one before is under way. Alone in sync, this broker needs none: no other
+        can be elected before the metadata says so."""
         replica = self.replica
         if not replica.holders and replica.enough_in_sync and self.is_settled:
             answer.give(ErrorCode.NONE)
