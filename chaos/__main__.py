@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 from anabranch.testing import ClusterError
+from chaos.private import enter
 from chaos.report import Report
 from chaos.run import run
 
@@ -28,9 +29,14 @@ def main() -> int:
     parser.add_argument("--store", choices=("both", "sqlite", "postgres"), default="both")
     parser.add_argument("--folder", type=Path, help="a new one, for everything")
     parser.add_argument("--keep", action="store_true", help="keep logs of a clean run too")
+    parser.add_argument(
+        "--namespaces", action="store_true", help="a network namespace for each node (needs root)"
+    )
     arguments = parser.parse_args()
     if arguments.folder is not None and not is_free(arguments.folder):
         parser.error(f"{arguments.folder} holds something that a run would remove: name a new one")
+    network = arguments.namespaces or given("NETNS") == 1
+    private = enter(network=network, say=say)
     seed = arguments.seed if arguments.seed is not None else given("SEED")
     seed = time.time_ns() % 2**31 if seed is None else int(seed)
     seconds = arguments.seconds or given("SECONDS") or SECONDS
@@ -38,7 +44,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     say(f"seed {seed}, {seconds:g} s of faults; everything is in {folder}")
     try:
-        parts = run(folder, seed=seed, seconds=seconds, store=arguments.store, say=say)
+        parts = run(
+            folder, seed=seed, seconds=seconds, store=arguments.store, say=say, private=private
+        )
     except ClusterError as fault:
         say(f"The run broke off: {fault}")
         return 1

@@ -11,7 +11,11 @@
                 was shown one before what it committed (after its drain: any)
     beyond      a group committed an offset behind the log's end
     forgotten   a commit was acknowledged and is not in the offsets topic (asked with `--logs`)
-    unread      a partition was not read to its end after all faults: nothing can be said of it
+    expired     an offset, or a record, was gone before its retention was over
+    risen       what was deleted is there again: a key behind its tombstone, a record or an offset
+                of a deleted topic, an offset that had expired
+    unread      a partition was not read to its end after all faults: nothing can be said of it; or
+                a reader that went on reading did not come to an end
 
 The judge is the simulator's (`anabranch.sim.checks`), one partition at a time: memory holds one
 partition's history, however long the run. Of a compacted topic an acknowledged record may be gone
@@ -25,7 +29,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,9 +43,10 @@ from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.truth import Truth
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import OK, Assigned, Commit, History, Poll, Send
-from chaos import check_commits
+from chaos import check_commits, check_compacted, check_kept, check_reborn, check_retention
 from chaos.check_spool import Spool
-from chaos.history import key_of, parse_place
+from chaos.history import is_tombstone, key_of, parse_place
+from chaos.topics import AGED, BOUNDED, REBORN
 
 HEADINGS = {
     "lost-write": "lost",
@@ -60,6 +65,13 @@ HEADINGS = {
     "group-offset": "beyond",
     "group-commit": "forgotten",
     "unread": "unread",
+    "stood": "unread",
+    "offset-expired": "expired",
+    "deleted-early": "expired",
+    "offset-stale": "forgotten",
+    "offset-risen": "risen",
+    "resurrected": "risen",
+    "risen": "risen",
 }
 """An anomaly's name among the simulator's -> under what it is counted here."""
 
@@ -147,22 +159,35 @@ class RealAnomalies(Anomalies):
 
     newest: dict[bytes, int] | None = None
     """Of a compacted partition: key -> where its last record stood at the end."""
+    _buried: dict[bytes, float] | None = None
 
     def _check_values(self, by_value: dict[bytes, Send]) -> None:
         """A compacted log must show the last record of each key; the cleaner may take any other
         one away between two readers, the audits too."""
         super()._check_values(by_value)
         if self.newest is not None:
+            seen = {value: offsets for (_, value), offsets in self.offsets.items()}
+            self._buried = check_compacted.buried(by_value.values(), seen)
             kept = set(self.newest.values())
             for last in self.last.values():
-                for offset in [each for each in last if each not in kept]:
+                for offset in [
+                    each for each in last if each not in kept or self._fades(last[each])
+                ]:
                     del last[offset]
+
+    def _fades(self, name: bytes) -> bool:
+        """Whether the cleaner may take a record away although it is the last of its key."""
+        return any(
+            is_tombstone(place.topic, check_compacted.number_of(name)) for place in self.last
+        )
 
     def _check_acknowledged(self, send: Send) -> None:
         if self.newest is not None:
-            kept = self.newest.get(key_of(int(send.id)), -1)
+            n, key = int(send.id), key_of(int(send.id))
             known = self.offsets.get((send.place, send.value), [send.offset])
-            if max(send.offset, *known) < kept:
+            at, buried = max(send.offset, *known), (self._buried or {}).get(key, -1)
+            is_replaced = at < max(self.newest.get(key, -1), buried)
+            if is_replaced or is_tombstone(send.place.topic, n):
                 self.allowed["compacted"] += 1
                 return
         super()._check_acknowledged(send)
@@ -186,8 +211,18 @@ class RealGroups(GroupChecks):
 class PlaceJudge:
     """One partition's history, read from its lines and judged."""
 
-    def __init__(self, at: str, verdict: Verdict) -> None:
+    def __init__(self, at: str, verdict: Verdict, events: Sequence[Mapping[str, Any]] = ()) -> None:
         self.place = TopicPartition(*parse_place(at))
+        self.clocks = [each for each in events if each["op"] == "clock"]
+        born = [e for e in events if e["op"] == "reborn" and e["topic"] == self.place.topic]
+        self.birth = born[-1] if born else None
+        """When the topic was made again for the last time."""
+        self.former: set[bytes] = set()
+        """Records that may be of a topic that was deleted."""
+        self.starts: list[tuple[int, int]] = []
+        self.audits: dict[str, tuple[int, int]] = {}
+        """When each audit began and ended."""
+        self.stood: list[dict[str, Any]] = []
         self.verdict = verdict
         self.history = History()
         self.truth = Truth((b"", self.place.partition))
@@ -207,7 +242,11 @@ class PlaceJudge:
         takes = {
             "send": self._send, "ok": self._ok, "poll": self._poll, "assigned": self._assigned,
             "commit": self._commit, "ends": self._ends, "thrown": self.thrown.append,
+            "start": self._start, "stood": self.stood.append,
         }  # fmt: skip
+        if self.place.topic in REBORN:
+            lines = [line for line in lines if check_reborn.is_of_the_audits(line)]
+            drained = ()  # what groups were shown may be of a topic that was deleted
         for line in sorted(lines, key=lambda line: line["t"]):
             take = takes.get(line["op"])
             if take is not None:
@@ -216,12 +255,21 @@ class PlaceJudge:
         if not self.is_read:
             report(Violation("unread", "Not read to the end.", {"partition": self.place}))
             return
+        if self.birth is not None:
+            for found in check_reborn.risen(self.history.sends, self.history.polls, self.birth):
+                report(found)
+            self.former = check_reborn.forget_former(self.history.sends, self.birth)
         anomalies = RealAnomalies(self.history, self.logs, report)  # type: ignore[arg-type]
         self._note_newest(anomalies)
         anomalies.check()
         self.verdict.seen += self._check_order_of_log()
         self._check_groups(anomalies.last.get(self.place, {}), drained)
         self._check_thrown()
+        self._check_retention()
+        self._check_compacted()
+        for line in self.stood:
+            told = {key: line[key] for key in ("client", "at", "position", "end")}
+            report(Violation("stood", "A reader did not come to the end of a log.", told))
         self.verdict.compacted += anomalies.allowed["compacted"]
 
     # What was written down.
@@ -281,9 +329,34 @@ class PlaceJudge:
         self.truth.deleted_to = max(self.truth.deleted_to, line["start"])
         self.truth.peak = max(self.truth.peak, line["end"])
         self.is_compacted = line["compacted"]
+        self._start(line)
+        client, at = line["client"], line["t"]
+        first, _ = self.audits.get(client, (line.get("began", at), at))
+        self.audits[client] = (first, at)
         self.is_read = self.is_read or line["whole"]
 
+    def _start(self, line: dict[str, Any]) -> None:
+        self.starts.append((line["t"], line["start"]))
+
     # What the simulator's judge does not look at.
+
+    def _check_retention(self) -> None:
+        ms = AGED.get(self.place.topic)
+        if ms is None:
+            return
+        told = self.history.sends, ms, self.clocks
+        for violation in (
+            *check_retention.deleted_early(told[0], self.starts, *told[1:]),
+            *check_retention.skipped(self.history.polls, *told),
+        ):
+            self.verdict.report(violation)
+
+    def _check_compacted(self) -> None:
+        if not self.is_compacted:
+            return
+        audits = (poll for poll in self.history.polls if poll.client.startswith(AUDITOR))
+        for violation in check_compacted.resurrected(audits, self.audits, self.history.sends):
+            self.verdict.report(violation)
 
     def _note_newest(self, anomalies: RealAnomalies) -> None:
         if not self.is_compacted:
@@ -308,6 +381,8 @@ class PlaceJudge:
             client, _, number = last[offset].rpartition(b":")
             n = int(number) if number.isdigit() else -1
             before = newest.get(client, -1)
+            if last[offset] in self.former:
+                continue
             if -1 < n < before:
                 sentence = "A producer's later record stands before an earlier one."
                 told = {"partition": self.place, "client": client, "offset": offset}
@@ -355,9 +430,14 @@ def judge(paths: Iterable[Path], logs: Iterable[Path] = (), scratch: Path | None
         verdict.partitions = len(spool.places)
         for at in sorted(spool.places):
             drained = spool.drained(parse_place(at).topic)
-            PlaceJudge(at, verdict).judge(spool.lines(at), drained)
+            PlaceJudge(at, verdict, spool.events).judge(spool.lines(at), drained)
+        for violation in check_kept.judge(spool.kept, spool.events):
+            verdict.report(violation)
     if folders:
-        for violation in check_commits.judge(histories, folders):
+        for violation in (
+            *check_commits.judge(histories, folders),
+            *check_retention.too_short(folders, BOUNDED),
+        ):
             verdict.report(violation)
     return verdict
 

@@ -17,10 +17,14 @@ import msgspec
 
 from anabranch.sim.checks.anomalies import AUDITOR
 from chaos.history import read_lines
+from chaos.operator_log import NAME as OPERATOR
 
-SENDERS = {"send", "ok", "unknown", "ends"}
+SENDERS = {"send", "ok", "unknown", "ends", "start"}
 """Lines whose client's name stays: a producer's lives are their own names, the audit has no turns
 but its processes."""
+
+EVENTS = {"clock", "deletion", "reborn"}
+KEPT = {"kept", "recalled"}
 
 
 class Spool:
@@ -30,6 +34,10 @@ class Spool:
         self.places: dict[str, BinaryIO] = {}
         self.notes: Counter[str] = Counter()
         self.assignments = 0
+        self.events: list[dict[str, Any]] = []
+        """What the operator did, in order."""
+        self.kept: list[dict[str, Any]] = []
+        """What keepers committed and were told."""
         self._folder = folder
         self._encode = msgspec.json.Encoder().encode
         self._acks: list[int] = []
@@ -48,7 +56,13 @@ class Spool:
             if op == "hello":
                 hello, processes = line, processes + 1
                 turns.clear()
-                self._began.add(_part(hello))
+                if hello["role"] != OPERATOR:
+                    self._began.add(_part(hello))
+            elif op in EVENTS:
+                self.events.append(line)
+            elif op in KEPT:
+                self.kept.append(line)
+                self._worked.add(_part(hello))
             elif op == "note":
                 self.notes[line["what"]] += line["count"]
             elif op == "assigned":

@@ -5,6 +5,7 @@
     member     of a group: reads, commits, leaves and joins again now and then
     audit      reads everything once and ends: 0 when it came to every end
     drain      joins a group, reads to every end and ends: 0 when the group has read everything
+    keeper     commits offsets that expire, and asks for them; asks where logs begin
 
 SIGTERM ends it in order. Rule kept: an error that will pass is waited for, whatever it is; a
 producer that can do nothing any more is followed by another one under a new name, whose order is
@@ -21,9 +22,10 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
+from chaos.clients_keeping import keep
 from chaos.clients_ports import Full, Token
 from chaos.clients_reading import Member, Reading, audit, be_member, drain, read_on
-from chaos.history import Place, Writer, key_of, make_value
+from chaos.history import Place, Writer, is_tombstone, key_of, make_value
 
 if TYPE_CHECKING:
     from chaos.clients_confluent import ConfluentProducing
@@ -38,6 +40,8 @@ LATE_SECONDS = 1.0
 """A producer that fell behind its rate by more does not make up for it."""
 WAIT_SECONDS = 0.02
 FLUSH_SECONDS = 0.2
+LIFE_SECONDS = 0.5
+"""Before a producer that can do nothing any more is followed: its topic may be gone for a while."""
 
 is_stopping = False
 
@@ -148,7 +152,8 @@ class Sender:
         self.writer.line("send", client=self.client, at=place.text, n=first, count=count)
         self.writer.flush()
         for n in range(first, first + count):
-            value, token = make_value(self.client, n), Token(self.client, place, n)
+            token = Token(self.client, place, n)
+            value = None if is_tombstone(place.topic, n) else make_value(self.client, n)
             self.open[place] += 1
             while not producer.dead:
                 try:
@@ -166,6 +171,7 @@ class Sender:
             time.sleep(WAIT_SECONDS)
         if why:
             self.writer.line("note", what=f"{self.client} ended: {why}", count=1)
+            time.sleep(LIFE_SECONDS)
         try:
             producer.close()
         except Exception as error:
@@ -177,8 +183,8 @@ class Sender:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m chaos.clients", description=__doc__)
-    parser.add_argument("--kind", choices=("confluent", "kafka-python"), required=True)
-    roles = ("producer", "reader", "member", "audit", "drain")
+    parser.add_argument("--kind", choices=("confluent", "kafka-python", "anabranch"), required=True)
+    roles = ("producer", "reader", "member", "audit", "drain", "keeper")
     parser.add_argument("--role", choices=roles, required=True)
     parser.add_argument("--name", required=True, help="unique in a run")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,…")
@@ -206,6 +212,8 @@ def main() -> int:
     stopping = lambda: is_stopping  # noqa: E731
     if arguments.role == "producer":
         status = Sender(arguments, writer).run()
+    elif arguments.role == "keeper":
+        status = keep(arguments, writer, stopping)
     elif arguments.role in ("reader", "audit"):
         run = read_on if arguments.role == "reader" else audit
         status = run(Reading(arguments, writer, stopping))

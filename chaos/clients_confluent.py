@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from chaos import client_logs
 from chaos.clients_ports import BATCH, Assigned, Committed, Failed, Full, Heard, Read, Thrown, Token
-from chaos.history import Place
+from chaos.history import Place, content
 
 ASK_SECONDS = 10.0
 
@@ -68,12 +68,13 @@ class ConfluentProducing:
         if error.fatal():
             self.dead = str(error)
 
-    def send(self, place: Place, key: bytes, value: bytes, token: Token) -> None:
+    def send(self, place: Place, key: bytes, value: bytes | None, token: Token) -> None:
         """Hand over one record; raises Full when it has to wait."""
         try:
             self._producer.produce(
-                place.topic, value, key, place.partition, on_delivery=partial(self._done, token)
-            )
+                place.topic, value, key, place.partition, on_delivery=partial(self._done, token),
+                headers=token.headers if value is None else None,
+            )  # fmt: skip
         except BufferError:
             raise Full from None
         except KafkaException as error:
@@ -111,6 +112,7 @@ class ConfluentConsuming:
             "group.id": group or name,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest" if group else "error",
+            "enable.partition.eof": True,
             "fetch.wait.max.ms": 500,
             "fetch.message.max.bytes": random.choice((16_384, 1_048_576)),
             "session.timeout.ms": random.choice((6_000, 10_000)),
@@ -163,7 +165,11 @@ class ConfluentConsuming:
             error = message.error()
             if error is None:
                 place = Place(message.topic(), message.partition())
-                read.records.append((place, message.offset(), message.value()))
+                shown = content(message.value(), message.headers())
+                read.records.append((place, message.offset(), shown))
+            elif error.code() == KafkaError._PARTITION_EOF:
+                place = Place(message.topic(), message.partition())
+                read.ends.append((place, message.offset()))
             elif error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION):
                 read.thrown.append(Thrown(Place(message.topic(), message.partition()), error.str()))
             else:

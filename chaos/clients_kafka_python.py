@@ -20,7 +20,7 @@ from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.structs import OffsetAndMetadata
 
 from chaos.clients_ports import BATCH, Assigned, Committed, Failed, Heard, Read, Thrown, Token
-from chaos.history import Place
+from chaos.history import Place, content
 
 NEVER_MS = 7 * 24 * 3600 * 1000
 ASK_MS = 10_000
@@ -64,12 +64,13 @@ class KafkaPythonProducing:
         is_fatal = state is not None and state.has_fatal_error()
         return self._why or (f"fatal: {state.last_error!r}" if is_fatal else "")
 
-    def send(self, place: Place, key: bytes, value: bytes, token: Token) -> None:
+    def send(self, place: Place, key: bytes, value: bytes | None, token: Token) -> None:
         """Hand over one record."""
         try:
             future = self._producer.send(
-                place.topic, value=value, key=key, partition=place.partition
-            )
+                place.topic, value=value, key=key, partition=place.partition,
+                headers=token.headers if value is None else None,
+            )  # fmt: skip
         except kafka_errors.KafkaTimeoutError as error:
             self._failed(token, type(error).__name__)
             return
@@ -174,8 +175,19 @@ class KafkaPythonConsuming:
             return read
         for each, records in answer.items():
             place = Place(each.topic, each.partition)
-            read.records += [(place, record.offset, record.value) for record in records]
+            read.records += [
+                (place, record.offset, content(record.value, record.headers)) for record in records
+            ]
+        if not answer:
+            read.ends = self._stands()
         return read
+
+    def _stands(self) -> list[tuple[Place, int]]:
+        """Where it reads on, which may be behind the last record that there is."""
+        known = [*self._consumer._subscription.assignment.items()]  # position() would ask brokers
+        return [
+            (Place(*at), state.position.offset) for at, state in known if state.has_valid_position
+        ]
 
     def commit(self, positions: Mapping[Place, int], committed: Committed) -> None:
         """Commit in the background."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from chaos.history import Place
+from chaos.history import NAME_HEADER, Place, name_of
 
 BATCH = 500
 """Records of one poll."""
@@ -21,6 +21,11 @@ class Token(NamedTuple):
     client: str
     place: Place
     n: int
+
+    @property
+    def headers(self) -> list[tuple[str, bytes]]:
+        """What names a record that has no value."""
+        return [(NAME_HEADER, name_of(self.client, self.n))]
 
 
 class Full(Exception):
@@ -40,6 +45,8 @@ class Read:
 
     records: list[tuple[Place, int, bytes | None]] = field(default_factory=list)
     thrown: list[Thrown] = field(default_factory=list)
+    ends: list[tuple[Place, int]] = field(default_factory=list)
+    """Where the reader stands at a log's end, also where no record is the last."""
     errors: list[str] = field(default_factory=list)
 
 

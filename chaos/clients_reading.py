@@ -72,6 +72,12 @@ class Reading:
         self.notes = Notes(writer)
         self.positions: dict[Place, int] = {}
         """Where it stands; -1 where that is not known before the first record."""
+        self.ends: dict[Place, int] = {}
+        """Where it came to a log's end, which may be behind the last record that is left."""
+
+    def stands(self, place: Place) -> int:
+        """How far it has come."""
+        return max(self.positions.get(place, -1), self.ends.get(place, -1))
 
     def open(self, seconds: float = FOREVER_SECONDS) -> Consuming | None:
         """A client that has reached the cluster; None when it is time to end."""
@@ -119,7 +125,9 @@ class Reading:
             self.writer.polled(place, position if position >= 0 else records.first, records)
             if place in self.positions:  # else it was taken away while this answer came
                 self.positions[place] = records.last + 1
+        self.ends.update(read.ends)
         for place, why in read.thrown:
+            self.ends.pop(place, None)
             position = self.positions.get(place, -1)
             self.writer.line("thrown", at=place.text, position=position, why=why)
         for error in read.errors:
@@ -127,6 +135,15 @@ class Reading:
         self.notes.write()
         if by_place:
             self.writer.flush()
+        return read
+
+    def poll_again(self, client: Consuming) -> Read:
+        """One poll, written down; where retention deleted what it stood at, it begins anew."""
+        read = self.poll(client)
+        if read.thrown:
+            for place, _ in read.thrown:
+                self.positions[place] = -1
+            self.assign(client)
         return read
 
     def assign(self, client: Consuming) -> None:
@@ -143,12 +160,25 @@ def read_on(reading: Reading) -> int:
     reading.positions = dict.fromkeys(places, -1)
     reading.assign(client)
     while not reading.stopping():
-        read = reading.poll(client)
-        if read.thrown:
-            for place, _ in read.thrown:
-                reading.positions[place] = -1
-            reading.assign(client)
+        reading.poll_again(client)
+    _come_to_the_ends(reading, client)
     return 0
+
+
+def _come_to_the_ends(reading: Reading, client: Consuming) -> None:
+    """Nobody writes any more: a reader that goes on reading stands at every end."""
+    reading.stopping = lambda: False
+    ends = {place: reading.ask(_ends(client, place), STUCK_SECONDS) for place in reading.positions}
+    left, until = dict[Place, int](), time.monotonic() + STUCK_SECONDS
+    while time.monotonic() < until:
+        if reading.poll_again(client).records:
+            until = time.monotonic() + STUCK_SECONDS
+        left = {place: end[1] for place, end in ends.items() if end and end[1] > end[0]}
+        left = {place: end for place, end in left.items() if reading.stands(place) < end}
+        if not left:
+            break
+    for place, end in left.items():
+        reading.writer.line("stood", at=place.text, position=reading.stands(place), end=end)
 
 
 class Member(Reading):
@@ -172,12 +202,14 @@ class Member(Reading):
         self.writer.line("assigned", group=self.arguments.group, places=told)
         for place in places:
             self.positions[place] = -1
+            self.ends.pop(place, None)
             self._done.pop(place, None)
 
     def revoked(self, places: list[Place]) -> None:
         """No longer read these."""
         for place in places:
             self.must_renew |= self.positions.pop(place, 0) < 0
+            self.ends.pop(place, None)
             self._done.pop(place, None)
 
     @property
@@ -222,6 +254,7 @@ class Member(Reading):
         except Exception as error:
             self.notes.add(f"close {type(error).__name__}: {error}"[:200])
         self.positions.clear()
+        self.ends.clear()
         self._done = {}
 
 
@@ -252,16 +285,16 @@ def audit(reading: Reading) -> int:
     ends = {place: reading.ask(_ends(client, place), seconds) for place in places or ()}
     if compacted is None or not ends or None in ends.values():
         return 1
-    reading.positions = dict.fromkeys(ends, -1)
+    reading.positions, began = dict.fromkeys(ends, -1), time.monotonic_ns() // 1000
     reading.assign(client)
     missing = {place for place, (low, high) in ends.items() if high > low}
     while missing and time.monotonic() < deadline and not reading.stopping():
-        reading.poll(client)
-        missing = {place for place in missing if reading.positions[place] < ends[place][1]}
+        reading.poll_again(client)
+        missing = {place for place in missing if reading.stands(place) < ends[place][1]}
     for place, (_, high) in ends.items():
         low = reading.ask(_ends(client, place), seconds)[0]
         reading.writer.line(
-            "ends", at=place.text, start=low, end=high, whole=place not in missing,
+            "ends", at=place.text, began=began, start=low, end=high, whole=place not in missing,
             compacted=place.topic in compacted,
         )  # fmt: skip
     return 1 if missing else 0
@@ -307,5 +340,5 @@ def _left(member: Member, client: Consuming) -> dict[Place, int]:
     return {
         place: committed[place]
         for place, (low, high) in ends.items()
-        if high > low and max(committed[place], member.positions.get(place, -1)) < high
+        if high > low and max(committed[place], member.stands(place)) < high
     }

@@ -12,11 +12,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from chaos import client_logs
+from chaos.network import Host
 from chaos.stores import wait_at_most
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,7 +26,8 @@ BEGIN_SECONDS = 60.0
 """One that has just taken a killed one's place may still be loading its library."""
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
-EVERY = "plain,wide,rolling,compacted,moving"
+KEPT = "plain,wide,rolling,compacted,moving"
+EVERY = f"{KEPT},aging,bounded,reborn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,12 @@ PARTS = (
     Part("p2", "confluent", "producer", "wide,rolling,moving", ("--rate", "400")),
     Part("p3", "confluent", "producer", "compacted,rolling", ("--rate", "200")),
     Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving", ("--rate", "150")),
-    Part("r1", "confluent", "reader", EVERY, ("--rack", "b")),
-    Part("r2", "kafka-python", "reader", "wide,moving"),
+    Part("p5", "confluent", "producer", "aging,bounded", ("--rate", "300")),
+    Part("p6", "confluent", "producer", "reborn", ("--rate", "100")),
+    Part("r1", "confluent", "reader", KEPT, ("--rack", "b")),
+    Part("r2", "kafka-python", "reader", "wide,moving,compacted"),
+    Part("r3", "confluent", "reader", "aging,bounded"),
+    Part("k1", "anabranch", "keeper", "aging,bounded", ("--group", "reborn")),
     Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g2a", "kafka-python", "member", "rolling,moving", ("--group", "g2")),
@@ -61,6 +67,8 @@ class Client:
         self.part = part
         self._folder, self._seed = folder, seed
         self.bootstrap = ""
+        self.prefix: tuple[str, ...] = ()
+        """What stands before its command."""
         self.lives = 0
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -88,7 +96,7 @@ class Client:
         output = (self._folder / f"{self.name}.log").open("ab")
         with output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "chaos.clients", *words],
+                [*self.prefix, sys.executable, "-m", "chaos.clients", *words],
                 cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 start_new_session=True,
             )  # fmt: skip
@@ -113,8 +121,12 @@ class Client:
 class Crowd:
     """All clients of one cluster. `surprises` are ends that nobody asked for."""
 
-    def __init__(self, folder: Path, seed: int, parts: Sequence[Part] = PARTS) -> None:
+    def __init__(
+        self, folder: Path, seed: int, parts: Sequence[Part] = PARTS, host: Host | None = None
+    ) -> None:
         self.folder, self.seed = folder, seed
+        self.bootstrap = ""
+        self._prefix = host.prefix if host else ()
         folder.mkdir(parents=True, exist_ok=True)
         self.clients = [
             Client(part, folder, seed * 1000 + index * 50) for index, part in enumerate(parts)
@@ -134,8 +146,11 @@ class Crowd:
     def start(self, bootstrap: str) -> None:
         """Start everybody."""
         self.bootstrap = bootstrap
-        for client in self.clients:
-            client.bootstrap = bootstrap
+        self._start(self.clients)
+
+    def _start(self, clients: Iterable[Client]) -> None:
+        for client in clients:
+            client.bootstrap, client.prefix = self.bootstrap, self._prefix
             client.start()
 
     def pick(self, aim: float) -> Client:
@@ -203,6 +218,7 @@ class Crowd:
         last = [
             Part("auditor-c", "confluent", "audit", EVERY),
             Part("auditor-k", "kafka-python", "audit", EVERY),
+            Part("auditor-t", "confluent", "audit", "compacted"),
         ]
         groups: dict[str, Part] = {}
         for client in self.clients:
@@ -211,9 +227,7 @@ class Crowd:
         for group, part in groups.items():
             last.append(Part(f"{group}-drain", "confluent", "drain", part.topics, part.more))
         clients = self._last = [Client(part, self.folder, self.seed) for part in last]
-        for client in clients:
-            client.bootstrap = self.bootstrap
-            client.start()
+        self._start(clients)
         end_all(READ_SECONDS, clients)
         for client in clients:
             if client.code != 0:

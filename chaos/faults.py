@@ -22,6 +22,7 @@ from typing import TypeVar
 
 import psycopg
 
+from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
 from anabranch.client.reassignments import reassign
@@ -30,9 +31,13 @@ from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
 from anabranch.testing.fault_calls import Undo
 from chaos.crowd import Crowd
+from chaos.disks import SmallDisks
+from chaos.network import Network
 from chaos.nodes import IDS, Nodes
+from chaos.operator_log import OperatorLog, now_us
 from chaos.plan import FAMILIES, Fault
 from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
+from chaos.topics import create
 from chaos.watch import Watch
 
 Happening = contextlib.AbstractContextManager[str]
@@ -41,6 +46,9 @@ T = TypeVar("T")
 ADMIN_SECONDS = 5.0
 ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
 """The replicas that a partition which may move is given."""
+MOST_SLACK_BYTES = 2 << 20
+ALONE = "moving"
+"""A topic that may be left with a single replica: one in sync is enough for its writers."""
 STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
 
 
@@ -54,14 +62,27 @@ class Scene:
     crowd: Crowd
     places: list[tuple[str, int]]
     movable: list[tuple[str, int]]
+    reborn: tuple[str, ...]
+    """Topics that may be deleted."""
+    operator: OperatorLog
+    disks: SmallDisks | None = None
+    """Real file systems that can run out of room."""
+    network: Network | None = None
+    """Links between hosts that can fail."""
     over: threading.Event = field(default_factory=threading.Event)
     """No fault lasts longer than the round."""
 
     def kinds(self) -> frozenset[str]:
         """What can happen here."""
         possible = {kind for kinds in FAMILIES.values() for kind in kinds} & set(ACTS)
-        of_stores = PostgresDatabase.kinds | SqliteFile.kinds
-        return frozenset(possible - of_stores | self.store.kinds)
+        absent = (PostgresDatabase.kinds | SqliteFile.kinds) - self.store.kinds
+        if self.disks is None:
+            absent |= {"no-room"}
+        if self.network is None:
+            absent |= set(FAMILIES["wires"])
+        elif not isinstance(self.store, PostgresDatabase):
+            absent |= {"part-store"}
+        return frozenset(possible - absent)
 
     def some(self, aim: float) -> int:
         """A broker."""
@@ -195,7 +216,48 @@ def _delay(scene: Scene, fault: Fault) -> Happening:
     return _undone(scene.nodes.cluster.delay(one, ms=ms), said)
 
 
+# Links between hosts.
+
+
+@contextlib.contextmanager
+def _part(scene: Scene, fault: Fault, one: int) -> Iterator[str]:
+    """Cut a host off from other hosts: packets are dropped, by no end of the connection."""
+    assert scene.network is not None
+    nodes, kind = scene.network.nodes, fault.kind
+    others = [nodes[each] for each in IDS if each != one]
+    towards = "the other brokers"
+    if kind == "part-pair":
+        others, towards = [nodes[_another(scene, fault, one)]], "another broker"
+    elif kind == "part-controller":
+        others, towards = [*others, scene.network.store], "the other brokers and the store"
+    elif kind == "part-store":
+        others, towards = [scene.network.store], "the store"
+    elif kind == "part-clients":
+        others, towards = [scene.network.clients], "clients"
+    out, back = [(nodes[one], each) for each in others], [(each, nodes[one]) for each in others]
+    way = "in both directions"
+    if kind == "part-one-way" or (kind not in WHOLE and fault.strength < 0.4):
+        is_out = fault.other < 0.5
+        out, back = (out, []) if is_out else ([], back)
+        way = "as sender" if is_out else "as receiver"
+    with scene.network.cut([*out, *back]):
+        yield f"part {scene.role(one)} from {towards} {way}"
+
+
+WHOLE = ("part", "part-leader", "part-controller")
+"""Links that fail in both directions at once."""
+
+
 # Disks and clocks.
+
+
+@contextlib.contextmanager
+def _no_room(scene: Scene, fault: Fault) -> Iterator[str]:
+    assert scene.disks is not None
+    brokers = scene.disks.brokers
+    one, slack = brokers[int(fault.aim * len(brokers))], int(fault.strength**2 * MOST_SLACK_BYTES)
+    with scene.disks.full(one, slack):
+        yield f"leave {slack // 1024} KiB on the file system of {scene.role(one)}"
 
 
 def _slow_disk(scene: Scene, fault: Fault) -> Happening:
@@ -214,7 +276,17 @@ def _clock_jump(scene: Scene, fault: Fault) -> Happening:
     one = scene.some(fault.aim)
     seconds = round((fault.strength - 0.3) * 600)
     said = f"set the clock of {scene.role(one)} by {seconds} s"
-    return _undone(scene.nodes.cluster.advance_clock(seconds, one), said)
+    return _clock_set(scene, one, seconds, said)
+
+
+@contextlib.contextmanager
+def _clock_set(scene: Scene, one: int, seconds: int, said: str) -> Iterator[str]:
+    began_us = now_us()
+    try:
+        with scene.nodes.cluster.advance_clock(seconds, one):
+            yield said
+    finally:
+        scene.operator.clock(began_us, seconds)
 
 
 # The store and the lease.
@@ -248,13 +320,40 @@ def _elect_preferred(scene: Scene, fault: Fault) -> Iterator[str]:
 def _move(scene: Scene, fault: Fault) -> Iterator[str]:
     """Other replicas for one partition; what is not done at the end is sometimes taken back."""
     place = TopicPartition(*scene.movable[int(fault.aim * len(scene.movable))])
-    row = ROWS[int(fault.other * len(ROWS))]
+    rows = ROWS + [(each,) for each in IDS] if place.topic == ALONE else ROWS
+    row = rows[int(fault.other * len(rows))]
     (asked,) = _ask(scene, lambda cluster: reassign(cluster, {place: row}))
     if asked.code:
         raise Nothing(asked.sentence)
     yield f"move {place} to {list(row)}"
     if fault.strength < 0.3:
         _ask(scene, lambda cluster: reassign(cluster, {place: None}))
+
+
+@contextlib.contextmanager
+def _recreate(scene: Scene, fault: Fault) -> Iterator[str]:
+    """Delete a topic that is written to; another one of its name follows at the end."""
+    topic = scene.reborn[int(fault.aim * len(scene.reborn))]
+    number = scene.operator.deletion(topic)
+    _ask(scene, lambda cluster: admin.delete_topic(cluster, topic))
+    scene.operator.answered(topic, number)
+    yield f"delete topic {topic}"
+    with contextlib.suppress(Nothing):  # it is made after the round then
+        _create(scene, topic)
+
+
+def _create(scene: Scene, topic: str) -> None:
+    scene.operator.creation(topic)
+    _ask(scene, lambda cluster: create(cluster, topic))
+
+
+def restore(scene: Scene) -> list[str]:
+    """Make the topics that are gone; those for which that was tried in vain, or just now."""
+    gone = [topic for topic in scene.reborn if scene.watch.topic_id(topic) is None]
+    for topic in gone:
+        with contextlib.suppress(Nothing):
+            _create(scene, topic)
+    return gone
 
 
 def _ask(scene: Scene, question: Callable[[Cluster], Awaitable[T]]) -> T:
@@ -306,6 +405,14 @@ ACTS: dict[str, Act] = {
     "delay": _delay,
     "slow-disk": _slow_disk,
     "full-disk": _full_disk,
+    "no-room": _no_room,
+    "part": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
+    "part-leader": lambda scene, fault: _part(scene, fault, scene.leader(fault.aim)),
+    "part-controller": lambda scene, fault: _part(scene, fault, scene.controller()),
+    "part-pair": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
+    "part-one-way": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
+    "part-store": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
+    "part-clients": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
     "clock-jump": _clock_jump,
     "steal-lease": _steal_lease,
     "hold-store": lambda scene, fault: scene.store.hold(fault.strength),
@@ -313,6 +420,7 @@ ACTS: dict[str, Act] = {
     "crash-store": _end_store,
     "elect-preferred": _elect_preferred,
     "move": _move,
+    "recreate": _recreate,
     "kill-client": _client,
     "pause-client": _client,
 }

@@ -10,12 +10,24 @@
     {"op": "commit", "t", "client", "group", "at", "offset", "asked", "ok"}
                                                     what a member asked for then, and was told now
     {"op": "thrown", "t", "client", "at", "position"}               "offset out of range" at …
-    {"op": "ends", "t", "client", "at", "start", "end", "compacted"}  what the last read covered
+    {"op": "ends", "t", "client", "at", "began", "start", "end", "compacted", "whole"}
+                                                    what the last read covered, and since when
+    {"op": "stood", "t", "client", "at", "position", "end"}  a reader ended before a log's end
+    {"op": "start", "t", "client", "at", "start"}   where a log begins, as its leader told
+    {"op": "kept", "t", "client", "group", "at", "offset", "asked", "retention_ms", "ok"}
+    {"op": "recalled", "t", "client", "group", "at", "offset", "asked"}
+                                                    a commit that expires, and what is left of it
+    {"op": "clock", "t", "client", "began", "seconds"}  a broker's clock was ahead since `began`
+    {"op": "deletion", "t", "client", "topic"}      an operator asks for a topic to be deleted
+    {"op": "reborn", "t", "client", "topic", "asked", "created"}
+                                    a topic of that name is new: when its deletion and its creation
+                                    were asked for; now all brokers know it
     {"op": "note", "t", "client", "what"}                           an error that a client reported
 
 `t` is CLOCK_MONOTONIC in microseconds, one clock for all processes of a machine. `at` is
 `topic-partition`. A run in `runs` is `[offset, client, n, count]`: so many records with consecutive
 offsets and numbers. A record whose value is not what its name says is in `odd`, as `[offset, hex]`.
+A tombstone has no value that could name it: a header does.
 
 Why runs: a million acknowledged records cost tens of thousands of lines. Rule kept: a send is on
 the file before the client has it, an outcome after the client said it, so that a history that ends
@@ -40,6 +52,12 @@ FILL_SPREAD = 160
 BIG_EVERY = 997
 BIG_FILL = 20_000
 KEYS = 97
+TOMBSTONED = frozenset({"compacted"})
+"""Topics in which some records delete their key."""
+TOMBSTONE_EVERY, TOMBSTONE_TURN = 7, 3
+NAME_HEADER = "name"
+TOMBSTONE = b"\0tombstone\0"
+"""How a tombstone is shown here: this and its name."""
 ODD_SHOWN = 80
 """How much of a value that is not what it should be is written down."""
 
@@ -67,6 +85,24 @@ def key_of(n: int) -> bytes:
     return b"key-%d" % (n * 31 % KEYS)
 
 
+def is_tombstone(topic: str, n: int) -> bool:
+    """Whether a client's record `n` deletes its key; over time that happens to every key."""
+    return topic in TOMBSTONED and n % TOMBSTONE_EVERY == TOMBSTONE_TURN
+
+
+def name_of(client: str, n: int) -> bytes:
+    """A record's name."""
+    return b"%s:%d" % (client.encode(), n)
+
+
+def content(value: bytes | None, headers: Iterable[tuple[str, bytes | None]] | None) -> bytes:
+    """What a reader was shown: a value, or which tombstone it is."""
+    if value is not None:
+        return value
+    names = [text or b"" for key, text in headers or () if key == NAME_HEADER]
+    return TOMBSTONE + b"".join(names)
+
+
 def make_value(client: str, n: int) -> bytes:
     """The value of a client's record `n`: its name, and bytes of a length that depends on it."""
     size = BIG_FILL if n % BIG_EVERY == 0 else SMALLEST_FILL + n * 7919 % FILL_SPREAD
@@ -76,6 +112,10 @@ def make_value(client: str, n: int) -> bytes:
 
 def read_value(value: bytes | None) -> tuple[str, int] | None:
     """(client, n) of a value; None when it is not exactly what that client wrote."""
+    if value is not None and value.startswith(TOMBSTONE):
+        name, _, number = value.removeprefix(TOMBSTONE).rpartition(b":")
+        is_one = number.isdigit() and int(number) % TOMBSTONE_EVERY == TOMBSTONE_TURN
+        return (name.decode("utf-8", "replace"), int(number)) if is_one else None
     parts = (value or b"").split(b":", 2)
     if len(parts) != 3 or not parts[1].isdigit():
         return None

@@ -11,13 +11,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from anabranch.cli.local_brokers import answers
+from anabranch.client.ports import free_ports
 from anabranch.testing import ClusterError, LocalCluster
+from anabranch.testing.nodes import NodePlan
+from chaos.network import Host
 from chaos.node_logs import NO_ROOM
 
 IDS = (1, 2, 3)
 RACKS = ("a", "b", "c")
+LISTENERS = ("CLIENTS", "INTERNAL", "CONTROLLER")
 DEAD = ("stopped", "killed", "ended")
 AWAY = "did not start: metadata store"
 """A node does not start without its store, and says so: whoever keeps it running tries again."""
@@ -27,12 +32,50 @@ PAUSE_SECONDS = 2.0
 """Before a node that ended by itself is started again."""
 
 
+class HostedCluster(LocalCluster):
+    """A cluster whose nodes may each be on a host of their own, with an address for clients and
+    another one for brokers and controllers; clients' stands first, as it may in any cluster."""
+
+    def __init__(self, hosts: Mapping[int, Host], **settings: Any) -> None:
+        super().__init__(**settings)
+        self._hosts = hosts
+        self._internal = dict(zip(hosts, free_ports(len(hosts))))
+
+    def _plan(
+        self, broker_id: int, folder: str, clients: list[int], controllers: list[int],
+        common: Mapping[str, str],
+    ) -> NodePlan:  # fmt: skip
+        plan = super()._plan(broker_id, folder, clients, controllers, common)
+        if not self._hosts:
+            return plan
+        host = self._hosts[broker_id]
+        servers = (f"{self._hosts[each].address}:{controllers[each - 1]}" for each in self._hosts)
+        settings = {
+            "listeners": f"CLIENTS://{host.public}:{plan.port},"
+            f"INTERNAL://{host.address}:{self._internal[broker_id]},"
+            f"CONTROLLER://{host.address}:{plan.controller_port}",
+            "listener.security.protocol.map": ",".join(f"{each}:PLAINTEXT" for each in LISTENERS),
+            "listener.plaintext.beyond.loopback.allow": "true",
+            "inter.broker.listener.name": "INTERNAL",
+            "controller.quorum.bootstrap.servers": ",".join(servers),
+        }
+        peers = {port: each for each, port in self._internal.items() if each != broker_id}
+        return plan._replace(
+            settings={**plan.settings, **settings}, prefix=host.prefix,
+            peers={**plan.peers, **peers},
+        )  # fmt: skip
+
+
 class Nodes:
     """The nodes of one cluster in `folder`; logs and data stay there when it is over."""
 
-    def __init__(self, folder: Path, store: str, config: Mapping[str, object]) -> None:
-        self.cluster = LocalCluster(
-            brokers=len(IDS), racks=RACKS, processes=True, config=config,
+    def __init__(
+        self, folder: Path, store: str, config: Mapping[str, object],
+        hosts: Mapping[int, Host] | None = None,
+    ) -> None:  # fmt: skip
+        self._hosts = hosts or {}
+        self.cluster = HostedCluster(
+            self._hosts, brokers=len(IDS), racks=RACKS, processes=True, config=config,
             metadata_store=store, folder=folder, start_timeout_seconds=START_SECONDS,
         )  # fmt: skip
         self.folders = [str(folder / f"broker-{each}") for each in IDS]
@@ -45,7 +88,14 @@ class Nodes:
     def start(self) -> None:
         """Start all and wait until they serve."""
         self.cluster.start()
-        self.bootstrap = self.cluster.bootstrap_servers
+        self.bootstrap = ",".join(f"{host}:{port}" for host, port in self._addresses())
+
+    def _addresses(self) -> list[tuple[str, int]]:
+        """Where clients find them."""
+        return [
+            (self._hosts[each.broker_id].public if self._hosts else each.host, each.port)
+            for each in self.cluster.brokers
+        ]
 
     def _did(self, act: Callable[[], object]) -> bool:
         try:
@@ -56,7 +106,7 @@ class Nodes:
 
     def serve(self) -> bool:
         """Whether all of them answer clients."""
-        return all(answers(broker.port) for broker in self.cluster.brokers)
+        return all(answers(port, host) for host, port in self._addresses())
 
     def begin(self, broker_id: int) -> bool:
         """Start its process unless there is one; returns at once."""

@@ -23,9 +23,14 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "links": (
         "cut", "cut-leader", "cut-leader", "cut-controller", "cut-pair", "cut-one-way", "delay",
     ),
-    "disks": ("slow-disk", "slow-disk", "full-disk"),
+    "wires": (
+        "part", "part-leader", "part-leader", "part-controller", "part-pair", "part-one-way",
+        "part-store", "part-clients",
+    ),
+    "disks": ("slow-disk", "slow-disk", "full-disk", "no-room", "no-room"),
     "store": ("steal-lease", "hold-store", "end-store", "crash-store"),
     "moves": ("move",),
+    "topics": ("recreate",),
     "rest": ("elect-preferred", "clock-jump", "kill-client", "pause-client"),
 }  # fmt: skip
 """Family -> its kinds; a kind that stands twice is drawn twice as often."""
@@ -37,8 +42,10 @@ LONGEST_S: dict[str, float] = {
     "pause": 14.0, "pause-leader": 14.0, "pause-controller": 10.0, "pause-all": 8.0,
     "cut": 14.0, "cut-leader": 14.0, "cut-controller": 10.0, "cut-pair": 14.0, "cut-one-way": 14.0,
     "slow-disk": 12.0, "full-disk": 8.0, "delay": 12.0,
+    "part": 14.0, "part-leader": 14.0, "part-controller": 10.0, "part-pair": 14.0,
+    "part-one-way": 14.0, "part-store": 10.0, "part-clients": 10.0, "no-room": 10.0,
     "kill-all": 2.0, "flap": 1.5, "end-store": 8.0, "crash-store": 4.0, "hold-store": 8.0,
-    "move": 12.0,
+    "move": 12.0, "recreate": 3.0,
 }  # fmt: skip
 USUAL_S = 6.0
 
@@ -66,7 +73,7 @@ def draw_config(seed: int, part: int) -> dict[str, object]:
         "replica.lag.time.max.ms": random.choice((30_000, 5_000, 2_000)),
         "num.replica.fetchers": random.choice((1, 1, 2)),
         "leader.imbalance.check.interval.seconds": random.choice((300, 10)),
-        "log.cleaner.backoff.ms": random.choice((200, 15_000)),
+        "log.cleaner.backoff.ms": random.choice((200, 200, 15_000)),
     }
 
 

@@ -64,7 +64,12 @@ class Copy:
     @property
     def end(self) -> int:
         """The offset after the last record."""
-        return self.batches[-1].end if self.batches else self.start
+        return self.batches[-1].end if self.batches else max(self.start, self.last_base)
+
+    @property
+    def last_base(self) -> int:
+        """Where its last segment begins: a log may end behind its last record."""
+        return max((offset_of(path.name, ".log") for path in self.path.glob("*.log")), default=0)
 
     def read(self) -> Copy:
         """Read all its segments."""

@@ -17,19 +17,21 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
-from anabranch.client import admin
-from anabranch.client.cluster import Cluster
 from anabranch.core.types import TopicPartition
 from chaos import check, replicas
 from chaos.crowd import Acks, Crowd
-from chaos.faults import Scene, carry_out_round
+from chaos.disks import SmallDisks
+from chaos.faults import Scene, carry_out_round, restore
+from chaos.network import Network
 from chaos.node_logs import NodeLogs
 from chaos.nodes import IDS, Nodes
+from chaos.operator_log import OperatorLog
 from chaos.plan import draw_config, draw_round
+from chaos.private import Private
 from chaos.report import PartReport
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
+from chaos.topics import MOVABLE, PLACES, REBORN, create_topics
 from chaos.watch import Watch
 
 MARK_SECONDS = 10.0
@@ -47,53 +49,36 @@ CONFIG: dict[str, object] = {
     "group.initial.rebalance.delay.ms": 0,
     "log.segment.delete.delay.ms": 1000,
 }
-SMALL = {"segment.bytes": str(1 << 20)}
-
-
-class Topic(NamedTuple):
-    """What a topic of a run is created with."""
-
-    partitions: int
-    configs: dict[str, str]
-    factor: int = len(IDS)
-
-
-TOPICS = {
-    "plain": Topic(1, {}),
-    "wide": Topic(12, {}),
-    "rolling": Topic(3, SMALL),
-    "compacted": Topic(
-        3,
-        {
-            **SMALL, "cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1",
-            "segment.ms": "5000", "delete.retention.ms": "60000",
-        },
-    ),
-    "moving": Topic(4, {**SMALL, "min.insync.replicas": "1"}, factor=2),
-}  # fmt: skip
-"""The last has two replicas, so that there is a broker to move to; one that is in sync will do, as
-all of its writers ask for all that are."""
-PLACES = [(name, index) for name, topic in TOPICS.items() for index in range(topic.partitions)]
-MOVABLE = [place for place in PLACES if place[0] == "moving"]
+SMALL = (1, 2)
+"""The brokers whose folder is a file system of its own; the third one's is the machine's disk."""
 
 
 class Part:
     """One cluster with its clients, for `seconds` of faults."""
 
     def __init__(
-        self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None]
-    ) -> None:
+        self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None],
+        network: Network | None = None, *, has_mounts: bool = False,
+    ) -> None:  # fmt: skip
         self.folder, self.seed, self.number, self._say = folder, seed, number, say
         folder.mkdir(parents=True)
-        self.store = SqliteFile(folder) if store == SqliteFile.name else PostgresDatabase()
+        is_file, host = store == SqliteFile.name, network.store if network else None
+        self.store = SqliteFile(folder) if is_file else PostgresDatabase(host)
         config = {**CONFIG, **draw_config(seed, number)}
         self.report = PartReport(store, {each: str(config[each]) for each in config})
-        self.nodes = Nodes(folder, self.store.setting, config)
+        self.nodes = Nodes(folder, self.store.setting, config, network.nodes if network else None)
+        small = {each: path for each, path in zip(IDS, self.nodes.folders) if each in SMALL}
+        self.disks = SmallDisks(small) if has_mounts else None
         self.logs = NodeLogs(self.nodes.outputs)
         self.watch = Watch(self.store.url)
-        self.crowd = Crowd(folder / "histories", seed)
+        clients = network.clients if network else None
+        self.crowd = Crowd(folder / "histories", seed, host=clients)
         self.acks = Acks(self.crowd.folder)
-        self.scene = Scene(self.nodes, self.watch, self.store, self.crowd, PLACES, MOVABLE)
+        self.operator = OperatorLog(self.crowd.folder, self.watch.topic_id)
+        self.scene = Scene(
+            self.nodes, self.watch, self.store, self.crowd, PLACES, MOVABLE, REBORN, self.operator,
+            self.disks, network,
+        )  # fmt: skip
         self._began_s = self._marked_s = self._ill_s = time.monotonic()
 
     def run(self, seconds: float) -> PartReport:
@@ -106,6 +91,8 @@ class Part:
             self.crowd.abandon()
             self.nodes.abandon()
             self.store.close()
+            if self.disks is not None:
+                self.disks.close()
         return self.report
 
     def say(self, text: str) -> None:
@@ -132,6 +119,7 @@ class Part:
             with self._marking():
                 happened = carry_out_round(self.scene, faults, self.say, until_s)
             self.report.faults.update(happened)
+            self._restore_topics()
             self._become_whole(f"after round {number}")
             time.sleep(CALM_SECONDS)
             number += 1
@@ -148,7 +136,13 @@ class Part:
             return
         healed_s = self._ill_s - began_s
         self.report.healing_s.append(healed_s)
+        self.operator.settled(REBORN)
         self.say(f"whole again after {healed_s:.1f} s")
+
+    def _restore_topics(self) -> None:
+        """A topic whose creation failed amid faults is made now."""
+        if not wait_at_most(WHOLE_SECONDS, lambda: not restore(self.scene)):
+            self.report.surprises.append("a topic could not be made again after all was healed")
 
     def is_whole(self) -> bool:
         """Whether everybody serves, all partitions are led and in sync, and it stays like that: a
@@ -196,11 +190,12 @@ class Part:
 
     def _finish(self) -> None:
         self.say("faults are over; producers finish what they have under way")
-        self.crowd.end("producer")
+        self.crowd.end("producer", "keeper")
         self.crowd.end("reader", "member")
         self.crowd.last_reads()
         self._become_whole("at the end")
         self.watch.stop()
+        self.operator.close()
         self.nodes.close()
         self.logs.look()
         report = self.report
@@ -228,16 +223,6 @@ class Part:
         }
 
 
-async def create_topics(bootstrap: str) -> None:
-    """The topics of a run."""
-    async with Cluster(bootstrap) as cluster:
-        for name, topic in TOPICS.items():
-            await admin.create_topic(
-                cluster, name, partitions=topic.partitions,
-                replication_factor=topic.factor, configs=topic.configs,
-            )  # fmt: skip
-
-
 def stores_of(seed: int, seconds: float, store: str) -> list[tuple[str, float]]:
     """Which store each part has and for how long: a long run has both."""
     if store != "both":
@@ -251,13 +236,17 @@ LONG_SECONDS = 600.0
 
 
 def run(
-    folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None]
-) -> list[PartReport]:
+    folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None],
+    private: Private,
+) -> list[PartReport]:  # fmt: skip
     """All parts; what they wrote is left in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
     reports = []
+    network = Network(IDS) if private.network else None
     for number, (kind, part_seconds) in enumerate(stores_of(seed, seconds, store)):
-        part = Part(folder / f"{number}-{kind}", seed, number, kind, say)
+        part = Part(
+            folder / f"{number}-{kind}", seed, number, kind, say, network, has_mounts=private.mounts
+        )
         reports.append(part.run(part_seconds))
         say("\n".join(reports[-1].lines()))
     return reports

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psycopg
 
+from chaos.network import Host
+
 
 class Nothing(Exception):
     """The fault found nobody to happen to."""
@@ -72,10 +74,11 @@ class PostgresDatabase:
     kinds = frozenset({"hold-store", "end-store", "crash-store"})
     name = "postgres"
 
-    def __init__(self) -> None:
+    def __init__(self, host: Host | None = None) -> None:
         from tests.server.postgres_kit import PostgresServer
 
-        self._server = PostgresServer().start()
+        server = PostgresServer(host.address, host.prefix) if host else PostgresServer()
+        self._server = server.start()
         self.url = self.setting = self._server.new_database()
         self._turn = Turn()
 

@@ -76,6 +76,11 @@ class Watch:
         """A partition as it is committed."""
         return self.image.partition(topic, index)
 
+    def topic_id(self, topic: str) -> Any:
+        """The id of a topic as it is committed; None: there is none."""
+        found = self.image.topic(topic)
+        return None if found is None else found.topic_id
+
     def unwell(self) -> list[str]:
         """A sentence a partition that nobody leads, that moves, or that has not all replicas in
         sync. Raises what went wrong in the thread."""

@@ -31,10 +31,13 @@ def binaries() -> Path:
 class PostgresServer:
     """`start` and `stop` may follow each other; what was committed stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1", prefix: tuple[str, ...] = ()) -> None:
+        self.host, self._prefix = host, prefix
         self.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
         (self.port,) = free_ports(1)
         self._user = "nobody" if os.geteuid() == 0 else None
+        if prefix:  # it needs root to enter a namespace
+            self._prefix = (*prefix[:-1], "--setuid=65534", "--setgid=65534", "--")
         self._numbers = itertools.count()
         if self._user is not None:
             shutil.chown(self.folder, self._user)
@@ -47,10 +50,16 @@ class PostgresServer:
             user=self._user, cwd=self.folder, check=True, capture_output=True,
         )  # fmt: skip
 
+        if host != "127.0.0.1":
+            with (self.folder / "files" / "pg_hba.conf").open("a") as allowed:
+                allowed.write("host all all samenet scram-sha-256\n")
+                allowed.write("host all all 198.18.0.0/15 scram-sha-256\n")
+
     def standby(self) -> PostgresServer:
         """A server that streams from this running one, not started; `remove` it by itself."""
         other = PostgresServer.__new__(PostgresServer)
         other.folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        other.host, other._prefix = self.host, self._prefix
         other.port, other._user, other._numbers = *free_ports(1), self._user, self._numbers
         if self._user is not None:
             shutil.chown(other.folder, self._user)
@@ -64,9 +73,9 @@ class PostgresServer:
     def start(self) -> PostgresServer:
         """Start the server and wait until it answers."""
         self.process = subprocess.Popen(
-            [binaries() / "postgres", "-D", self.folder / "files", "-k", self.folder,
-             "-h", "127.0.0.1", "-p", str(self.port)],
-            user=self._user, cwd=self.folder,
+            [*self._prefix, binaries() / "postgres", "-D", self.folder / "files",
+             "-k", self.folder, "-h", self.host, "-p", str(self.port)],
+            user=None if self._prefix else self._user, cwd=self.folder,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         until = time.monotonic() + SECONDS
@@ -80,7 +89,7 @@ class PostgresServer:
                 return self
 
     def url(self, database: str, password: str = PASSWORD) -> str:
-        return f"postgresql://anabranch:{password}@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://anabranch:{password}@{self.host}:{self.port}/{database}"
 
     def new_database(self) -> str:
         """The URL of a database in which nothing is."""

@@ -230,14 +230,14 @@ def is_taken(port: int) -> bool:
     return False
 
 
-def answers(port: int) -> bool:
+def answers(port: int, host: str = "127.0.0.1") -> bool:
     """Whether a node serves clients there: a listener that is only bound says nothing yet."""
     from anabranch.client.connection import Connection
     from anabranch.core.errors import ApiError
 
     async def ask() -> bool:
         try:
-            connection = await Connection.open("127.0.0.1", port, timeout_seconds=1.0)
+            connection = await Connection.open(host, port, timeout_seconds=1.0)
         except (OSError, ApiError):
             return False
         await connection.close()

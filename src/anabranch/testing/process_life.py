@@ -82,7 +82,7 @@ class ProcessLife(Life):
         paths = [str(Path(anabranch.__file__).parent.parent), os.environ.get("PYTHONPATH")]
         with open(output, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "anabranch.testing.node_process"],
+                [*plan.prefix, sys.executable, "-P", "-m", "anabranch.testing.node_process"],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
                 pass_fds=(table,), process_group=0,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
