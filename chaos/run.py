@@ -168,6 +168,8 @@ class Part:
             f"-- {self.acks.count:,} acks, {self.watch.elections} elections, "
             f"{self.logs.truncations} truncations, {self.watch.lease_changes} lease changes"
         )
+        if self.watch.fault is None and (unwell := self.watch.unwell()):
+            self.say(f"   {len(unwell)} unwell, {unwell[0]}")
 
     @contextlib.contextmanager
     def _marking(self) -> Iterator[None]:

@@ -23,15 +23,15 @@ class Topic(NamedTuple):
     factor: int = len(IDS)
 
 
-SMALL_BYTES = 64 << 10
+SMALL_BYTES = 256 << 10
+"""No batch may be larger: that would be refused, and a producer raises its epoch then."""
 SMALL = {"internal.segment.bytes": str(SMALL_BYTES)}
-"""A segment a second or so."""
 TIMED = {"segment.ms": "3000"}
 """So that an idle log is cut too."""
 TOMBSTONE_MS = 10_000
 """How long a reader has from its begin to the end of a log, to see every tombstone."""
 AGE_MS = 15_000
-KEPT_BYTES = 256 << 10
+KEPT_BYTES = 512 << 10
 
 TOPICS = {
     "plain": Topic(1, {}),

@@ -24,19 +24,21 @@ ENOUGH = 300
 LONGEST_SECONDS = 60
 
 
-def client(cluster: LocalCluster, out: Path, role: str, kind: str, *more: str) -> subprocess.Popen:
+def client(
+    cluster: LocalCluster, out: Path, role: str, kind: str, *more: str, topic: str = TOPIC
+) -> subprocess.Popen:
     name = out.stem
     command = [
         sys.executable, "-m", "chaos.clients", "--kind", kind, "--role", role, "--name", name,
-        "--bootstrap", cluster.bootstrap_servers, "--topics", TOPIC, "--out", str(out), *more,
+        "--bootstrap", cluster.bootstrap_servers, "--topics", topic, "--out", str(out), *more,
     ]  # fmt: skip
     return subprocess.Popen(command, cwd=ROOT)
 
 
-def produce(cluster: LocalCluster, folder: Path, kind: str) -> None:
+def produce(cluster: LocalCluster, folder: Path, kind: str, topic: str = TOPIC) -> None:
     """Until there are enough acknowledged records."""
     out = folder / f"{kind}.jsonl"
-    process = client(cluster, out, "producer", kind, "--rate", "400", "--seed", "3")
+    process = client(cluster, out, "producer", kind, "--rate", "400", "--seed", "3", topic=topic)
     end = time.monotonic() + LONGEST_SECONDS
     while not out.exists() or out.read_bytes().count(b'"op":"ok"') < ENOUGH // 20:
         assert process.poll() is None and time.monotonic() < end
@@ -45,10 +47,10 @@ def produce(cluster: LocalCluster, folder: Path, kind: str) -> None:
     assert process.wait(LONGEST_SECONDS) == 0
 
 
-def audited(cluster: LocalCluster, folder: Path) -> check.Verdict:
+def audited(cluster: LocalCluster, folder: Path, topic: str = TOPIC) -> check.Verdict:
     out = folder / "auditor.jsonl"
     out.unlink(missing_ok=True)
-    assert client(cluster, out, "audit", "confluent").wait(LONGEST_SECONDS) == 0
+    assert client(cluster, out, "audit", "confluent", topic=topic).wait(LONGEST_SECONDS) == 0
     return check.judge(folder.glob("*.jsonl"))
 
 
@@ -97,12 +99,12 @@ PLANTS: dict[Callable[[list[bytearray]], list[bytearray]], set[str]] = {
 
 
 @contextlib.contextmanager
-def one_broker(folder):
+def one_broker(folder, topic=TOPIC, config=None):
     """A broker with the topic, and a folder for histories."""
     histories = folder / "histories"
     histories.mkdir()
     with LocalCluster(folder=folder / "nodes") as cluster:
-        cluster.create_topic(TOPIC, partitions=1)
+        cluster.create_topic(topic, partitions=1, config=config)
         yield cluster, histories
 
 
