@@ -24,7 +24,7 @@ fuzz: ## hostile frames at a node in memory, guided by coverage; Ctrl-C or SECON
 sim: ## schedules of faults in a made-up world, on all cores; SECONDS=… says how long
 	@scripts/sim
 
-chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=…
+chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
 	@scripts/chaos
 
 bench: ## beside Apache Kafka, alternating, same client (Java and Maven)

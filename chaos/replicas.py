@@ -5,7 +5,8 @@ offsets and the same bytes in all of them. The common range begins at the latest
 at the highest high watermark; a replica whose log ends before that lacks committed records, but for
 internal topics, to which the nodes that are left write while others are stopped. A compacted log
 has the same bytes from the furthest clean point on, and as a whole the same latest record of each
-key: how far which node has compacted is its own affair.
+key, and before that point never two records at one offset: how far which node has compacted is its
+own affair.
 
 The nodes are stopped in order before, after all replicas were in sync. Rule kept: a batch is
 compared with its base offset and leader epoch, so that two histories of equal records differ; a
@@ -209,6 +210,7 @@ def compare_copies(copies: list[Copy], result: Comparison) -> None:
     clean_to = max(copy.clean_to for copy in copies)
     if clean_to >= 0:
         _compare_latest(copies, upto, tell)
+        _compare_shared(copies, min(upto, clean_to), tell)
     ranges = [
         {
             batch.base: batch
@@ -257,6 +259,18 @@ def _compare_latest(copies: list[Copy], upto: int, tell: Callable[[str], None]) 
                 at = [each[key][0] if key in each else "none" for each in (first, other)]
                 one, two = copies[0].folder.name, copy.folder.name
                 tell(f"{one} and {two} differ in key {key[:80]!r}: offsets {at[0]} and {at[1]}")
+                break
+
+
+def _compare_shared(copies: list[Copy], upto: int, tell: Callable[[str], None]) -> None:
+    """Where two cleaners kept a record at one offset, it is the same record."""
+    kept = {each.offset: (each.key, each.value) for each in copies[0].records()}
+    for copy in copies[1:]:
+        for each in copy.records():
+            found = kept.get(each.offset)
+            if each.offset < upto and found not in (None, (each.key, each.value)):
+                one, two = copies[0].folder.name, copy.folder.name
+                tell(f"{one} and {two} have two records at offset {each.offset}, compacted")
                 break
 
 

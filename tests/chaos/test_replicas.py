@@ -178,6 +178,16 @@ def test_above_the_clean_point_bytes_are_equal(compacted):
     assert any("differ first at offset 9" in each for each in compacted.compared().differences)
 
 
+def test_below_it_two_replicas_have_one_record_at_an_offset(compacted):
+    """A record that a later one replaces may be gone, but not another one."""
+    compacted.write("one", batch(3, keys="xbc"), batch(6, keys="xbc"), batch(9))
+    compacted.write("two", batch(0), batch(3, keys="abc"), batch(6, keys="xbc"), batch(9))
+    compacted.mark(checkpoints.CLEAN_POINTS, 9, "one", "two", "three")
+    compacted.write("three", batch(0), batch(3, keys="abc"), batch(6, keys="xbc"), batch(9))
+    told = compacted.compared().differences
+    assert "t-x-1: one and two have two records at offset 3, compacted" in told
+
+
 def test_below_it_the_last_record_of_a_key_is_the_same(compacted):
     compacted.write("two", batch(0), batch(3, keys="abd"), batch(6), batch(9))
     (told,) = [each for each in compacted.compared().differences if "key" in each]
