@@ -64,6 +64,8 @@ class Sender:
         self.n = 0
         self.client = ""
         self.open: dict[Place, int] = {}
+        self._silent_since: dict[Place, float] = {}
+        """Partitions with records under way: when the last outcome was heard, or the first began."""
         self._heard: deque[tuple[Token, int, str]] = deque()
         self._flush_due = 0.0
 
@@ -90,6 +92,7 @@ class Sender:
         told = self.arguments
         self.client = f"{told.name}.{time.monotonic_ns() // 1_000_000}"
         self.open = dict.fromkeys(places, 0)
+        self._silent_since = {}
         if told.kind == "confluent":
             from chaos.clients_confluent import ConfluentProducing as Kind
         else:
@@ -113,6 +116,9 @@ class Sender:
             token, offset, why = self._heard.popleft()
             if token.client == self.client:
                 self.open[token.place] -= 1
+                self._silent_since.pop(token.place, None)
+                if self.open[token.place]:
+                    self._silent_since[token.place] = time.monotonic()
             if why:
                 self.writer.line(
                     "unknown", client=token.client, at=token.place.text, n=token.n, count=1, why=why
@@ -129,7 +135,7 @@ class Sender:
 
     def _send_on(self, producer: Producing, places: list[Place]) -> None:
         due = time.monotonic()
-        while not is_stopping and not producer.dead:
+        while not (is_stopping or producer.dead or self._is_stuck):
             pause = due - time.monotonic()
             if pause > 0:
                 is_polled = self.arguments.kind == "confluent"
@@ -145,6 +151,16 @@ class Sender:
                 self._send(producer, self.random.choice(free), count)
             self._listen(producer, 0)
 
+    @property
+    def _is_stuck(self) -> bool:
+        """Whether nothing was heard of a partition for too long, where that is told apart.
+
+        librdkafka goes on sending to the leader that a deleted topic had (its issue 4898)."""
+        longest = self.arguments.stuck_seconds
+        if not longest or not self._silent_since:
+            return False
+        return time.monotonic() - min(self._silent_since.values()) > longest
+
     def _send(self, producer: Producing, place: Place, count: int) -> None:
         """A burst: on the file first, then to the client."""
         first = self.n
@@ -155,6 +171,7 @@ class Sender:
             token = Token(self.client, place, n)
             value = None if is_tombstone(place.topic, n) else make_value(self.client, n)
             self.open[place] += 1
+            self._silent_since.setdefault(place, time.monotonic())
             while not producer.dead:
                 try:
                     producer.send(place, key_of(n), value, token)
@@ -164,9 +181,13 @@ class Sender:
 
     def _finish(self, producer: Producing) -> None:
         """Wait for what is under way; what remains stays unknown."""
-        why = producer.dead
+        why = producer.dead or ("nothing is heard" if self._is_stuck else "")
         end = time.monotonic() + (0 if why else self.arguments.flush_seconds)
-        while any(self.open.values()) and time.monotonic() < end and not producer.dead:
+        while (
+            any(self.open.values())
+            and time.monotonic() < end
+            and not (producer.dead or self._is_stuck)
+        ):
             self._listen(producer, WAIT_SECONDS)
             time.sleep(WAIT_SECONDS)
         if why:
@@ -193,6 +214,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of its settings and choices")
     parser.add_argument("--rate", type=float, default=300, help="a producer's records a second")
     parser.add_argument("--flush-seconds", type=float, default=60, help="a producer's last wait")
+    said = "after which a producer that is told nothing of a partition is followed (default: never)"
+    parser.add_argument("--stuck-seconds", type=float, default=0, help=said)
     parser.add_argument("--group", default="", help="a member's and a drain's")
     parser.add_argument("--protocol", choices=("range", "cooperative"), default="range")
     parser.add_argument("--rack", default="", help="a reader's, to fetch from the closest replica")

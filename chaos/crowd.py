@@ -47,7 +47,7 @@ PARTS = (
     Part("p3", "confluent", "producer", "compacted,rolling", ("--rate", "200")),
     Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving", ("--rate", "150")),
     Part("p5", "confluent", "producer", "aging,bounded", ("--rate", "300")),
-    Part("p6", "confluent", "producer", "reborn", ("--rate", "100")),
+    Part("p6", "confluent", "producer", "reborn", ("--rate", "100", "--stuck-seconds", "6")),
     Part("r1", "confluent", "reader", KEPT, ("--rack", "b")),
     Part("r2", "kafka-python", "reader", "wide,moving,compacted"),
     Part("r3", "confluent", "reader", "aging,bounded"),

@@ -95,7 +95,7 @@ class Hearing(Sender):
     """A producing process whose client tells what it is told to tell."""
 
     def __init__(self, path):
-        named = argparse.Namespace(seed=1, name="p", topics="t")
+        named = argparse.Namespace(seed=1, name="p", topics="t", stuck_seconds=0)
         super().__init__(named, Writer(path, "p"))
         self.polled = []
 
@@ -119,6 +119,23 @@ def test_an_acknowledgement_that_comes_late_is_of_the_life_that_sent_it(tmp_path
         ("p.1", 4, 1), ("p.2", 5, 1),
     ]  # fmt: skip
     assert sender.open == {place: 0}
+
+
+def test_a_producer_that_is_told_nothing_of_one_partition_is_stuck(tmp_path):
+    sender = Hearing(tmp_path / "p.jsonl")
+    first, other = Place("t", 0), Place("t", 1)
+    sender.client, sender.open = "p", {first: 2, other: 1}
+    sender._silent_since = {first: 0.0, other: 0.0}
+    assert not sender._is_stuck, "it was not asked to notice"
+    sender.arguments.stuck_seconds = 6
+    assert sender._is_stuck
+    sender.polled += [lambda: sender._done(Token("p", first, 4), 4)]
+    sender._listen(sender, 0)
+    assert sender._is_stuck, "of the other partition it is told nothing"
+    sender.polled += [lambda: sender._done(Token("p", other, 5), 0)]
+    sender._listen(sender, 0)
+    assert not sender._is_stuck
+    sender.writer.close()
 
 
 def test_a_client_that_two_faults_killed_is_replaced_once(tmp_path, monkeypatch):
