@@ -47,7 +47,7 @@ def main() -> int:
         parts = run(
             folder, seed=seed, seconds=seconds, store=arguments.store, say=say, private=private
         )
-    except ClusterError as fault:
+    except (ClusterError, OSError) as fault:
         say(f"The run broke off: {fault}")
         return 1
     report = Report(seed, commit(), parts)

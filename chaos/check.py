@@ -218,7 +218,7 @@ class PlaceJudge:
         self.birth = born[-1] if born else None
         """When the topic was made again for the last time."""
         self.former: set[bytes] = set()
-        """Records that may be of a topic that was deleted."""
+        """Records whose producers knew a topic that was deleted."""
         self.starts: list[tuple[int, int]] = []
         self.audits: dict[str, tuple[int, int]] = {}
         """When each audit began and ended."""

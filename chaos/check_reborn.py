@@ -9,7 +9,7 @@ former topic. Not here: offsets of groups (`check_kept.py`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from anabranch.sim.checks.anomalies import AUDITOR
@@ -45,11 +45,17 @@ def risen(sends: Iterable[Send], polls: Iterable[Poll], last: Line) -> Iterator[
                 )  # fmt: skip
 
 
-def forget_former(sends: Iterable[Send], last: Line) -> set[bytes]:
-    """Leave what was sent before all brokers knew the new topic without an outcome; these."""
+def forget_former(sends: Sequence[Send], last: Line) -> set[bytes]:
+    """Leave what was sent before all brokers knew the new topic without an outcome.
+
+    Returns the records whose order and number promise nothing: a producer that lived then raises
+    its epoch when it finds a gap, also later, and writes again what it has under way."""
+    lived = {send.client for send in sends if send.invoked_us < last["t"]}
     found = set()
     for send in sends:
         if send.invoked_us < last["t"]:
             send.outcome, send.offset = OPEN, -1
+        if send.client in lived:
+            send.idempotent = False
             found.add(send.value)
     return found

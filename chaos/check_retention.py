@@ -10,7 +10,9 @@ are removed in time.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +47,13 @@ def deleted_early(
     clocks: Sequence[Line],
 ) -> Iterator[Violation]:
     """Acknowledged records before a log's start, (time, offset), that were too young to go."""
+    furthest = list(accumulate((start for _, start in starts), max))
     for send in sends:
-        if send.outcome != OK or send.offset < 0:
-            continue
-        for at_us, start in starts:
-            if send.offset < start:
-                if not may_be_gone(send.invoked_us, at_us, retention_ms, clocks):
-                    yield _early(send, at_us, {"log_start": start})
-                break
+        first = bisect_right(furthest, send.offset)
+        if send.outcome == OK and send.offset >= 0 and first < len(starts):
+            at_us, start = starts[first]
+            if not may_be_gone(send.invoked_us, at_us, retention_ms, clocks):
+                yield _early(send, at_us, {"log_start": start})
 
 
 def skipped(

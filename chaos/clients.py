@@ -65,7 +65,7 @@ class Sender:
         self.client = ""
         self.open: dict[Place, int] = {}
         self._silent_since: dict[Place, float] = {}
-        """Partitions with records under way: when the last outcome was heard, or the first began."""
+        """Partitions with records under way: since when no outcome was heard."""
         self._heard: deque[tuple[Token, int, str]] = deque()
         self._flush_due = 0.0
 

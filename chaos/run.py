@@ -62,13 +62,15 @@ class Part:
     ) -> None:  # fmt: skip
         self.folder, self.seed, self.number, self._say = folder, seed, number, say
         folder.mkdir(parents=True)
+        folders = {each: str(folder / f"broker-{each}") for each in SMALL}
+        self.disks = SmallDisks(folders) if has_mounts else None
         is_file, host = store == SqliteFile.name, network.store if network else None
         self.store = SqliteFile(folder) if is_file else PostgresDatabase(host)
         config = {**CONFIG, **draw_config(seed, number)}
-        self.report = PartReport(store, {each: str(config[each]) for each in config})
+        where = ", hosts in network namespaces" if network else ""
+        where += ", two small file systems" if has_mounts else ""
+        self.report = PartReport(store + where, {each: str(config[each]) for each in config})
         self.nodes = Nodes(folder, self.store.setting, config, network.nodes if network else None)
-        small = {each: path for each, path in zip(IDS, self.nodes.folders) if each in SMALL}
-        self.disks = SmallDisks(small) if has_mounts else None
         self.logs = NodeLogs(self.nodes.outputs)
         self.watch = Watch(self.store.url)
         clients = network.clients if network else None

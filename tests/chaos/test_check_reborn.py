@@ -46,6 +46,23 @@ def test_a_record_of_the_deleted_topic_is_in_the_next(story):
     assert story.found() == {"risen"}
 
 
+def test_a_producer_that_knew_the_deleted_topic_may_write_again(story):
+    """librdkafka raises its epoch when it misses a record, and sends all once more."""
+    story.of("a", "poll")["runs"] = [[0, "p.1", END + 5, 15], [15, "p.1", END + 19, 1]]
+    story.of("a", "ends")["end"] = 16
+    assert story.found() == set()
+
+
+def test_a_producer_that_came_later_may_not(story):
+    story.line("p", "send", client="p.2", at=AT, n=90, count=1)
+    story.line("p", "ok", client="p.2", at=AT, n=90, count=1, offset=15)
+    story.of("a", "poll")["runs"] = [[0, "p.1", END + 5, 15], [15, "p.2", 90, 1]]
+    story.of("a", "ends")["end"] = 17
+    assert story.found() == set()
+    story.of("a", "poll")["runs"].append([16, "p.2", 90, 1])
+    assert story.found() == {"duplicated"}
+
+
 def test_a_record_of_the_next_topic_is_lost(story):
     story.of("a", "poll")["runs"] = [[0, "p.1", END + 5, 14]]
     story.of("a", "ends")["end"] = 14
