@@ -274,6 +274,17 @@ def test_what_retention_deleted_is_not_missed(story):
     assert story.found() == set()
 
 
+def test_a_deposed_leader_that_was_parted_may_throw_a_reader_out(story):
+    story.line("r", "thrown", at=AT, position=40, why="out of range")
+    story.line("o", "hello", kind="operator", role="operator", group="", topics="")
+    parted = story.line("o", "parted", began=story.t - 2000)
+    assert story.found() == set()
+    parted["began"] = parted["t"]
+    assert story.found() == {"went back"}
+    parted["began"] = parted["t"] = parted["t"] - check.DEPOSED_US - 3000
+    assert story.found() == {"went back"}
+
+
 def test_a_reader_that_is_started_again_may_go_back(story):
     story.hello("r", "reader")
     story.poll("r", 0, [0, "p.1", 0, 20])
