@@ -19,6 +19,8 @@ from chaos.run import run
 
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 120.0
+ENDED = 130
+"""The exit code of a program that Ctrl-C ended."""
 
 
 def main() -> int:
@@ -50,6 +52,9 @@ def main() -> int:
     except (ClusterError, OSError) as fault:
         say(f"The run broke off: {fault}")
         return 1
+    except KeyboardInterrupt:
+        say("The run was ended; nothing of it goes on.")
+        return ENDED
     report = Report(seed, commit(), parts)
     (folder / "report.json").write_text(json.dumps(report.as_dict(), indent=1))
     say(report.text())
