@@ -220,9 +220,11 @@ def broker_image(broker_id: int, *, fenced: bool = False, rack: str | None = Non
     )
 
 
-def batch(count: int = 1, *, size: int = 10, timestamp: int = START_MS, **how: Any) -> bytearray:
-    """A batch of `count` records with values of `size` bytes, a millisecond apart."""
-    records = [
-        Record(index, timestamp + index, b"k%d" % index, bytes(size)) for index in range(count)
-    ]
+def batch(
+    count: int = 1, *, size: int | None = 10, timestamp: int = START_MS, **how: Any
+) -> bytearray:
+    """A batch of `count` records with values of `size` bytes (None: tombstones), a millisecond
+    apart."""
+    value = None if size is None else bytes(size)
+    records = [Record(index, timestamp + index, b"k%d" % index, value) for index in range(count)]
     return build_batch(records, **how)

@@ -7,13 +7,16 @@
 What stays: the newest record of every key below the end of the pass; a tombstone until its delete
 horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
 of aborted transactions go; a marker goes once nothing of its transaction is left and its horizon
-has passed; the last batch of a producer stays, if need be empty, so that its sequence is known.
+has passed. Three batches stay, if need be empty: the last one of a producer, so that its sequence is
+known; the first one of a leader epoch, so that whoever copies the log knows where the epoch began;
+the last one of a segment, so that a reader comes to the log's end though nothing follows.
 
 Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
 driver can hold a rate or stop.
 
-Source: Kafka 4.1's LogCleaner (behaviour), KIP-58, KIP-354, KIP-534.
+Source: Kafka 4.1's LogCleaner (behaviour), KIP-58, KIP-354, KIP-534. Kafka keeps only the first of
+the three.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ import msgspec
 
 from anabranch.core.errors import CorruptLog, ProtocolError
 from anabranch.core.log.decided import Transactions
+from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import File, Files
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
 from anabranch.core.log.key_map import KeyMap
@@ -200,9 +204,9 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
     outcome = Outcome()
     key_map = KeyMap(job.map_bytes)
     yield from _fill(files, job, key_map, outcome)
-    transactions = Transactions(job.aborted)
+    transactions, epochs = Transactions(job.aborted), LeaderEpochs()
     for group in _groups(files, job, outcome.upto):
-        yield from _Cleaner(files, job, key_map, transactions, group, outcome).steps()
+        yield from _Cleaner(files, job, key_map, transactions, epochs, group, outcome).steps()
     yield outcome
 
 
@@ -269,6 +273,7 @@ class _Cleaner:
         job: Job,
         key_map: KeyMap,
         transactions: Transactions,
+        epochs: LeaderEpochs,
         group: list[tuple[int, int]],
         outcome: Outcome,
     ) -> None:
@@ -285,6 +290,9 @@ class _Cleaner:
         self._file = files.open(self._path, create=True)
         self._buffers: list[Buffer] = []
         self._buffered_bytes = 0
+        self._epochs = epochs
+        self._stays = False
+        """Whether the batch at hand stays, if need be empty."""
 
     def steps(self) -> Iterator[int]:
         """The bytes read and written by each step."""
@@ -292,9 +300,13 @@ class _Cleaner:
         self._file.write(0, [b""])
         for base_offset, size in self._group:
             found = batches(self._files, job.folder, base_offset, size, job.buffer_bytes)
+            left = size if base_offset == self._group[-1][0] else -1
             for header, chunk, at in found:
-                kept = self._kept(header, chunk, at)
                 done = header.size_bytes
+                left -= done
+                begins_epoch = self._epochs.assign(header.leader_epoch, header.base_offset)
+                self._stays = begins_epoch or left == 0 or self._is_last_word(header)
+                kept = self._kept(header, chunk, at)
                 outcome.read_bytes += done
                 outcome.read_records += header.record_count
                 if kept is not None:
@@ -320,7 +332,7 @@ class _Cleaner:
             plain, kept = self._survivors(header, chunk, at, self._newest, keep_deletes)
         self._outcome.kept_records += len(kept)
         if not kept:
-            return rewritten(header, b"", [], None) if self._is_last_word(header) else None
+            return self._emptied(header)
         horizon_ms = None
         if not header.has_delete_horizon and not all(place.has_value for place in kept):
             horizon_ms = self._job.now_ms + self._job.delete_retention_ms
@@ -353,7 +365,11 @@ class _Cleaner:
             return rewritten(header, plain[0], found, horizon_ms)
         if self._job.now_ms < header.base_timestamp:
             return whole
-        return rewritten(header, b"", [], None) if self._is_last_word(header) else None
+        return self._emptied(header)
+
+    def _emptied(self, header: BatchHeader) -> Buffer | None:
+        """A batch without records, if it stays at all."""
+        return rewritten(header, b"", [], None) if self._stays else None
 
     def _is_last_word(self, header: BatchHeader) -> bool:
         """Whether a producer that still counts would be forgotten with this batch."""

@@ -1,7 +1,9 @@
 """Which leader epoch started at which offset: what a follower asks before it truncates.
 
 Source: KIP-101, KIP-279. The table is `leader-epoch-checkpoint`; a batch carries its epoch too, so
-the table can be rebuilt from the segments. Rule kept: epochs and start offsets both increase.
+the table can be rebuilt from the segments: compaction keeps the first batch of each epoch. Kafka
+does not keep it, so in a log that Kafka compacted, or that was copied from one, the table says more
+than the batches. Rule kept: epochs and start offsets both increase.
 """
 
 from __future__ import annotations
@@ -36,6 +38,16 @@ class LeaderEpochs:
         self.unsaved = True
         return True
 
+    def found(self, epoch: int, offset: int) -> None:
+        """Note a batch that is read again: the table is right where the batch agrees with it.
+
+        It disagrees with a table that is older than the log: then the epoch starts here."""
+        if epoch < 0 or epoch == self.epoch_of(offset):
+            return
+        self.entries = [each for each in self.entries if each[0] <= epoch and each[1] < offset]
+        self.assign(epoch, offset)
+        self.unsaved = True
+
     def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """The largest known epoch up to `epoch`, and where it ended; (-1, -1) when unknown."""
         entries = self.entries
@@ -48,12 +60,8 @@ class LeaderEpochs:
 
     def epoch_of(self, offset: int) -> int:
         """The epoch that an offset was written in, -1 when unknown."""
-        found = -1
-        for epoch, start_offset in self.entries:
-            if start_offset > offset:
-                break
-            found = epoch
-        return found
+        found = bisect_right(self.entries, offset, key=_start_offset)
+        return self.entries[found - 1][0] if found else -1
 
     def cut_end(self, end_offset: int) -> None:
         """Forget epochs that start at or after the log's new end."""
@@ -63,8 +71,12 @@ class LeaderEpochs:
 
     def cut_start(self, start_offset: int) -> None:
         """Forget epochs that ended before the log's new start; the one in force moves up to it."""
-        first = bisect_right([entry[1] for entry in self.entries], start_offset) - 1
+        first = bisect_right(self.entries, start_offset, key=_start_offset) - 1
         if first < 0 or (first == 0 and self.entries[0][1] == start_offset):
             return
         self.entries = [(self.entries[first][0], start_offset), *self.entries[first + 1 :]]
         self.unsaved = True
+
+
+def _start_offset(entry: tuple[int, int]) -> int:
+    return entry[1]

@@ -158,11 +158,13 @@ class Log:
         recovery_point: int = 0,
         log_start_offset: int = 0,
         clean: bool = False,
+        clean_point: int = 0,
         index_cache: IndexCache | None = None,
         shorter_first: ShorterFirst = keep_checkpoints,
     ) -> Log:
         """Open a folder; `clean` when it was closed in order, else everything from the recovery
-        point on is checked. Raises CorruptLog for rot before the recovery point."""
+        point on is checked. Compaction went as far as `clean_point`. Raises CorruptLog for rot
+        before the recovery point."""
         log = cls(files, folder, topic_partition, topic_id, config, index_cache, shorter_first)
         log.recovery = Recovery(
             *recovery.load(
@@ -171,6 +173,7 @@ class Log:
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
                 clean=clean,
+                clean_point=clean_point,
             )
         )
         return log

@@ -162,6 +162,7 @@ class LogFolder:
             recovery_point=self._recovery_points.get(key, 0),
             log_start_offset=self._log_starts.get(key, 0),
             clean=self.clean,
+            clean_point=self.clean_points.get(key, 0),
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )

@@ -1,11 +1,13 @@
 """Opening a log: finding its end, and telling what was never safe from what has rotted.
 
 After a clean shutdown only the end of the active segment is looked at. Otherwise every segment
-from the one that holds the recovery point on is read whole, checksums included, and its indexes,
-the producer state and the epochs are made anew. Bytes that are not sound at or after the recovery
-point were never promised: they are cut, with everything behind them, and counted. Before the
-recovery point they were synced, so the disk lost them: CorruptLog. The same holds for a log that
-ends before its recovery point.
+from the one that holds the recovery point on is read whole, checksums included, and its indexes and
+the producer state are made anew. Known leader epochs stay where the batches agree: in a compacted
+log the table may know more than they do.
+
+Bytes that are not sound at or after the recovery point were never promised: they are cut, with
+everything behind them, and counted. Before the recovery point they were synced, so the disk lost
+them: CorruptLog. The same holds for a log that ends before its recovery point.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from anabranch.core.errors import CorruptLog
 from anabranch.core.log import swapping
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
 from anabranch.core.log.epochs import LeaderEpochs
-from anabranch.core.log.indexes import AbortedRange
+from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, recall, state_at
 from anabranch.core.log.scan import BadBatch, scan, sound_header
@@ -35,25 +37,34 @@ from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
 
+FAR_OFFSETS = INT32_MAX // 2
+"""No power cut takes so many: a record has seven bytes or more, and a segment a gigabyte or two."""
 LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
 
 
 class _Opening:
     """The counters and bounds of one opening."""
 
-    __slots__ = ("cut_bytes", "now_ms", "rebuilt", "recovery_point", "scanned_bytes")
+    __slots__ = ("clean_point", "cut_bytes", "now_ms", "rebuilt", "recovery_point", "scanned_bytes")
 
-    def __init__(self, now_ms: int, recovery_point: int) -> None:
+    def __init__(self, now_ms: int, recovery_point: int, clean_point: int) -> None:
         self.now_ms = now_ms
         self.recovery_point = recovery_point
+        self.clean_point = clean_point
         self.scanned_bytes = self.cut_bytes = self.rebuilt = 0
 
 
 def load(
-    log: Log, *, now_ms: int, recovery_point: int, log_start_offset: int, clean: bool
+    log: Log,
+    *,
+    now_ms: int,
+    recovery_point: int,
+    log_start_offset: int,
+    clean: bool,
+    clean_point: int = 0,
 ) -> tuple[int, int, int]:
     """Fill a fresh Log from its folder; (scanned bytes, cut bytes, rebuilt indexes)."""
-    opening = _Opening(now_ms, recovery_point)
+    opening = _Opening(now_ms, recovery_point, clean_point)
     names = _own_names(log)
     _find_segments(log, names, now_ms)
     epochs_known = _load_epochs(log, names)
@@ -191,9 +202,7 @@ def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: boo
     first = max(0, log.segment_index(opening.recovery_point - 1))
     _check_closed_indexes(log, log.segments[:first], names, opening)
     base_offset = log.segments[first].base_offset
-    if epochs_known:
-        log.epochs.cut_end(base_offset)
-    else:
+    if not epochs_known:
         _rebuild_epochs(log, log.segments[:first])
     log.producers = state_at(log, base_offset, names)
     log.aborted.clear()
@@ -247,11 +256,14 @@ def _cannot_follow(log: Log, segment: Segment, opening: _Opening) -> bool:
     """Whether a segment cannot be the next one.
 
     Offsets may be left out between segments where compaction was at work, now or ever: it cleans
-    only what was synced. Elsewhere a segment begins where the one before ended, so a hole there
-    is the end of a file that a power cut took."""
-    if segment.base_offset <= log.end_offset:
-        return segment.base_offset < log.end_offset
-    return segment.base_offset > opening.recovery_point and not log.config.compacted
+    only below a recovery point that is safe, Kafka's below its clean point. Elsewhere a segment
+    begins where the one before ended, so a hole is the end of a file that a power cut took; but a
+    copy of a compacted log may leave out more offsets than a segment can have."""
+    left_out = segment.base_offset - log.end_offset
+    if left_out <= 0:
+        return left_out < 0
+    compacted_upto = max(opening.recovery_point, opening.clean_point)
+    return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS
 
 
 def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
@@ -262,7 +274,7 @@ def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> N
     _note(log, segment, position, header)
     if segment.first_timestamp < 0:
         segment.first_timestamp = header.max_timestamp
-    log.epochs.assign(header.leader_epoch, header.base_offset)
+    log.epochs.found(header.leader_epoch, header.base_offset)
     if header.producer_id >= 0:
         entry: AbortedRange | None = note_in_file(log.producers, segment, position, header)
         if entry is not None:
