@@ -102,9 +102,8 @@ def test_a_clean_start_reads_no_further_back_than_somebody_may_send_again(
     """A broker opens thousands of logs before it serves."""
     log = new_log(index_interval_bytes=4096)
     for sequence in range(9):  # whoever wrote long ago is known, and not looked for
-        old = batch(1, timestamp=NOW_MS - RETRIED_MS - 9, producer_id=7, producer_epoch=0,
-                    base_sequence=sequence)  # fmt: skip
-        log.append_as_leader(old, leader_epoch=0, now_ms=NOW_MS)
+        old = batch(1, producer_id=7, producer_epoch=0, base_sequence=sequence)
+        log.append_as_leader(old, leader_epoch=0, now_ms=NOW_MS - RETRIED_MS - 9)
     for sequence in range(1200):
         send(log, sequence)
     assert log.size_bytes > TAIL_BYTES

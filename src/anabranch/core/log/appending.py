@@ -194,6 +194,7 @@ def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> Non
         segment.first_timestamp = entries[0][3]
     segment.index_saved = False
     interval = log.config.index_interval_bytes
+    log.producers.now_ms = now_ms
     for position, header, base_offset, timestamp in entries:
         last_offset = base_offset + header.last_offset_delta
         segment.note(start + position, header.size_bytes, last_offset, timestamp, interval)

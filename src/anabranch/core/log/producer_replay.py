@@ -2,9 +2,10 @@
 
 A snapshot, whose format is Kafka's, holds the last batch of each producer. A client may have five
 in flight, and sends all that were not acknowledged again to a leader that was restarted: what came
-before the last one is found in the log's tail (`recall`), else its retry would be out of order and
-end the client. Kafka does not look there. Rule kept: a broker opens thousands of logs, so the tail
-is read backwards and only as far as somebody who may send again is missing something.
+before the last one is found in the log's tail (`recall`), also in an earlier segment, else its
+retry would be out of order and end the client. Kafka does not look there. Rule kept: a broker opens
+thousands of logs, so the tail is read backwards and only as far as somebody who may send again is
+missing something.
 """
 
 from __future__ import annotations
@@ -83,19 +84,33 @@ def replay(
         raise log.corrupt(segment, bad.position, bad.why) from None
 
 
-def recall(states: ProducerStates, segment: Segment, positions: Sequence[int]) -> None:
-    """Find again, in a segment's tail, what producers wrote before their last batch. `positions`
-    are places where batches begin, in order. Raises BadBatch."""
-    newest_ms = max((each.last_timestamp for each in states), default=0)
+def recall(log: Log, states: ProducerStates) -> None:
+    """Find again, in the log's tail, what producers wrote before their last batch. Raises
+    CorruptLog."""
+    newest_ms = max((each.last_written_ms for each in states), default=0)
     incomplete = {
         each.producer_id: each
         for each in states
-        if _is_incomplete(each) and each.last_timestamp >= newest_ms - RETRIED_MS
+        if _is_incomplete(each) and each.last_written_ms >= newest_ms - RETRIED_MS
     }
-    end = segment.size
-    for start in (*reversed(positions), 0):
-        if not incomplete or segment.size - end >= TAIL_BYTES:
+    left_bytes = TAIL_BYTES
+    for segment in reversed(log.segments):
+        if not incomplete or left_bytes <= 0:
             return
+        try:
+            left_bytes -= _recall_within(log, segment, incomplete, left_bytes)
+        except BadBatch as bad:
+            raise log.corrupt(segment, bad.position, bad.why) from None
+
+
+def _recall_within(
+    log: Log, segment: Segment, incomplete: dict[int, Producer], most_bytes: int
+) -> int:
+    """Complete producers from a segment's last bytes; how many were read. Raises BadBatch."""
+    end = segment.size
+    for start in _starts(log, segment):
+        if not incomplete or segment.size - end >= most_bytes:
+            break
         headers = [header for _, header in scan(segment.file, end, start, check_crc=False)]
         for header in reversed(headers):
             producer = incomplete.get(header.producer_id)
@@ -104,31 +119,37 @@ def recall(states: ProducerStates, segment: Segment, positions: Sequence[int]) -
                 if header.producer_epoch != producer.epoch or not _is_incomplete(producer):
                     del incomplete[producer.producer_id]
         end = start
+    return segment.size - end
 
 
-def state_before_cut(log: Log, segment: Segment, positions: Sequence[int]) -> ProducerStates:
-    """Producer state of a log that was just cut, and ends with this segment, whose index has these
-    places; `log.producers` is still the state before. Raises BadBatch, or as `state_at` does.
+def _starts(log: Log, segment: Segment) -> Sequence[int]:
+    """Places where batches of a segment begin, the last one first, down to the segment's begin."""
+    if segment.size == 0:
+        return ()
+    return (*reversed(log.offset_index(segment).positions), 0)
+
+
+def state_before_cut(log: Log, segment: Segment) -> ProducerStates:
+    """Producer state of a log that was just cut, and ends with this segment; `log.producers` is
+    still the state before. Raises BadBatch, or as `state_at` does.
 
     A cut takes what was in flight, so nearly all is known or stands in the tail: reading a segment
     of a gigabyte from its begin would hold everybody up for seconds."""
     known = log.producers
     cut = known.before(log.end_offset)
-    if cut is None or not _found_back(*cut, segment, positions):
+    if cut is None or not _found_back(log, *cut, segment):
         states = state_at(log, log.end_offset)
-        states.remember(known)
     else:
         states, _ = cut
-    recall(states, segment, positions)
+    states.remember(known)
+    recall(log, states)
     return states
 
 
-def _found_back(
-    states: ProducerStates, wanted: set[int], segment: Segment, positions: Sequence[int]
-) -> bool:
+def _found_back(log: Log, states: ProducerStates, wanted: set[int], segment: Segment) -> bool:
     """Note the last batch of each producer that is wanted; whether all have one in the segment."""
     end = segment.size
-    for start in (*reversed(positions), 0):
+    for start in _starts(log, segment):
         if not wanted:
             return True
         for _, header in reversed([*scan(segment.file, end, start, check_crc=False)]):
@@ -148,7 +169,9 @@ def _is_incomplete(producer: Producer) -> bool:
 
 
 def _recall_batch(producer: Producer, header: BatchHeader) -> None:
-    if (
+    if header.last_offset == producer.batches[-1].last_offset:  # a snapshot has another time
+        producer.batches[-1].timestamp = producer.last_timestamp = header.max_timestamp
+    elif (
         header.producer_epoch == producer.epoch
         and header.last_offset < producer.batches[0].last_offset
     ):
@@ -177,9 +200,10 @@ def _newest_snapshot(log: Log, offset: int, names: list[str] | None) -> tuple[Pr
     offsets = sorted(offset_of(name, SNAPSHOT) for name in listed)
     for taken in reversed([one for one in offsets if 0 <= one <= offset]):
         try:
-            states = decode_snapshot(log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}"))
+            encoded = log.files.read(f"{log.folder}/{offset_name(taken, SNAPSHOT)}")
         except StorageFault:
             continue
+        states = decode_snapshot(encoded, log.producers.now_ms)
         if states is not None:
             return states, taken
-    return ProducerStates(), 0
+    return ProducerStates(log.producers.now_ms), 0

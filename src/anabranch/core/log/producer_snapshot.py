@@ -3,8 +3,9 @@
 Layout, big-endian: version int16 (1), CRC-32C uint32 of everything after it, number of entries
 int32, then for each: producer id int64, epoch int16, last sequence int32, last offset int64, offset
 delta int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64
-(-1). Only the last batch of a producer is kept, as Kafka does. A snapshot that fails its checksum
-is not used: state is then rebuilt from batch headers.
+(-1). Only the last batch of a producer is kept, as Kafka does. The timestamp is when the producer
+last wrote; Kafka's is that of its newest record, by which it forgets the producer. A snapshot that
+fails its checksum is not used: state is then rebuilt from batch headers.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ VERSION = 1
 _HEAD = struct.Struct(">hIi")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _COVERED_FROM = 6
+LATEST_MS = 2**63 - 1
 
 
 def encode_snapshot(states: ProducerStates) -> bytes:
@@ -32,7 +34,7 @@ def encode_snapshot(states: ProducerStates) -> bytes:
                 last.last_sequence if last else -1,
                 last.last_offset if last else -1,
                 last.offset_delta if last else 0,
-                producer.last_timestamp,
+                producer.last_written_ms,
                 producer.coordinator_epoch,
                 producer.transaction_first_offset,
             )
@@ -41,8 +43,10 @@ def encode_snapshot(states: ProducerStates) -> bytes:
     return struct.pack(">hI", VERSION, crc32c(body)) + body
 
 
-def decode_snapshot(encoded: bytes) -> ProducerStates | None:
-    """Read a snapshot; None when it is damaged or of a version that is not known."""
+def decode_snapshot(encoded: bytes, now_ms: int = LATEST_MS) -> ProducerStates | None:
+    """Read a snapshot; None when it is damaged or of a version that is not known.
+
+    Nobody has written after `now_ms`, whatever a clock said that was wrong."""
     if len(encoded) < _HEAD.size:
         return None
     version, crc, count = _HEAD.unpack_from(encoded)
@@ -50,7 +54,7 @@ def decode_snapshot(encoded: bytes) -> ProducerStates | None:
         return None
     if len(encoded) != _HEAD.size + count * _ENTRY.size:
         return None
-    states = ProducerStates()
+    states = ProducerStates(now_ms)
     for fields in _ENTRY.iter_unpack(encoded[_HEAD.size :]):
         _restore(states, *fields)
     return states
@@ -71,6 +75,7 @@ def _restore(
     if last_offset >= 0:
         producer.batches.append(ProducerBatch(last_sequence, last_offset, offset_delta, timestamp))
     producer.last_timestamp = timestamp
+    producer.last_written_ms = min(timestamp, states.now_ms)
     producer.coordinator_epoch = coordinator_epoch
     producer.transaction_first_offset = transaction_first_offset
     states.producers[producer_id] = producer

@@ -5,6 +5,8 @@ may have five in flight), the transaction coordinator's epoch and where its open
 Rules kept: a batch seen before is answered with its first place and not written again; a batch
 from an older epoch is fenced; sequence numbers have no gaps (they wrap from 2^31-1 to 0); a
 producer that is not known here may begin anywhere, for its state may have expired or been deleted.
+A producer is forgotten by when it last wrote here. Kafka goes by the time of its records, so it
+forgets who writes older ones while batches are under way.
 """
 
 from __future__ import annotations
@@ -54,6 +56,7 @@ class Producer:
         "coordinator_epoch",
         "epoch",
         "last_timestamp",
+        "last_written_ms",
         "producer_id",
         "transaction_first_offset",
     )
@@ -64,6 +67,9 @@ class Producer:
         self.batches: list[ProducerBatch] = []
         self.coordinator_epoch = -1
         self.last_timestamp = -1
+        """The largest timestamp of the last batch: what its writer says."""
+        self.last_written_ms = -1
+        """When the last batch was appended here, by this broker's clock."""
         self.transaction_first_offset = -1
 
     @property
@@ -81,6 +87,7 @@ class Producer:
         earlier = Producer(self.producer_id, self.epoch)
         earlier.batches = batches
         earlier.last_timestamp = batches[-1].timestamp if batches else self.last_timestamp
+        earlier.last_written_ms = self.last_written_ms
         return earlier
 
     def advance_epoch(self, epoch: int) -> None:
@@ -93,9 +100,12 @@ class Producer:
 class ProducerStates:
     """All producers of one partition, and the transactions that are open or not yet replicated."""
 
-    __slots__ = ("open_transactions", "producers", "unreplicated")
+    __slots__ = ("now_ms", "open_transactions", "producers", "unreplicated")
 
-    def __init__(self) -> None:
+    def __init__(self, now_ms: int = 0) -> None:
+        self.now_ms = now_ms
+        """When what is noted next was written. Batches that are found in a file, and in no snapshot
+        yet, count as written when the log was opened: their time is not known."""
         self.producers: dict[int, Producer] = {}
         self.open_transactions: dict[int, int] = {}
         """Producer id -> first offset of its open transaction."""
@@ -141,7 +151,7 @@ class ProducerStates:
         None with transactions, of which more is forgotten than batches."""
         if self.open_transactions or self.unreplicated:
             return None
-        states, wanted = ProducerStates(), set()
+        states, wanted = ProducerStates(self.now_ms), set()
         for producer_id, producer in self.producers.items():
             if producer.coordinator_epoch >= 0:
                 return None
@@ -153,10 +163,12 @@ class ProducerStates:
         return states, wanted
 
     def remember(self, older: ProducerStates) -> None:
-        """Take over what another state of the same log knows of batches before the first ones; of
-        another epoch it knows none there."""
+        """Take over what another state of the same log knows: when a producer wrote, and batches
+        before the first ones; of another epoch it knows none there."""
         for producer in self.producers.values():
             other = older.producers.get(producer.producer_id)
+            if other is not None:
+                producer.last_written_ms = other.last_written_ms
             if other is not None and producer.batches:
                 first_offset = producer.batches[0].last_offset
                 before = [each for each in other.batches if each.last_offset < first_offset]
@@ -228,6 +240,7 @@ class ProducerStates:
         if len(batches) > BATCHES_KEPT:
             del batches[0]
         producer.last_timestamp = max_timestamp
+        producer.last_written_ms = self.now_ms
         if header.is_transactional and producer.transaction_first_offset < 0:
             producer.transaction_first_offset = base_offset
             self.open_transactions[producer_id] = base_offset
@@ -243,6 +256,7 @@ class ProducerStates:
         producer.advance_epoch(header.producer_epoch)
         producer.coordinator_epoch = coordinator_epoch
         producer.last_timestamp = header.max_timestamp
+        producer.last_written_ms = self.now_ms
         first_offset = producer.transaction_first_offset
         producer.transaction_first_offset = -1
         self.open_transactions.pop(producer_id, None)
@@ -268,7 +282,7 @@ class ProducerStates:
             producer.producer_id
             for producer in self.producers.values()
             if producer.transaction_first_offset < 0
-            and now_ms - producer.last_timestamp >= expiration_ms
+            and now_ms - producer.last_written_ms >= expiration_ms
         ]
         for producer_id in gone:
             del self.producers[producer_id]

@@ -65,6 +65,7 @@ def load(
 ) -> tuple[int, int, int]:
     """Fill a fresh Log from its folder; (scanned bytes, cut bytes, rebuilt indexes)."""
     opening = _Opening(now_ms, recovery_point, clean_point)
+    log.producers.now_ms = now_ms
     names = _own_names(log)
     _find_segments(log, names, now_ms)
     epochs_known = _load_epochs(log, names)
@@ -146,7 +147,7 @@ def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: boo
         if not epochs_known:
             _rebuild_epochs(log, log.segments)
         log.producers = state_at(log, log.end_offset, names)
-        recall(log.producers, active, positions)
+        recall(log, log.producers)
         _load_active_aborted(log, active, names)
     except (BadBatch, CorruptLog):
         active.reset()
@@ -209,6 +210,7 @@ def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: boo
     _remove_snapshots_after(log, names, base_offset)
     log.end_offset = base_offset
     _recover_segments(log, first, opening)
+    recall(log, log.producers)
 
 
 def _recover_segments(log: Log, first: int, opening: _Opening) -> None:

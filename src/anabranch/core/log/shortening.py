@@ -97,8 +97,7 @@ def _cut_end(log: Log, offset: int) -> None:
 def _find_producers(log: Log, segment: Segment) -> None:
     """What producers wrote before a cut, behind which the log ends with this segment."""
     try:
-        positions = log.offset_index(segment).positions
-        log.producers = state_before_cut(log, segment, positions)
+        log.producers = state_before_cut(log, segment)
     except BadBatch as bad:
         raise log.corrupt(segment, bad.position, bad.why) from None
 
@@ -179,7 +178,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.flushed_offset = log.sync_ceiling = offset
     log.start_offset = offset
     _drop_snapshots(log, lambda _taken: True)
-    log.producers = ProducerStates()
+    log.producers = ProducerStates(log.producers.now_ms)
     log.roll(0)
     _sync_names(log)
 
