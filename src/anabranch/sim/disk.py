@@ -104,9 +104,9 @@ class SimFile:
             inode.seen.extend(bytes(size - len(inode.seen)))
 
     def sync(self) -> None:
-        """See Syncable."""
+        """See Syncable: a file that was removed meanwhile is not made again."""
         self._disk.step("sync", self.path)
-        self._inode().sync()
+        (self._held or self._disk.inode(self.path, create=False)).sync()
 
     def close(self) -> None:
         """See File."""

@@ -216,7 +216,7 @@ WEIGHTS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(600))
+@pytest.mark.parametrize("seed", range(200))
 def test_epochs_end_where_they_ended_and_every_reader_comes_to_the_end(seed: int) -> None:
     world = World(seed)
     steps = world.random.choices(list(WEIGHTS), weights=list(WEIGHTS.values()), k=STEPS)

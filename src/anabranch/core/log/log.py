@@ -71,6 +71,7 @@ class Log:
         "hints",
         "index_cache",
         "is_named",
+        "names_syncing",
         "names_unsynced",
         "producers",
         "recovery",
@@ -117,6 +118,8 @@ class Log:
         """(end offset, segment) of rolled segments whose sync is due."""
         self.unsynced_since_ms = -1
         self.names_unsynced = False
+        self.names_syncing = False
+        """Whether a round has begun that covers names, and has not ended."""
         self.is_named = True
         """Whether `partition.metadata` is safe, or in the next round."""
         self.deleted: list[tuple[int, str]] = []
@@ -230,10 +233,10 @@ class Log:
         base_offset = self.end_offset if base_offset is None else base_offset
         segment = Segment(self.files, self.folder, base_offset, now_ms)
         try:
-            if self.names_unsynced and self.active is not None:
+            if self.active is not None:
                 # Segments must not come back without the one before: no reader could tell that
                 # from retention. After the first roll a sync round has usually done it.
-                self.files.sync_dir(self.folder)
+                self.sync_names()
             segment.file.truncate(0)
             if self.active is not None:
                 self.close_segment(self.active)
@@ -452,8 +455,14 @@ class Log:
         self.unsynced_since_ms = -1
         return Offset(self.end_offset), sync_targets(self)
 
+    def sync_names(self) -> None:
+        """Make names of new and removed files survive, before anything relies on them."""
+        if self.names_unsynced or self.names_syncing:
+            self.files.sync_dir(self.folder)
+
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""
+        self.names_syncing = False
         reached = min(end_offset, self.sync_ceiling)
         self.flushed_offset = max(self.flushed_offset, reached)
         self.unsynced_segments = [one for one in self.unsynced_segments if one[0] > reached]

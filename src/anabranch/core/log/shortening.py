@@ -77,7 +77,7 @@ def _cut_end(log: Log, offset: int) -> None:
     log.save_epochs(sync=True)
     while len(log.segments) > index + 1:
         _drop(log, log.segments.pop(), 0)
-    _sync_names(log)
+    log.sync_names()
     log.offset_index(segment)
     log.index_cache.forget(segment)
     log.active = segment
@@ -116,12 +116,6 @@ def _end_before(log: Log, segment: Segment, position: int) -> int:
     except BadBatch as bad:
         raise log.corrupt(segment, bad.position, bad.why) from None
     return end_offset
-
-
-def _sync_names(log: Log) -> None:
-    """Make removed and new files' names survive, before anything relies on them."""
-    if log.names_unsynced:
-        log.files.sync_dir(log.folder)
 
 
 def _note_tail(log: Log, segment: Segment) -> None:
@@ -168,7 +162,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.save_epochs(sync=True)
     while log.segments:
         if len(log.segments) == 1:
-            _sync_names(log)  # no younger one may come back without the first
+            log.sync_names()  # no younger one may come back without the first
         _drop(log, log.segments.pop(), 0)
     log.active = None
     log.aborted.clear()
@@ -180,7 +174,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
     log.roll(0)
-    _sync_names(log)
+    log.sync_names()
 
 
 def raise_start(log: Log, offset: int) -> None:
@@ -213,7 +207,7 @@ def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     paths: list[str] = []
     for segment in doomed:
         # What stays must outlive what goes, and no younger segment may go first.
-        _sync_names(log)
+        log.sync_names()
         log.segments.remove(segment)
         paths += _drop(log, segment, now_ms)
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]

@@ -126,5 +126,5 @@ def sync_targets(log: Log) -> tuple[Syncable, ...]:
     if log.names_unsynced:
         targets.append(NamesSync(files, log.folder))
         targets.append(NamesSync(files, log.folder.rpartition("/")[0]))
-        log.names_unsynced = False
+        log.names_unsynced, log.names_syncing = False, True
     return tuple(targets)
