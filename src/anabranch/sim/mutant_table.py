@@ -31,8 +31,8 @@ MUTANTS = (
         name="truncate-to-high-watermark",
         rule="a follower cuts its log where histories part, never at its high watermark (KIP-101)",
         module=FOLLOWING,
-        old="log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))",
-        new="log.truncate_to(replica.high_watermark)",
+        old="self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))",
+        new="self._part(replica.high_watermark)",
         seed=20,
         caught_by="L6",
     ),
@@ -282,6 +282,14 @@ LEADERS = "tests/core/controller/test_leader_histories.py"
 HINTS = "anabranch.core.controller.hints"
 HINT_TESTS = "tests/core/controller/test_hints.py"
 OVERTAKEN = "tests/core/replication/test_overtaken_metadata.py"
+LOG = "anabranch.core.log.log"
+RECOVERY = "anabranch.core.log.recovery"
+COMPACTION = "anabranch.core.log.compaction"
+REPLAYED = "anabranch.core.log.producer_replay"
+HISTORIES_TESTS = "tests/core/log/test_histories.py"
+FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
+SYNCING_TESTS = "tests/core/log/test_syncing.py"
+COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 
 DIRECTED = (
     Mutant(
@@ -602,7 +610,131 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_held_up.py::test_what_a_newer_epoch_has_fenced_does_not_wait",
     ),
+    Mutant(
+        name="recovery-forgets-epochs",
+        rule="recovery keeps the leader epochs that are known where the batches agree",
+        module=RECOVERY,
+        old="    if not epochs_known:\n        _rebuild_epochs(log, log.segments[:first])",
+        new="    if epochs_known:\n"
+        "        log.epochs.cut_end(base_offset)\n"
+        "    else:\n"
+        "        _rebuild_epochs(log, log.segments[:first])",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}::test_the_table_of_epochs_outlives_batches_that_kafka_took",
+    ),
+    Mutant(
+        name="older-table-outlives-the-batches",
+        rule="a table of epochs that is older than the log gives way to the batches",
+        module="anabranch.core.log.epochs",
+        old="if epoch < 0 or epoch == self.epoch_of(offset):",
+        new="if epoch <= self.latest:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}::test_a_table_older_than_the_log_gives_way_to_the_batches",
+    ),
+    Mutant(
+        name="compaction-takes-where-an-epoch-began",
+        rule="compaction keeps the first batch of each leader epoch",
+        module=COMPACTION,
+        old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
+        new="self._stays = left == 0 or self._is_last_word(header)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_an_old_leader_is_told_of_it_by_one_who_copied_a_compacted_log",
+    ),
+    Mutant(
+        name="compacted-log-ends-in-nothing",
+        rule="compaction keeps the last batch of each segment",
+        module=COMPACTION,
+        old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
+        new="self._stays = begins_epoch or self._is_last_word(header)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_a_replica_of_a_log_that_ends_in_a_tombstone_gets_in_sync",
+    ),
+    Mutant(
+        name="hole-taken-for-compaction",
+        rule="a hole between segments that were never synced is the log's end",
+        module=RECOVERY,
+        old="return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS",
+        new="return segment.base_offset > compacted_upto and not log.config.compacted",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}"
+        "::test_epochs_end_where_they_ended_and_every_reader_comes_to_the_end",
+    ),
+    Mutant(
+        name="compacted-log-is-cut",
+        rule="a compacted log that loses committed records begins anew",
+        module=FOLLOWING,
+        old="if log.config.compacted and offset < replica.high_watermark:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}::test_a_cut_into_what_was_compacted_leaves_no_key_out",
+    ),
+    Mutant(
+        name="producers-expire-by-their-records",
+        rule="a producer is forgotten by when it last wrote",
+        module=PRODUCERS,
+        old="and now_ms - producer.last_written_ms >= expiration_ms",
+        new="and now_ms - producer.last_timestamp >= expiration_ms",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="restart-forgets-when-producers-wrote",
+        rule="a snapshot says when a producer wrote",
+        module="anabranch.core.log.producer_snapshot",
+        old="producer.last_written_ms,\n",
+        new="producer.last_timestamp,\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="retries-known-by-record-time",
+        rule="who wrote of late may send again, whatever its records say",
+        module=REPLAYED,
+        old="newest_ms = max((each.last_written_ms for each in states), default=0)",
+        new="newest_ms = max((each.last_timestamp for each in states), default=0)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="retries-known-in-one-segment",
+        rule="what may be sent again is looked for in earlier segments, too",
+        module=REPLAYED,
+        old="for segment in reversed(log.segments):",
+        new="for segment in log.segments[-1:]:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="synced-claims-what-came-later",
+        rule="a round of syncs covers what was there when it began",
+        module=LOG,
+        old="reached = min(end_offset, self.sync_ceiling)",
+        new="reached = self.end_offset",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SYNCING_TESTS}::test_what_a_round_said_is_there_after_a_power_cut",
+    ),
+    Mutant(
+        name="synced-claims-what-was-cut",
+        rule="a round of syncs covers nothing that took the place of what was cut meanwhile",
+        module=LOG,
+        old="reached = min(end_offset, self.sync_ceiling)",
+        new="reached = end_offset",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SYNCING_TESTS}::test_what_a_round_said_is_there_after_a_power_cut",
+    ),
+    Mutant(
+        name="names-safe-when-a-round-begins",
+        rule="a name is safe when the round that covers it has ended",
+        module=LOG,
+        old="if self.names_unsynced or self.names_syncing:",
+        new="if self.names_unsynced:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SYNCING_TESTS}::test_what_a_round_said_is_there_after_a_power_cut",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch
-is refused elsewhere too. A test of the one decision notices each."""
+is refused elsewhere too. Or rules of what no schedule does yet: compaction, and records of another
+time than their producer's. A test of the one decision notices each."""

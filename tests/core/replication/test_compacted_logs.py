@@ -4,9 +4,11 @@ from random import Random
 
 import pytest
 from tests.core.api.in_memory_node import START_MS
-from tests.core.log.compacting import compact
+from tests.core.log.compacting import batches_of, compact
 from tests.core.log.test_gaps import leave_out
 from tests.core.replication.peers import FOLDER, PLACE, Peers
+
+from anabranch.core.wire.records import decode_records
 
 COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "1000"}
 
@@ -128,3 +130,32 @@ def test_a_replica_of_a_log_that_ends_in_a_tombstone_gets_in_sync(seed):
         assert sorted(peers.state.isr) == [1, 2, 3]
         peers.elect(other)
         peers.settle()
+
+
+def newest(peer):
+    """Key -> its newest record, as a reader of everything finds it."""
+    found, log = {}, peer.replica.log
+    for each in batches_of(log):
+        found.update({record.key: record.value for record in decode_records(each)})
+    return found
+
+
+def test_a_cut_into_what_was_compacted_leaves_no_key_out():
+    """Committed records are lost on the new leader: what they superseded on another is gone, too,
+    so the other has nothing that it could be cut to."""
+    peers = Peers(3, topic_config=COMPACTED)
+    for _ in range(5):
+        peers[1].produce(1)
+    peers[1].produce(4)
+    peers.settle()
+    peers[1].produce(1)
+    peers.settle()
+    compacted(peers, 1)
+    assert newest(peers[1])[b"k0"] is not None
+    peers.lose_all()
+    peers.restart(2, lose_from=9)
+    peers.elect(2, isr=(2,))
+    peers.settle()
+    assert peers[2].end == 9
+    for broker_id in (1, 3):
+        assert newest(peers[broker_id]) == newest(peers[2])

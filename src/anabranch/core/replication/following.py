@@ -3,7 +3,8 @@
 The rule it keeps: only an answer to what is still the question (same leader epoch, same log end)
 touches the log. A log is cut where its history leaves the leader's, as the leader says by epochs,
 and nowhere else; never to the high watermark. When the leader's log begins after this one ends (or
-this one is empty), the copy begins anew at the leader's start.
+this one is empty), the copy begins anew at the leader's start; also a compacted log of which
+committed records are to be cut.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -122,10 +123,7 @@ class Following:
             return self._refused(answer)
         if answer.diverging_epoch.epoch >= 0:
             diverging = answer.diverging_epoch
-            try:
-                log.truncate_to(truncation_offset(log, diverging.epoch, diverging.end_offset))
-            finally:  # a disk that refuses may have cut already
-                replica.truncated()
+            self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
             return Next.FETCH
         start_offset = log.start_offset
         if answer.records:
@@ -133,6 +131,21 @@ class Following:
         replica.copied(answer.high_watermark, answer.log_start_offset)
         moved = log.end_offset != self.sent_offset or log.start_offset != start_offset
         return Next.FETCH if moved else Next.UNCHANGED
+
+    def _part(self, offset: int) -> None:
+        """Cut the log where histories part.
+
+        Where the leader has lost committed records, compaction may have taken from this log what
+        they superseded: a shorter log would lack keys that the leader has, so the copy begins
+        anew."""
+        replica, log = self.replica, self.replica.log
+        if log.config.compacted and offset < replica.high_watermark:
+            self._begin_at(log.start_offset)
+            return
+        try:
+            log.truncate_to(offset)
+        finally:  # a disk that refuses may have cut already
+            replica.truncated()
 
     def _append(self, records: Buffer, wall_ms: int) -> None:
         """Append; an empty log begins where the batch does in which the leader's log starts."""
