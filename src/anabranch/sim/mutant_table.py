@@ -727,9 +727,9 @@ DIRECTED = (
     Mutant(
         name="names-safe-when-a-round-begins",
         rule="a name is safe when the round that covers it has ended",
-        module=LOG,
-        old="if self.names_unsynced or self.names_syncing:",
-        new="if self.names_unsynced:",
+        module="anabranch.core.log.syncing",
+        old="if log.names_unsynced or log.names_syncing:",
+        new="if log.names_unsynced:",
         seed=NO_SCHEDULE,
         caught_by=f"{SYNCING_TESTS}::test_what_a_round_said_is_there_after_a_power_cut",
     ),

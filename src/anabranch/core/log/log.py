@@ -36,7 +36,7 @@ from anabranch.core.log.reader import HINTS_KEPT, read_batches
 from anabranch.core.log.scan import BadBatch
 from anabranch.core.log.segment import SNAPSHOT, IndexCache, Segment, offset_name
 from anabranch.core.log.shortening import ShorterFirst, keep_checkpoints
-from anabranch.core.log.syncing import save_beside, sync_targets
+from anabranch.core.log.syncing import close_cleanly, sync_names, sync_targets
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
 
 NO_TIMESTAMP = -1
@@ -236,7 +236,7 @@ class Log:
             if self.active is not None:
                 # Segments must not come back without the one before: no reader could tell that
                 # from retention. After the first roll a sync round has usually done it.
-                self.sync_names()
+                sync_names(self)
             segment.file.truncate(0)
             if self.active is not None:
                 self.close_segment(self.active)
@@ -455,11 +455,6 @@ class Log:
         self.unsynced_since_ms = -1
         return Offset(self.end_offset), sync_targets(self)
 
-    def sync_names(self) -> None:
-        """Make names of new and removed files survive, before anything relies on them."""
-        if self.names_unsynced or self.names_syncing:
-            self.files.sync_dir(self.folder)
-
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""
         self.names_syncing = False
@@ -476,17 +471,9 @@ class Log:
         """Give handles back; `clean` also writes indexes and producer state and syncs
         everything."""
         if clean and self.fault is None:
-            self._close_cleanly()
+            close_cleanly(self)
         for segment in self.segments:
             segment.file.close()
-
-    def _close_cleanly(self) -> None:
-        save_beside(self)
-        target = self.sync_target()
-        if target is not None:
-            for one in target[1]:
-                one.sync()
-            self.synced(target[0])
 
     def statistics(self) -> dict[str, Any]:
         """Figures for people and metrics."""

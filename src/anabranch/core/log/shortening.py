@@ -29,6 +29,7 @@ from anabranch.core.log.segment import (
     offset_name,
     offset_of,
 )
+from anabranch.core.log.syncing import sync_names
 from anabranch.core.types import Offset, TopicPartition
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def _cut_end(log: Log, offset: int) -> None:
     log.save_epochs(sync=True)
     while len(log.segments) > index + 1:
         _drop(log, log.segments.pop(), 0)
-    log.sync_names()
+    sync_names(log)
     log.offset_index(segment)
     log.index_cache.forget(segment)
     log.active = segment
@@ -162,7 +163,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.save_epochs(sync=True)
     while log.segments:
         if len(log.segments) == 1:
-            log.sync_names()  # no younger one may come back without the first
+            sync_names(log)  # no younger one may come back without the first
         _drop(log, log.segments.pop(), 0)
     log.active = None
     log.aborted.clear()
@@ -174,7 +175,7 @@ def truncate_fully(log: Log, offset: int) -> None:
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
     log.roll(0)
-    log.sync_names()
+    sync_names(log)
 
 
 def raise_start(log: Log, offset: int) -> None:
@@ -207,7 +208,7 @@ def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     paths: list[str] = []
     for segment in doomed:
         # What stays must outlive what goes, and no younger segment may go first.
-        log.sync_names()
+        sync_names(log)
         log.segments.remove(segment)
         paths += _drop(log, segment, now_ms)
     log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]

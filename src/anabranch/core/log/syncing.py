@@ -92,6 +92,22 @@ def closing_round(log: Log) -> ClosingRound | None:
     return ClosingRound(log, target[0], tuple(own))
 
 
+def close_cleanly(log: Log) -> None:
+    """Have a log closed as clean. Raises StorageFault."""
+    save_beside(log)
+    target = log.sync_target()
+    if target is not None:
+        for one in target[1]:
+            one.sync()
+        log.synced(target[0])
+
+
+def sync_names(log: Log) -> None:
+    """Make names of new and removed files survive, before anything relies on them."""
+    if log.names_unsynced or log.names_syncing:
+        log.files.sync_dir(log.folder)
+
+
 def save_beside(log: Log) -> None:
     """Write indexes and producer state of the active segment, for a clean close: the next opening
     trusts them, so they belong to the last round."""
