@@ -733,6 +733,16 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{SYNCING_TESTS}::test_what_a_round_said_is_there_after_a_power_cut",
     ),
+    Mutant(
+        name="empty-batches-have-a-time",
+        rule="a batch that compaction left without records is not the newest by time",
+        module="anabranch.core.wire.batch",
+        old="return self.max_timestamp if self.record_count else -1",
+        new="return self.max_timestamp",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_compaction.py"
+        "::test_the_newest_record_by_time_is_found_though_newer_ones_are_gone",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

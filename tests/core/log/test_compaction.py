@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -357,3 +359,28 @@ def test_what_has_rotted_gets_no_sound_checksum():
     held[held.index(b"a value")] ^= 1
     with pytest.raises(CorruptLog, match="checksum"):
         compact(log, NOW_MS)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_the_newest_record_by_time_is_found_though_newer_ones_are_gone(seed):
+    """Batches that stay without records keep their timestamps."""
+    random = Random(seed)
+    log = new_log(**COMPACTED)
+    now_ms = NOW_MS
+    for _ in range(12):
+        pairs = [(b"k%d" % random.randrange(3), random.choice([b"v", None]))]
+        put_records(log, *pairs, now_ms=NOW_MS + random.randrange(50))
+        if random.random() < 0.3:
+            close_segment(log)
+        if random.random() < 0.2:
+            now_ms += random.choice([1, DAY_MS])
+            compact(log, now_ms)
+    close_segment(log)
+    compact(log, now_ms + DAY_MS)
+    left = [
+        (record.timestamp, -record.offset)
+        for each in batches_of(log)
+        for record in decode_records(each)
+    ]
+    found = log.max_timestamp_offset(upto=log.end_offset)
+    assert left == [] if found is None else (found.timestamp, -found.offset) == max(left)

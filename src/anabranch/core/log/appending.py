@@ -88,7 +88,7 @@ def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
         raise log.fault
     view = memoryview(records)
     entries = [
-        (position, header, header.base_offset, header.max_timestamp)
+        (position, header, header.base_offset, header.newest_timestamp)
         for position, header in incoming.check_copied(view, log.end_offset, log.topic_partition)
     ]
     whole_bytes = entries[-1][0] + entries[-1][1].size_bytes if entries else 0

@@ -388,7 +388,7 @@ class _Cleaner:
             segment.size,
             header.size_bytes,
             header.last_offset,
-            header.max_timestamp,
+            header.newest_timestamp,
             self._job.index_interval_bytes,
         )
         self._buffers.append(bytes(batch) if isinstance(batch, memoryview) else batch)

@@ -63,7 +63,7 @@ def max_timestamp_offset(log: Log, upto: int) -> TimestampOffset | None:
         return None
     position, _ = position_of(log, best, best.max_timestamp_offset)
     for at, header in _headers(log, best, position):
-        if header.max_timestamp == best.max_timestamp:
+        if header.newest_timestamp == best.max_timestamp:
             found = _record(log, best, at, header, best.max_timestamp)
             return found if found is not None and found.offset < upto else None
     return None

@@ -166,7 +166,7 @@ def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> Non
         position,
         header.size_bytes,
         header.last_offset,
-        header.max_timestamp,
+        header.newest_timestamp,
         log.config.index_interval_bytes,
     )
 

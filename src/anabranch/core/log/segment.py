@@ -150,7 +150,7 @@ class Segment:
         self.reset()
         for position, header in scan(self.file, self.size, check_crc=False):
             self.note(
-                position, header.size_bytes, header.last_offset, header.max_timestamp, interval
+                position, header.size_bytes, header.last_offset, header.newest_timestamp, interval
             )
         self.save_indexes(files, sync=True)
 

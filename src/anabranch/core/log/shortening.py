@@ -131,7 +131,7 @@ def _note_tail(log: Log, segment: Segment) -> None:
                     position,
                     header.size_bytes,
                     header.last_offset,
-                    header.max_timestamp,
+                    header.newest_timestamp,
                     log.config.index_interval_bytes,
                 )
     except BadBatch as bad:

@@ -103,6 +103,11 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta
 
     @property
+    def newest_timestamp(self) -> int:
+        """The largest timestamp of its records, -1 when compaction left none of them."""
+        return self.max_timestamp if self.record_count else -1
+
+    @property
     def next_offset(self) -> int:
         """Offset that follows the batch."""
         return self.base_offset + self.last_offset_delta + 1
