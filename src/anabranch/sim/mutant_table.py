@@ -643,7 +643,7 @@ DIRECTED = (
     ),
     Mutant(
         name="compacted-log-ends-in-nothing",
-        rule="compaction keeps the last batch of each segment",
+        rule="compaction keeps the last batch of a pass",
         module=COMPACTION,
         old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
         new="self._stays = begins_epoch or self._is_last_word(header)",

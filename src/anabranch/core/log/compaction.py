@@ -9,7 +9,8 @@ horizon (`delete.retention.ms` after it was first compacted); records without a 
 of aborted transactions go; a marker goes once nothing of its transaction is left and its horizon
 has passed. Three batches stay, if need be empty: the last one of a producer, so that its sequence is
 known; the first one of a leader epoch, so that whoever copies the log knows where the epoch began;
-the last one of a segment, so that a reader comes to the log's end though nothing follows.
+the last one of a pass, so that a reader comes to the log's end though nothing follows. They are few:
+librdkafka takes an answer without any record for one that was too large.
 
 Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
@@ -300,7 +301,7 @@ class _Cleaner:
         self._file.write(0, [b""])
         for base_offset, size in self._group:
             found = batches(self._files, job.folder, base_offset, size, job.buffer_bytes)
-            left = size if base_offset == self._group[-1][0] else -1
+            left = size if _following(job, base_offset) == job.upto else -1
             for header, chunk, at in found:
                 done = header.size_bytes
                 left -= done

@@ -69,6 +69,10 @@ def _cut_end(log: Log, offset: int) -> None:
     index = log.segment_index(offset)
     segment = log.segments[index]
     position, _ = position_of(log, segment, offset, blocking=True)
+    while position == 0 and index > 0:  # the log ends where the batch before it does
+        index -= 1
+        segment = log.segments[index]
+        position = segment.size
     end_offset = _end_before(log, segment, position)
     if end_offset < log.start_offset:  # the log starts within the batch that goes
         truncate_fully(log, log.start_offset)
