@@ -7,10 +7,10 @@
 What stays: the newest record of every key below the end of the pass; a tombstone until its delete
 horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
 of aborted transactions go; a marker goes once nothing of its transaction is left and its horizon
-has passed. Three batches stay, if need be empty: the last one of a producer, so that its sequence is
-known; the first one of a leader epoch, so that whoever copies the log knows where the epoch began;
-the last one of a pass, so that a reader comes to the log's end though nothing follows. They are few:
-librdkafka takes an answer without any record for one that was too large.
+has passed. Three batches stay, if need be empty: the last one of a producer, so that its sequence
+is known; the first one of a leader epoch, so that whoever copies the log knows where the epoch
+began; the last one of a pass, so that a reader comes to the log's end though nothing follows. They
+are few: librdkafka takes an answer without any record for one that was too large.
 
 Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
@@ -369,8 +369,13 @@ class _Cleaner:
         return self._emptied(header)
 
     def _emptied(self, header: BatchHeader) -> Buffer | None:
-        """A batch without records, if it stays at all."""
-        return rewritten(header, b"", [], None) if self._stays else None
+        """A batch without records, if it stays at all; it names a producer only as its last word,
+        else a producer that was forgotten would come back with an older sequence number."""
+        if not self._stays:
+            return None
+        if not self._is_last_word(header):
+            header = header._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1)
+        return rewritten(header, b"", [], None)
 
     def _is_last_word(self, header: BatchHeader) -> bool:
         """Whether a producer that still counts would be forgotten with this batch."""

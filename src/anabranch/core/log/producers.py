@@ -276,6 +276,12 @@ class ProducerStates:
         firsts = [*self.open_transactions.values(), *(first for first, _ in self.unreplicated)]
         return min(firsts, default=-1)
 
+    def distrust_replay(self) -> None:
+        """Go by the records' time where compaction may have taken the last batch of a producer that
+        was forgotten: what is left of it says an older sequence number."""
+        for producer in self.producers.values():
+            producer.last_written_ms = min(producer.last_written_ms, producer.last_timestamp)
+
     def expire(self, now_ms: int, expiration_ms: int) -> int:
         """Forget producers that wrote nothing for so long and have no open transaction."""
         gone = [

@@ -83,6 +83,8 @@ def load(
         log.epochs.cut_start(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
     log.is_named = clean
+    if log.config.compacted and not clean:
+        log.producers.distrust_replay()
     log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
