@@ -292,7 +292,8 @@ def test_a_reader_sees_what_the_model_says(steps):
             sync(log)
             log = reopen(log, clean=first, now_ms=now_ms)
     check(log, written, aborted, now_ms)
-    check(reopen(log, now_ms=now_ms, recovery_point=0), written, aborted, now_ms)
+    again = reopen(log, now_ms=now_ms, recovery_point=0, clean_point=log.end_offset)
+    check(again, written, aborted, now_ms)
     assert horizon == {}
 
 
