@@ -193,7 +193,7 @@ async def test_a_lease_of_another_node_is_waited_for(store: SqliteStore) -> None
     shell = new_shell(store)
     await shell.start()
     assert not shell.controller.active
-    assert await store.append(taken.epoch, 0, [StoredBatch(0, 1, 1, b"x")])
+    assert await store.append(taken, 0, [StoredBatch(0, 1, 1, b"x")])
     await shell.stop()
 
 

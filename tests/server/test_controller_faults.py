@@ -39,7 +39,7 @@ class FaultyStore:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.real, name)
 
-    async def append(self, epoch: int, end_offset: int, batches: Any) -> Appended:
+    async def append(self, lease: Lease, end_offset: int, batches: Any) -> Appended:
         """One append, with the next planned fault."""
         fault = self.plan.pop(0) if self.plan else None
         if isinstance(fault, Exception):
@@ -49,7 +49,7 @@ class FaultyStore:
         if fault == "slow":
             self.arrived.set()
             await self.go.wait()
-        answer = await self.real.append(epoch, end_offset, batches)
+        answer = await self.real.append(lease, end_offset, batches)
         self.answers.append(answer)
         return Unknown("no answer came") if fault == "lost answer" else answer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.processes import Process, State
-from anabranch.sim.store import AWAY, Committed, Deposed, SimStore, StoredBatch, Unknown
+from anabranch.sim.store import AWAY, Committed, Deposed, Lease, SimStore, StoredBatch, Unknown
 from anabranch.sim.world import World
 
 SECOND = 1_000_000
@@ -113,21 +113,21 @@ class Caller:
         self.store.take_lease(self.process, seen, 1, "one", self.answers.append)
         return self.last()
 
-    def append(self, epoch: int, first: int) -> Any:
-        batch = StoredBatch(first, first + 1, epoch, b"batch")
-        self.store.append(self.process, epoch, first, [batch], self.answers.append)
+    def append(self, lease: Lease, first: int) -> Any:
+        batch = StoredBatch(first, first + 1, lease.epoch, b"batch")
+        self.store.append(self.process, lease, first, [batch], self.answers.append)
         return self.last()
 
 
 def test_an_append_needs_the_newest_lease_and_the_end_of_the_log() -> None:
     caller = Caller()
     first = caller.take()
-    assert caller.append(first.epoch, 0) == Committed(1)
-    assert isinstance(caller.append(first.epoch, 0), Deposed)
+    assert caller.append(first, 0) == Committed(1)
+    assert isinstance(caller.append(first, 0), Deposed)
     second = caller.take()
     assert second.epoch > first.epoch
-    assert isinstance(caller.append(first.epoch, 1), Deposed)
-    assert caller.append(second.epoch, 1) == Committed(2)
+    assert isinstance(caller.append(first, 1), Deposed)
+    assert caller.append(second, 1) == Committed(2)
 
 
 def test_a_lease_that_was_stolen_is_not_renewed() -> None:
@@ -136,7 +136,7 @@ def test_a_lease_that_was_stolen_is_not_renewed() -> None:
     caller.store.steal_lease()
     caller.store.renew_lease(caller.process, lease, caller.answers.append)
     assert caller.last() is None
-    assert isinstance(caller.append(lease.epoch, 0), Deposed)
+    assert isinstance(caller.append(lease, 0), Deposed)
 
 
 def test_an_unknown_outcome_may_be_either() -> None:
@@ -146,7 +146,7 @@ def test_an_unknown_outcome_may_be_either() -> None:
     for _ in range(20):
         caller.store.faults.unknown = 1
         before = caller.store.end_offset
-        assert isinstance(caller.append(lease.epoch, before), Unknown)
+        assert isinstance(caller.append(lease, before), Unknown)
         ends.add(caller.store.end_offset - before)
     assert ends == {0, 1}
 
@@ -154,8 +154,8 @@ def test_an_unknown_outcome_may_be_either() -> None:
 def test_a_store_that_is_away_says_so_and_a_stale_reader_sees_less() -> None:
     caller = Caller()
     lease = caller.take()
-    caller.append(lease.epoch, 0)
-    caller.append(lease.epoch, 1)
+    caller.append(lease, 0)
+    caller.append(lease, 1)
     caller.store.faults.stale = 1
     caller.store.read(caller.process, caller.answers.append)
     assert len(caller.last()) == 1
@@ -163,7 +163,7 @@ def test_a_store_that_is_away_says_so_and_a_stale_reader_sees_less() -> None:
     assert caller.store.lease(caller.process) is AWAY
     caller.store.read(caller.process, caller.answers.append)
     assert caller.last() is AWAY
-    assert isinstance(caller.append(lease.epoch, 2), Unknown)
+    assert isinstance(caller.append(lease, 2), Unknown)
 
 
 def test_no_order_of_hashes_reaches_a_run() -> None:

@@ -224,9 +224,9 @@ class ControllerShell:
             self._wake.clear()
             while self._pending:
                 batches, self._pending = self._pending, []
-                epoch = self.controller.epoch
-                asked_s = time.monotonic()
-                answer = await self.store.append(epoch, batches[0].first_offset, batches)
+                lease, epoch, asked_s = self._lease, self.controller.epoch, time.monotonic()
+                assert lease is not None  # who resigns drops what is pending
+                answer = await self.store.append(lease, batches[0].first_offset, batches)
                 if self.controller.epoch != epoch or not self.controller.active:
                     continue
                 if isinstance(answer, Committed):
@@ -378,7 +378,7 @@ class ControllerShell:
     def _is_a_twin_s(self, lease: Lease) -> bool:
         """Whether another process of this node's id took over: two would take turns for ever."""
         same_id = lease.holder == self.controller.node_id
-        return self._was_in_office and same_id and lease.incarnation != self.incarnation
+        return self._was_in_office and same_id and lease.process != self.incarnation
 
     async def _begin_epoch(self, lease: Lease) -> bool:
         """Mark the new epoch in the log, and take office when that is committed.
@@ -396,7 +396,7 @@ class ControllerShell:
         )
         batch = StoredBatch(first, first + 1, lease.epoch, payload)
         asked_s = time.monotonic()
-        answer = await self.store.append(lease.epoch, first, [batch])
+        answer = await self.store.append(lease, first, [batch])
         if not isinstance(answer, Committed):
             LOG.warning("did not become controller", epoch=lease.epoch, why=str(answer))
             return False

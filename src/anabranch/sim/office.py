@@ -125,13 +125,15 @@ class Office:
 
     def _append(self) -> None:
         batches, self._pending = self._pending, []
+        lease, epoch, asked_ms = self._lease, self.controller.epoch, self.world.steady_ms
+        if lease is None:
+            return
         self._appending = True
-        epoch, asked_ms = self.controller.epoch, self.world.steady_ms
 
         def answered(outcome: Any) -> None:
             self._appended(epoch, asked_ms, batches, outcome)
 
-        self.store.append(self.node, epoch, batches[0].first_offset, batches, answered)
+        self.store.append(self.node, lease, batches[0].first_offset, batches, answered)
 
     def _appended(
         self, epoch: int, asked_ms: int, batches: list[StoredBatch], outcome: Any
@@ -270,7 +272,7 @@ class Office:
                 self._lease = None
                 self.world.after_in(self.node, WATCH_MS * 1000, self._look)
 
-        self.store.append(self.node, lease.epoch, first, [batch], appended)
+        self.store.append(self.node, lease, first, [batch], appended)
 
     def _take_office(self, lease: Lease, image: MetadataImage, log: CommittedLog) -> None:
         controller, now_ms = self.controller, self.world.steady_ms

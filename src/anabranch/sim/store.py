@@ -8,7 +8,7 @@ Faults: the store is away (nothing is answered but `Unknown` or None); it is slo
 end in `Unknown`, done or not done; somebody takes the lease; readers are served from a copy that
 is some batches behind; the store is put back to an earlier state, as by a backup.
 
-Rule kept: an append under an old epoch changes nothing, whatever else is wrong.
+Rule kept: an append under an old lease changes nothing, whatever else is wrong.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from anabranch.core.controller.metadata_store import (
     Lease,
     StoredBatch,
     Unknown,
+    next_lease,
 )
 from anabranch.sim.processes import Process
 from anabranch.sim.world import World
@@ -66,7 +67,7 @@ class SimStore:
         self.batches: list[StoredBatch] = []
         self.held: Lease | None = None
         self.on_committed: list[OnCommitted] = []
-        self.appends = 0
+        self.appends = self.takings = 0
         self._random = world.random("store")
 
     @property
@@ -84,14 +85,14 @@ class SimStore:
     def append(
         self,
         process: Process,
-        epoch: int,
+        lease: Lease,
         expected_end: int,
         batches: list[StoredBatch],
         answer: Callable[[Appended], None],
     ) -> None:
-        """Commit all batches or none, if the epoch holds the lease and the log ends as expected."""
+        """Commit all batches or none, if this is the present lease and the log ends as expected."""
         away = Unknown("the store did not answer")
-        self._ask(process, self._append, (epoch, expected_end, batches), answer, away, COMMIT_US)
+        self._ask(process, self._append, (lease, expected_end, batches), answer, away, COMMIT_US)
 
     def lease(self, process: Process) -> Any:
         """The lease as it stands, AWAY when the store is away. At once: those who wait for the
@@ -168,8 +169,8 @@ class SimStore:
     def _is_away(self, process: Process) -> bool:
         return self.faults.away or process.name in self.faults.cut_off
 
-    def _append(self, epoch: int, expected_end: int, batches: list[StoredBatch]) -> Appended:
-        holds = self.held is not None and self.held.epoch == epoch
+    def _append(self, lease: Lease, expected_end: int, batches: list[StoredBatch]) -> Appended:
+        holds = lease.is_still(self.held)
         fits = self.end_offset == expected_end
         unknown = self.faults.unknown > 0
         if unknown:
@@ -190,20 +191,20 @@ class SimStore:
     def _take(self, seen: Lease | None, holder: int, incarnation: str) -> Lease | None:
         if self.held != seen:
             return None
-        epoch = max(seen.epoch if seen else 0, self.last_epoch) + 1
-        self.held = Lease(epoch, holder, incarnation, "", 0)
+        self.takings += 1
+        self.held = next_lease(seen, self.last_epoch, holder, incarnation, "", str(self.takings))
         return self.held
 
     def _renew(self, lease: Lease) -> Lease | None:
         held = self.held
-        if held is None or (held.epoch, held.incarnation) != (lease.epoch, lease.incarnation):
+        if held is None or not lease.is_still(held):
             return None
         self.held = replace(held, beat=held.beat + 1)
         return self.held
 
     def _release(self, lease: Lease) -> None:
         held = self.held
-        if held is not None and (held.epoch, held.incarnation) == (lease.epoch, lease.incarnation):
+        if held is not None and lease.is_still(held):
             self.held = replace(held, holder=NOBODY, beat=held.beat + 1)
 
     def _read(self) -> list[StoredBatch]:

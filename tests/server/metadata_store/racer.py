@@ -17,7 +17,7 @@ async def race(url: str, holder: int, rounds: int) -> int:
             continue
         end = (await store.end()).end_offset
         batch = StoredBatch(end, end + 1, lease.epoch, b"x")
-        answer = await store.append(lease.epoch, end, [batch])
+        answer = await store.append(lease, end, [batch])
         committed += isinstance(answer, Committed)
     await store.close()
     return committed

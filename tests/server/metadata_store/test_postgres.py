@@ -60,14 +60,14 @@ async def test_what_was_committed_is_there_after_the_server_ended_at_once(postgr
     store = await open_store(postgres.new_database())
     lease = await store.take_lease(None, 1, "first", "127.0.0.1:1")
     assert lease is not None
-    answer = await store.append(lease.epoch, 0, [StoredBatch(0, 2, lease.epoch, b"two records")])
+    answer = await store.append(lease, 0, [StoredBatch(0, 2, lease.epoch, b"two records")])
     assert answer == Committed(2)
     postgres.stop(at_once=True)
     postgres.start()
     assert await store.lease() == lease
     assert (await store.end()).end_offset == 2
     assert [bytes(each.payload) for each in await store.read(0, 100)] == [b"two records"]
-    answer = await store.append(lease.epoch, 2, [StoredBatch(2, 3, lease.epoch, b"one more")])
+    answer = await store.append(lease, 2, [StoredBatch(2, 3, lease.epoch, b"one more")])
     assert answer == Committed(3)
     await store.close()
 
@@ -88,7 +88,7 @@ async def test_a_controller_that_is_cut_off_within_a_transaction_does_not_hold_u
     await cut_off._connection.execute(
         "SELECT 1 FROM anabranch.facts WHERE name = 'schema.version' FOR UPDATE"
     )
-    answer = await other.append(lease.epoch, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
+    answer = await other.append(lease, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
     assert answer == Committed(1)
     await cut_off.close()
     await other.close()
@@ -108,7 +108,7 @@ async def test_an_append_that_waited_for_a_takeover_is_refused_whatever_the_data
     on = taker._connection
     async with postgres_store._transaction(on):
         appending = asyncio.create_task(
-            deposed.append(lease.epoch, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
+            deposed.append(lease, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
         )
         waits = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
         await asyncio.to_thread(postgres.wait_for, waits)

@@ -45,7 +45,7 @@ async def test_an_asynchronous_standby_is_refused_and_a_synchronous_one_is_not(
     store = await open_store(primary.url("metadata"))
     lease = await store.take_lease(None, 1, "first", "")
     assert lease is not None
-    answer = await store.append(lease.epoch, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
+    answer = await store.append(lease, 0, [StoredBatch(0, 1, lease.epoch, b"x")])
     assert answer == Committed(1)
     await store.close()
 
@@ -59,7 +59,7 @@ async def test_commits_wait_for_the_standby_whatever_the_server_s_default(
     lease = await store.lease()
     assert lease is not None
     end = (await store.end()).end_offset
-    await store.append(lease.epoch, end, [StoredBatch(end, end + 1, lease.epoch, b"both")])
+    await store.append(lease, end, [StoredBatch(end, end + 1, lease.epoch, b"both")])
     assert standby.wait_for(f"SELECT count(*) FROM anabranch.log WHERE first_offset = {end}",
                             "metadata")  # fmt: skip
     await store.close()
@@ -159,7 +159,7 @@ async def test_a_commit_whose_answer_was_lost_is_unknown(postgres: Any, cut: Cut
     lease = await store.take_lease(None, 1, "first", "")
     assert lease is not None
     cut.is_armed = True
-    answer = await store.append(lease.epoch, 0, [StoredBatch(0, 2, lease.epoch, b"two")])
+    answer = await store.append(lease, 0, [StoredBatch(0, 2, lease.epoch, b"two")])
     assert isinstance(answer, Unknown) and cut.lost == 1
     assert (await store.end()).end_offset == 2, "it was committed all the same"
     await store.close()

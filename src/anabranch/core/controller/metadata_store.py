@@ -2,9 +2,10 @@
 
 What: an append that succeeds only for the holder of the newest lease and only at the end of the
 log, the batches it committed, one snapshot, and the lease. Why: so small an interface lets SQLite,
-PostgreSQL or another consensus stand here. Rule kept: an append under an old controller epoch is
-refused for ever, hence taking a lease early is safe; after `Unknown` the caller must not go on
-before it has reread the log. Not here: what the records mean.
+PostgreSQL or another consensus stand here. Rule kept: an append under a lease that is not the
+present one is refused for ever, hence taking a lease early is safe; so it is when the store was put
+back and an epoch is given again, since each taking of the lease has a mark of its own. After
+`Unknown` the caller must not go on before it has reread the log. Not here: what the records mean.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from anabranch.core.types import Buffer
 
 NOBODY = -1
 """Who holds a lease that was given back."""
+MARK_BYTES = 8
+"""Random bytes that tell one taking of the lease from all others: enough not to meet twice."""
 
 
 class StoreAway(StorageFault):
@@ -43,8 +46,9 @@ class Snapshot(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Lease:
     """Who may append. `beat` grows with every renewal: takers watch it with their own clock. An
-    incarnation is one process, `folder id/when it began`. `endpoint` is where it can be watched,
-    empty where that is not known: it listens on every address of its machine."""
+    incarnation is one process, `folder id/when it began`, and, after a dot, the mark of one taking.
+    `endpoint` is where it can be watched, empty where that is not known: it listens on every
+    address of its machine."""
 
     epoch: int
     holder: int
@@ -52,12 +56,33 @@ class Lease:
     endpoint: str
     beat: int
 
+    @property
+    def process(self) -> str:
+        """The process that took it, without the mark of this taking."""
+        return self.incarnation.partition(".")[0]
+
+    def is_still(self, present: Lease | None) -> bool:
+        """Whether the store's present lease is this one, renewed or not: of the same taking."""
+        if present is None:
+            return False
+        mine = self.epoch, self.holder, self.incarnation
+        return mine == (present.epoch, present.holder, present.incarnation)
+
     def was_given(self, holder: int, incarnation: str, endpoint: str) -> bool:
         """Whether to this process or one whose place it has, which is no more: only one can listen
         at an address, or hold a folder where the address is not known."""
         if holder != self.holder or endpoint != self.endpoint:
             return False
         return bool(endpoint) or _folder(incarnation) == _folder(self.incarnation)
+
+
+def next_lease(
+    seen: Lease | None, last_epoch: int, holder: int, incarnation: str, endpoint: str, mark: str
+) -> Lease:
+    """The lease of who takes over from `seen`; `last_epoch` is of the log's last batch, and `mark`
+    is random and never the same: an epoch may come again after the store was put back."""
+    epoch = max(seen.epoch if seen is not None else 0, last_epoch) + 1
+    return Lease(epoch, holder, f"{incarnation}.{mark}", endpoint, 0)
 
 
 def _folder(incarnation: str) -> str:
@@ -73,7 +98,7 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Deposed:
-    """Nothing was written: another controller epoch holds the lease, or the log ends elsewhere."""
+    """Nothing was written: the lease is another one, or the log ends elsewhere."""
 
     epoch: int
     end_offset: int
@@ -110,9 +135,9 @@ class MetadataStore(Protocol):
         """The cluster's id, None when the store is new."""
 
     async def append(
-        self, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+        self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
-        """Commit all batches or none, if the epoch holds the lease and the log ends as expected."""
+        """Commit all batches or none, if this is the present lease and the log ends as expected."""
 
     async def end(self) -> StoreEnd:
         """Where the log stands."""

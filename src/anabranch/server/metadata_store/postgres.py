@@ -14,6 +14,7 @@ be seen.
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
@@ -22,6 +23,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from anabranch.core.controller.metadata_store import (
+    MARK_BYTES,
     NOBODY,
     Appended,
     Committed,
@@ -32,6 +34,7 @@ from anabranch.core.controller.metadata_store import (
     StoredBatch,
     StoreEnd,
     Unknown,
+    next_lease,
 )
 from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
@@ -76,13 +79,11 @@ class PostgresStore:
         return await self._run(_stored_cluster_id, again=True)
 
     async def append(
-        self, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+        self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
         """One transaction for all batches; see `MetadataStore.append`."""
         try:
-            answer = await self._run(
-                lambda on: _append(on, controller_epoch, expected_end_offset, batches)
-            )
+            answer = await self._run(lambda on: _append(on, lease, expected_end_offset, batches))
         except StorageFault as fault:
             return Unknown(str(fault))
         self._appends += isinstance(answer, Committed)
@@ -302,14 +303,12 @@ async def _end(on: Connection) -> StoreEnd:
 
 
 async def _append(
-    on: Connection, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+    on: Connection, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
 ) -> Appended:
     async with _transaction(on):
-        lease = await _lease(on)
-        end = await _end(on)
-        epoch = 0 if lease is None else lease.epoch
-        if epoch != controller_epoch or end.end_offset != expected_end_offset:
-            return Deposed(epoch, end.end_offset)
+        present, end = await _lease(on), await _end(on)
+        if not lease.is_still(present) or end.end_offset != expected_end_offset:
+            return Deposed(0 if present is None else present.epoch, end.end_offset)
         await on.cursor().executemany(INSERT_BATCH, batches)
     return Committed(batches[-1].end_offset if batches else expected_end_offset)
 
@@ -358,8 +357,8 @@ async def _take_lease(
     async with _transaction(on):
         if await _lease(on) != seen:
             return None
-        epoch = max(seen.epoch if seen else 0, (await _end(on)).epoch) + 1
-        taken = Lease(epoch, holder, incarnation, endpoint, 0)
+        mark, last_epoch = secrets.token_hex(MARK_BYTES), (await _end(on)).epoch
+        taken = next_lease(seen, last_epoch, holder, incarnation, endpoint, mark)
         await _write_lease(on, taken)
     return taken
 

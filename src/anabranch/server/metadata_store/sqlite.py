@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +21,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from anabranch.core.controller.metadata_store import (
+    MARK_BYTES,
     NOBODY,
     Appended,
     Committed,
@@ -29,6 +31,7 @@ from anabranch.core.controller.metadata_store import (
     StoredBatch,
     StoreEnd,
     Unknown,
+    next_lease,
 )
 from anabranch.core.errors import StorageFault
 from anabranch.server.files import make_folder
@@ -81,13 +84,11 @@ class SqliteStore:
         return await self._run(self._stored_cluster_id)
 
     async def append(
-        self, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+        self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
         """One transaction for all batches; see `MetadataStore.append`."""
         try:
-            return await self._run(
-                lambda: self._append(controller_epoch, expected_end_offset, batches)
-            )
+            return await self._run(lambda: self._append(lease, expected_end_offset, batches))
         except StorageFault as fault:
             return Unknown(str(fault))
 
@@ -219,14 +220,12 @@ class SqliteStore:
         return StoreEnd(first, *last)
 
     def _append(
-        self, controller_epoch: int, expected_end_offset: int, batches: list[StoredBatch]
+        self, lease: Lease, expected_end_offset: int, batches: list[StoredBatch]
     ) -> Appended:
         with self._transaction() as cursor:
-            lease = self._lease()
-            end = self._end()
-            epoch = 0 if lease is None else lease.epoch
-            if epoch != controller_epoch or end.end_offset != expected_end_offset:
-                return Deposed(epoch, end.end_offset)
+            present, end = self._lease(), self._end()
+            if not lease.is_still(present) or end.end_offset != expected_end_offset:
+                return Deposed(0 if present is None else present.epoch, end.end_offset)
             cursor.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", batches)
         self._appends += 1
         return Committed(batches[-1].end_offset if batches else expected_end_offset)
@@ -276,8 +275,8 @@ class SqliteStore:
         with self._transaction() as cursor:
             if self._lease() != seen:
                 return None
-            epoch = max(seen.epoch if seen else 0, self._end().epoch) + 1
-            taken = Lease(epoch, holder, incarnation, endpoint, 0)
+            mark = secrets.token_hex(MARK_BYTES)
+            taken = next_lease(seen, self._end().epoch, holder, incarnation, endpoint, mark)
             self._write_lease(cursor, taken)
         return taken
 
