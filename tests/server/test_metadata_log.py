@@ -193,6 +193,38 @@ async def test_a_store_with_other_records_stops_the_node(host: Host, tmp_path: P
     await other.stop()
 
 
+@pytest.mark.parametrize("passed", [False, True], ids=["behind the copy", "beyond the copy"])
+async def test_a_snapshot_of_a_store_that_went_back_is_not_loaded(
+    host: Host, tmp_path: Path, passed: bool
+) -> None:
+    """The copy's last batch lies before what is served, so that it cannot be compared: the snapshot
+    in its place ends before the copy does, or is of an older epoch."""
+    if passed:
+        await host.shell.stop()
+        for _ in range(3):  # some epochs more
+            again = await Host(tmp_path / "store.db").start()
+            await again.stop()
+        host = await Host(tmp_path / "store.db").start()
+    await host.commit(*(topic(each) for each in range(2 if passed else 2000)))
+    await copied(host, tmp_path / "copy")
+    other = await Host(tmp_path / "other.db", **{FEW_BYTES: "2000"}).start()
+    await trimmed(other)
+    while passed and other.shell.controller.log.start_offset <= host.image.next_offset:
+        await other.commit(*(topic(9000 + each) for each in range(100)))
+    follower = Follower(tmp_path / "copy", other.channel())
+    before = follower.copy.image
+    assert other.shell.controller.log.start_offset > follower.copy.end.last_base_offset
+    assert (other.image.next_offset > before.next_offset) is passed
+    await follower.loop.start()
+    await eventually(lambda: follower.sentences)
+    assert "went back" in follower.sentences[0]
+    assert follower.copy.image == before and follower.copy.log.end_offset == before.next_offset
+    await follower.loop.stop()
+    await other.stop()
+    if passed:
+        await host.stop()
+
+
 async def test_a_log_that_diverges_under_a_live_connection_stops_the_node(
     host: Host, tmp_path: Path
 ) -> None:

@@ -3,8 +3,9 @@
 What: a loop of long polls; what comes is appended to the copy, replayed, and published as image and
 delta. Rule kept: on every new connection the last batch of the copy is read again and compared. A
 store that went back, or was swapped, shows then or as a diverging epoch, and the node stops with
-one line instead of unlearning what it knew. Every Fetch carries the cluster's id, so a node never
-follows another cluster. Source: KIP-595, KIP-630.
+one line instead of unlearning what it knew; so it does before it loads a snapshot that is older
+than the copy. Every Fetch carries the cluster's id, so a node never follows another cluster.
+Source: KIP-595, KIP-630.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Callable
 
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.replay import everything
-from anabranch.core.controller.store_check import CopyEnd, store_fault
+from anabranch.core.controller.store_check import CopyEnd, snapshot_fault, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault, TooOld
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import read_header
@@ -179,7 +180,12 @@ class MetadataFollower:
             end = self.copy.end
             fault = store_fault(end, min(back, end.end_offset - 1), None, SERVED)
             return self._stop(fault or "the served metadata log diverges from this node's copy")
-        if partition.snapshot_id.end_offset >= 0:
+        offered = partition.snapshot_id
+        if offered.end_offset >= 0:
+            high, end = partition.high_watermark, self.copy.end
+            fault = snapshot_fault(end, high, offered.end_offset, offered.epoch, SERVED)
+            if fault is not None:
+                return self._stop(fault)
             await self._load(partition)
         elif partition.records:
             self._append(partition)

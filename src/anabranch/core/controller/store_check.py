@@ -43,15 +43,34 @@ def store_fault(
     if copy.end_offset == 0:
         return None
     if end_offset == 0:
-        return _sentence(copy, store_url, f"the metadata store {store} is empty, so it was lost")
+        return _sentence(copy, store_url, f"{_the(store)} is empty, so it was lost")
     if end_offset < copy.end_offset:
-        return _sentence(
-            copy, store_url, f"the metadata store {store} went back to offset {end_offset}"
-        )
+        return _sentence(copy, store_url, f"{_the(store)} went back to offset {end_offset}")
     comparable = bool(copy.last_batch) and batch_at_copy_end is not None
     if comparable and batch_at_copy_end != copy.last_batch:
         return _parting_sentence(copy, store_url, store)
     return None
+
+
+def snapshot_fault(
+    copy: CopyEnd, end_offset: int, snapshot_end: int, snapshot_epoch: int, store: str
+) -> str | None:
+    """Why a snapshot that is offered in place of batches cannot be right, None when the copy may go
+    on from it.
+
+    `end_offset` is where the store's log ends. A sound store offers a snapshot only to who lacks
+    something that is in it: one that ends before the copy, or in an older epoch, is of a store that
+    went back.
+    """
+    if min(end_offset, snapshot_end) < copy.end_offset:
+        return _sentence(copy, UNKNOWN_URL, f"{_the(store)} went back to offset {end_offset}")
+    if copy.end_offset and snapshot_epoch < copy.epoch:
+        return _parting_sentence(copy, UNKNOWN_URL, store)
+    return None
+
+
+def _the(store: str) -> str:
+    return f"the metadata store {store}"
 
 
 def _sentence(copy: CopyEnd, store_url: str, what: str) -> str:
@@ -64,7 +83,7 @@ def _sentence(copy: CopyEnd, store_url: str, what: str) -> str:
 def _parting_sentence(copy: CopyEnd, store_url: str, store: str) -> str:
     """Nobody but a person can say which of two histories is the right one."""
     return (
-        f"the metadata store {store} went back and on differently: it has other records at offset "
+        f"{_the(store)} went back and on differently: it has other records at offset "
         f"{copy.last_base_offset} than this node's copy {copy.folder}, which ends at offset "
         f"{copy.end_offset}; stop all nodes. If the store is right, move the folder of this copy "
         "away: the node copies it anew. If the copy is right, move the store away, run "

@@ -5,6 +5,9 @@ touches the log. A log is cut where its history leaves the leader's, as the lead
 and nowhere else; never to the high watermark. When the leader's log begins after this one ends (or
 this one is empty), the copy begins anew at the leader's start; also a compacted log of which
 committed records are to be cut.
+and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
+than the metadata does. When the leader's log begins after this one ends (or
+this one is empty), the copy begins anew at the leader's start.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -119,6 +122,8 @@ class Following:
             return Next.UNCHANGED
         if self.sent_offset != log.end_offset:
             return Next.FETCH
+        if replica.is_ahead:
+            raise ApiError(ErrorCode.UNKNOWN_LEADER_EPOCH, self._older_metadata())
         if answer.error_code:
             return self._refused(answer)
         if answer.diverging_epoch.epoch >= 0:
@@ -146,6 +151,13 @@ class Following:
             log.truncate_to(offset)
         finally:  # a disk that refuses may have cut already
             replica.truncated()
+    def _older_metadata(self) -> str:
+        return (
+            f"the metadata is older than this log, which has leader epoch "
+            f"{self.replica.log.epochs.latest}: nothing was cut. Stop all nodes and restore the "
+            "metadata from a longer copy; if there is none and the leader's records are the right "
+            "ones, stop this node, remove this partition's folder and start it"
+        )
 
     def _append(self, records: Buffer, wall_ms: int) -> None:
         """Append; an empty log begins where the batch does in which the leader's log starts."""

@@ -72,6 +72,7 @@ class Replica:
         "high_watermark",
         "holders",
         "in_sync_replicas",
+        "is_ahead",
         "is_leader",
         "is_throttled_follower",
         "is_throttled_leader",
@@ -122,7 +123,9 @@ class Replica:
         self.left: tuple[int, ...] = ()
         self.told_count = 0
         self.recovery_state = RECOVERED
-        self.is_leader = False
+        self.is_leader = self.is_ahead = False
+        """`is_ahead`: the metadata went back behind this log. It neither leads nor follows until
+        the process ends: epochs that are given again would make two histories look like one."""
         self.appended_bytes = 0
         self.epoch_start_offset = self.led_from_epoch = self.leader_high_watermark = -1
         self.followers: dict[int, Progress] = {}
@@ -147,8 +150,8 @@ class Replica:
     def take_state(self, state: PartitionImage) -> bool:
         """Follow the metadata: leader, epochs, replicas, ISR. True when leadership changed.
 
-        A state that is older than what is known here is left alone, and nobody leads in an epoch
-        that is older than his own records.
+        A state that is older than what is known here is left alone. An epoch that is older than
+        this log's records shows that the metadata was set back (`is_ahead`).
         """
         if state.partition_epoch < self.partition_epoch and state.leader_epoch <= self.leader_epoch:
             return False
@@ -163,7 +166,8 @@ class Replica:
         self.observers = tuple(state.observers)
         self.recovery_state = state.recovery_state
         led, self.is_leader = self.is_leader, state.leader == self.broker_id
-        if self.is_leader and state.leader_epoch < self.log.epochs.latest:
+        self.is_ahead = self.is_ahead or state.leader_epoch < self.log.epochs.latest
+        if self.is_ahead:
             self.is_leader = False
         if new_epoch:
             self.followers = {}
