@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 from bad_kit import SECONDS, RunningNode, eventually
-from cluster_kit import IDS, TOPIC, ThreeNodes, ended, refusal
+from cluster_kit import IDS, TOPIC, ThreeNodes, refusal
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 from postgres_kit import PostgresServer
@@ -78,24 +78,22 @@ def test_a_second_node_with_an_id_that_is_taken(request, tmp_path, of, listening
     assert cluster.is_well()
 
 
-def test_a_second_node_from_a_copied_folder(cluster, tmp_path):
-    """One of the two goes, and says so; what the copy lacks is copied from the others."""
-    follower = follower_of(cluster)
-    shutil.copytree(cluster.folder / str(follower), tmp_path / "twin")
+@pytest.mark.parametrize("of", [follower_of, ThreeNodes.active])
+def test_a_second_node_from_a_copied_folder(cluster, tmp_path, of):
+    """The one on the copy goes, and says so; the living one and its controller notice nothing."""
+    taken, active = of(cluster), cluster.active()
+    shutil.copytree(cluster.folder / str(taken), tmp_path / "twin")
     cluster.write()
-    twin = cluster.made(follower, tmp_path / "twin")
-    twin.start()
-    both = (cluster.nodes[follower], twin)
+    wait = {"initial.broker.registration.timeout.ms": "5000"}
+    twin = cluster.made(taken, tmp_path / "twin", **wait)
     try:
-        eventually(lambda: any(each.process.poll() == 1 for each in both), "one that ended", 60)
-        gone = next(each for each in both if each.process.poll() == 1)
-        line = ended(gone)
-        assert f"node.id={follower}" in line or f"as broker {follower}" in line
-        assert "one process a node.id" in line
-        cluster.write()
+        line = refusal(twin)
     finally:
         twin.close()
-    started(cluster, follower)
+    assert f"node.id={taken}" in line and "copy of the other's folders" in line
+    assert [each.process.poll() for each in cluster.nodes.values()] == [None] * len(IDS)
+    assert cluster.active() == active
+    assert not [each for each in cluster.nodes[taken].lines if "another process" in each]
     assert cluster.is_well()
 
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from controller_kit import Follower, Host, eventually, registration, unused_port
@@ -15,8 +16,9 @@ from anabranch.client.admin import create_topic
 from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, format_clean_shutdown
+from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from anabranch.core.wire.metadata_records import UnregisterBrokerRecord
+from anabranch.core.wire.metadata_records import RegisterBrokerRecord, UnregisterBrokerRecord
 from anabranch.server import controller as controller_module
 from anabranch.server.clocks import steady_ms
 from anabranch.server.config import load_config
@@ -24,7 +26,7 @@ from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.node import Node
 from anabranch.server.partitions import PartitionShell
-from anabranch.server.registration import Registration, previous_broker_epoch
+from anabranch.server.registration import Registration
 
 OTHER_FOLDER = [b"e" * 16]
 SOON_MS = 1_000
@@ -184,29 +186,27 @@ async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absenc
     await host.stop()
 
 
-def twin(host: Host, follower: Follower) -> Registration:
+def twin(host: Host, follower: Follower, **changes: Any) -> Registration:
     """A broker of the same id on another folder, which does not ask for long."""
-    made, _ = registration(
-        host,
-        lambda: follower.image,
-        directory_ids=OTHER_FOLDER,
-        registration_timeout_ms=SOON_MS,
-    )
-    return made
+    wanted = {"directory_ids": OTHER_FOLDER, "registration_timeout_ms": SOON_MS, **changes}
+    return registration(host, lambda: follower.image, **wanted)[0]
 
 
+@pytest.mark.parametrize("folder", ["of its own", "a copy"])
 async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
-    host: Host, follower: Follower
+    host: Host, follower: Follower, folder: str
 ) -> None:
     first, stops = registration(host, lambda: follower.image)
     await first.register()
-    second = twin(host, follower)
+    changes = {"directory_ids": first._directory_ids} if folder == "a copy" else {}
+    second = twin(host, follower, **changes)
     with pytest.raises(ApiError) as raised:
         await second.register()
     assert raised.value.message == (
         f"broker 1 could not register within {SOON_MS} ms "
         "(initial.broker.registration.timeout.ms): another live broker has node.id=1; give each "
-        "node its own id"
+        "node its own id, and stop the one of two processes that runs on a copy of the other's "
+        "folders"
     )
     assert host.image.brokers[1].incarnation_id == first.incarnation_id
     assert stops == []
@@ -238,32 +238,40 @@ async def test_a_refusal_is_told_though_the_controller_then_says_nothing_more(
 async def test_a_restarted_node_supersedes_its_old_incarnation_at_once(
     host: Host, follower: Follower
 ) -> None:
-    """Its folders are locked, so whoever shows their ids is the only one alive."""
+    """Its connection closed, and nobody answers where it listened."""
     old, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
     first = await old.register()
     await old.unfenced()
+    await killed(old)
     new, _ = registration(host, lambda: follower.image, registration_timeout_ms=5_000)
     assert await new.register() > first
     await new.unfenced()
     assert host.image.brokers[1].incarnation_id == new.incarnation_id
     await new.shutdown()
-    old._task.cancel()
-    await old._channel.close()
+
+
+async def killed(broker: Registration) -> None:
+    """The process ends without a word."""
+    assert broker._task is not None
+    broker._task.cancel()
+    await asyncio.gather(broker._task, return_exceptions=True)
+    await broker._channel.close()
 
 
 async def test_whose_place_was_taken_stops(host: Host, follower: Follower) -> None:
-    """A process on a copy of the folders shows the same ids: the two must not take turns."""
+    """It was silent for a whole session, and another process is the broker since."""
     old, stops = registration(host, lambda: follower.image)
     await old.register()
     await old.unfenced()
-    new, others = registration(host, lambda: follower.image)
-    await new.register()
+    taken = host.image.brokers[1]
+    await host.commit(
+        RegisterBrokerRecord(
+            broker_id=1, incarnation_id=b"another process.", broker_epoch=taken.epoch + 100,
+            log_dirs=list(taken.log_dirs),
+        )
+    )  # fmt: skip
     await eventually(lambda: stops)
     assert "another process registered as broker 1" in stops[0]
-    await new.unfenced()
-    assert host.image.brokers[1].incarnation_id == new.incarnation_id
-    assert others == []
-    await new.shutdown()
     await old.shutdown()
 
 

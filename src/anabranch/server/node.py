@@ -180,7 +180,8 @@ class Node:
             self.broker.on_image(image, delta)
         if self.controller is not None and self._enrolment is not None:
             self.controller.controller.followed = image
-            self._enrolment.follow(image)
+            if self.broker is None or self.broker.is_registered:  # else it may be a copy's
+                self._enrolment.follow(image)
 
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.

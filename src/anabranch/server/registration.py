@@ -20,9 +20,8 @@ from collections.abc import Callable, Sequence
 from anabranch.core.controller.features import SUPPORTED_FEATURES
 from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.levels import check_supported
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
-from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
-from anabranch.core.log.files import Files
+from anabranch.core.errors import ApiError, ErrorCode, TooOld
+from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
 from anabranch.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,
@@ -46,7 +45,6 @@ REGISTRATION_TIMEOUT_MS = 60_000
 """Kafka's default of initial.broker.registration.timeout.ms."""
 FOLDER_FAILURE_MS = 30_000
 """Kafka's default of log.dir.failure.timeout.ms."""
-UNKNOWN_EPOCH = -1
 SHUTDOWN_TIMEOUT_S = 10.0
 """A controller that is gone must not keep a broker from stopping."""
 DUPLICATES = frozenset((ErrorCode.DUPLICATE_BROKER_REGISTRATION,))
@@ -67,6 +65,7 @@ class Registration:
         endpoints: Sequence[tuple[str, str, int]],
         rack: str | None,
         image: Callable[[], MetadataImage],
+        notes: FolderNotes | None = None,
         previous_broker_epoch: int = UNKNOWN_EPOCH,
         heartbeat_ms: int = HEARTBEAT_MS,
         registration_timeout_ms: int = REGISTRATION_TIMEOUT_MS,
@@ -83,6 +82,7 @@ class Registration:
         self._endpoints = list(endpoints)
         self._rack = rack
         self._image = image
+        self._notes = notes
         self._previous_epoch = previous_broker_epoch
         self._heartbeat_ms = heartbeat_ms
         self._registration_timeout_ms = registration_timeout_ms
@@ -100,18 +100,28 @@ class Registration:
     async def register(self) -> int:
         """Register and begin to heartbeat; the broker epoch.
 
+        Before that the folders note this incarnation: see `core/log/incarnations.py`.
         Raises ApiError when refused, or when it took longer than
         `initial.broker.registration.timeout.ms`.
         """
+        if self._notes is not None:
+            self._notes.begin(self.incarnation_id)
         try:
             async with asyncio.timeout(self._registration_timeout_ms / 1000):
                 self.broker_epoch = await self._registered(DUPLICATES)
         except TimeoutError:
             raise ApiError(ErrorCode.REQUEST_TIMED_OUT, self._too_late()) from None
+        self._note_registration()
         LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)
         if self._task is None:
             self._task = asyncio.create_task(self._beat())
         return self.broker_epoch
+
+    def _note_registration(self) -> None:
+        if self._notes is not None:
+            self._notes.registered(self.incarnation_id)
+            for fault in self._notes.faults:
+                LOG.error("a folder does not know its broker's newest life", why=fault)
 
     def beat_now(self) -> None:
         """Do not wait for the next heartbeat's turn: a new controller has not heard of us yet, and
@@ -164,8 +174,16 @@ class Registration:
             code = ErrorCode(answer.error_code)
             if code not in worth_waiting:
                 raise ApiError(code, self._refusal(code))
-            self._obstacle = self._refusal(code)
+            self._complain(self._refusal(code))
             await asyncio.sleep(RETRY_MS / 1000)
+
+    def _complain(self, why: str) -> None:
+        """Say once why this takes so long; a node that was restarted may meet its own ghost."""
+        if why != self._obstacle:
+            LOG.warning(
+                "not registered yet; asking again", why=why, for_ms=self._registration_timeout_ms
+            )
+        self._obstacle = why
 
     def _too_late(self) -> str:
         why = self._obstacle
@@ -181,7 +199,10 @@ class Registration:
 
     def _refusal(self, code: ErrorCode) -> str:
         if code == ErrorCode.DUPLICATE_BROKER_REGISTRATION:
-            return f"another live broker has node.id={self.node_id}; give each node its own id"
+            return (
+                f"another live broker has node.id={self.node_id}; give each node its own id, and "
+                "stop the one of two processes that runs on a copy of the other's folders"
+            )
         if code == ErrorCode.INCONSISTENT_CLUSTER_ID:
             return (
                 f"the controller belongs to another cluster than this node ({self.cluster_id}); "
@@ -218,6 +239,7 @@ class Registration:
                 each for each in self._directory_ids if each not in self._failed_directories()
             ],
             previous_broker_epoch=self._previous_epoch,
+            unknown_tagged_fields=self._notes.told() if self._notes is not None else None,
         )
 
     async def _beat(self) -> None:
@@ -302,18 +324,3 @@ class Registration:
                 f"a log folder failed, and no controller heard of it within "
                 f"{self._folder_failure_ms} ms (log.dir.failure.timeout.ms)",
             )
-
-
-def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
-    """The epoch that the broker had when it last stopped cleanly, -1 when it did not.
-
-    Every folder must have the marker, with the same epoch. Ask before the folders are opened: that
-    takes the markers away. Source: Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles.
-    """
-    try:
-        epochs = {
-            parse_clean_shutdown(files.read(f"{folder}/{CLEAN_SHUTDOWN}")) for folder in folders
-        }
-    except StorageFault:
-        return UNKNOWN_EPOCH
-    return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH

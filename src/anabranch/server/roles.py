@@ -28,6 +28,7 @@ from anabranch.core.controller.image import (
 from anabranch.core.controller.replay import everything
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
+from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
 from anabranch.core.replication.partitions import Partitions
 from anabranch.server.assigning import Assigning
 from anabranch.server.cleaner import Cleaner
@@ -38,7 +39,7 @@ from anabranch.server.groups import GroupShell
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
-from anabranch.server.registration import UNKNOWN_EPOCH, Registration, previous_broker_epoch
+from anabranch.server.registration import Registration
 from anabranch.server.replicating import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
@@ -128,6 +129,7 @@ class BrokerRole:
             endpoints=node.advertised(),
             rack=node.config.rack,
             image=lambda: self.broker.image,
+            notes=FolderNotes(node.files, self._held.directories),
             previous_broker_epoch=self._previous_epoch,
             heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
             registration_timeout_ms=node.config.broker.initial_broker_registration_timeout_ms,
@@ -144,6 +146,11 @@ class BrokerRole:
         self.upkeep.start()
         self.cleaner.start()
         self.groups.start()
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether the controller took this process for the broker."""
+        return self.registration is not None and self.registration.broker_epoch >= 0
 
     async def leave(self) -> None:
         """Controlled shutdown: tell the controller, then answer everybody who waits."""

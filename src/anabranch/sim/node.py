@@ -39,7 +39,7 @@ from anabranch.core.controller.image import (
 )
 from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
 from anabranch.core.groups import offsets
-from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
+from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
@@ -187,7 +187,7 @@ class SimNode(Machine):
         self.office = Office(self)
         self.link = ControllerLink(self)
         self.follower = MetadataFollower(self, self.copy, self.cluster.batches)
-        self._previous_epoch = self._read_previous_epoch()
+        self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
         deadline = self.purgatory.next_deadline
@@ -196,16 +196,6 @@ class SimNode(Machine):
         self._controller_alarm = Alarm(self, deadline, self._controller_waits_are_over)
         due = self.broker.groups.timers.next_due_ms
         self._groups_alarm = Alarm(self, due, self._groups_are_due)
-
-    def _read_previous_epoch(self) -> int:
-        try:
-            epochs = {
-                parse_clean_shutdown(self.disk.read(f"{path}/{CLEAN_SHUTDOWN}"))
-                for path in self.folders
-            }
-        except StorageFault:
-            return -1
-        return epochs.pop() if len(epochs) == 1 else -1
 
     def _boot(self) -> None:
         self.listens = True

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.incarnations import FolderNotes
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -45,12 +46,14 @@ class Session:
         self.broker_epoch = -1
         self.is_let_in = False
         self._previous_epoch = previous_epoch
+        self._notes = FolderNotes(node.disk, dict(node.directory_ids))
         self._leaving: Callable[[], None] | None = None
         self._leave_by_ms = 0
         self._beating = self._knocks = 0
 
     def start(self) -> None:
         """Register, then heartbeat until the end of this life."""
+        self._notes.begin(self.incarnation_id)
         self._register(again=False)
 
     def leave(self, left: Callable[[], None]) -> None:
@@ -77,6 +80,7 @@ class Session:
         code = ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             self.broker_epoch = answer.broker_epoch
+            self._notes.registered(self.incarnation_id)
             self.node.registered(answer.broker_epoch)
             self.world.note("registered", self.node.name, epoch=answer.broker_epoch)
             self._beating += 1
@@ -103,6 +107,7 @@ class Session:
             rack=node.rack,
             log_dirs=[node.directory_ids[path] for path in node.folders],
             previous_broker_epoch=self._previous_epoch,
+            unknown_tagged_fields=self._notes.told(),
         )
 
     # Heartbeats. `turn` ends a chain of them when another one begins.

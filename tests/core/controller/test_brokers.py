@@ -71,13 +71,13 @@ def test_another_cluster_is_refused() -> None:
 def test_another_incarnation_is_refused_while_the_session_is_valid() -> None:
     world = World()
     world.start(1)
-    other = {"incarnation": 2, "log_dirs": [bytes([200]) * 16]}
+    other = {"incarnation": 2, "old_lives": True, "log_dirs": [bytes([200]) * 16]}
     assert world.register(1, **other).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     world.now_ms += 9_001
     assert world.register(1, **other).error_code == 0
 
 
-def test_the_same_directories_supersede_at_once() -> None:
+def test_a_restarted_process_with_the_same_folders_and_address_supersedes_at_once() -> None:
     world = World()
     world.start(1)
     first = world.image.brokers[1].epoch

@@ -136,7 +136,13 @@ class World:
             return outcome.result.response
         return outcome
 
-    def register(self, broker_id: int, *, incarnation: int = 1, **changes: Any) -> Any:
+    def register(
+        self, broker_id: int, *, incarnation: int = 1, old_lives: bool = False, **changes: Any
+    ) -> Any:
+        """A process registers, after the connection of the one before has closed unless that
+        lives."""
+        if not old_lives:
+            self.hang_up(broker_id)
         request = BrokerRegistrationRequest(
             broker_id=broker_id,
             cluster_id=CLUSTER,
@@ -162,6 +168,13 @@ class World:
         for name, value in changes.items():
             setattr(request, name, value)
         return self.ask(request)
+
+    def hang_up(self, broker_id: int) -> None:
+        """The connection of the registered incarnation closes; who is dialled is not answered."""
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None:
+            self.controller.connection_closed(broker_id, broker.epoch, self.now_ms)
+            self.controller.take_probes()
 
     def start(self, *broker_ids: int) -> None:
         for broker_id in broker_ids:

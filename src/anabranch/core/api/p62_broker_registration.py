@@ -2,9 +2,11 @@
 
 KIP: KIP-631, KIP-858 (directory ids), KIP-966 (previous epoch tells a clean stop)
 Versions: 0-4
-Behaviour: checks in Kafka's order: cluster id, another live incarnation, directories, features. An
-    incarnation that shows the directory ids of the registered one supersedes it at once: the folder
-    lock proves that the old process is gone, so a restarted node does not wait for its own session.
+Behaviour: checks in Kafka's order: cluster id, another live incarnation, directories, features. The
+    registered incarnation is superseded before its session ends when its process is known to be
+    gone, so a restarted node does not wait for its own session; while it sends heartbeats, another
+    process on a copy of its folders is refused. Folders that are older than the last incarnation
+    (`FolderHistory` in `core/wire/own_fields.py`) count for nothing until they were in sync again.
 Skipped: nothing
 """
 

@@ -1,8 +1,7 @@
 """Brokers come and go: registration, the heartbeat's table of states, unregistering.
 
-What: KIP-631's broker lifecycle. A registration is refused while another incarnation's session is
-valid, except when it shows the directory ids of that registration: they are held under a lock, so
-the old process is dead, and its successor takes over at once. A new registration is always fenced
+What: KIP-631's broker lifecycle. A registration is refused while another incarnation lives, and
+what its folders are worth follows from whose they are (`succession.py`). A new one is always fenced
 until the broker has read the metadata log up to its own registration. Rule kept: a broker epoch is
 an offset of the log, so it is never given twice. Not here: fencing without a heartbeat
 (`fencing.py`).
@@ -21,6 +20,7 @@ from anabranch.core.controller.membership import Consequences, check_broker_epoc
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.sessions import Sessions
+from anabranch.core.controller.succession import Folders, check_succession, folders_of
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import topic_id_text
@@ -88,7 +88,7 @@ def register(
         )
     existing = state.image.brokers.get(request.broker_id)
     if existing is not None:
-        _check_succession(existing, sessions, request, now_ms)
+        check_succession(existing, sessions, request, now_ms)
     _check_directories(state, request)
     check_broker_features(state.image, offered(request.features))
     same = existing is not None and existing.incarnation_id == request.incarnation_id
@@ -102,26 +102,12 @@ def register(
     sessions.heard(request.broker_id, epoch, now_ms)
     reason = Reason(
         Code.BROKER_REGISTERED,
-        f"broker {request.broker_id} registered with epoch {epoch}",
+        f"broker {request.broker_id} registered with epoch {epoch}"
+        f"{_reservation(existing, request)}",
         {"broker_id": request.broker_id, "broker_epoch": epoch, "succeeds": existing is not None},
     )
     response = BrokerRegistrationResponse(broker_epoch=epoch)
     return Result(tuple(records), response, (reason, *consequences.reasons))
-
-
-def _check_succession(
-    existing: BrokerImage, sessions: Sessions, request: BrokerRegistrationRequest, now_ms: int
-) -> None:
-    if existing.incarnation_id == request.incarnation_id or existing.in_controlled_shutdown:
-        return
-    holds_the_folders = bool(set(existing.log_dirs) & set(request.log_dirs))
-    if holds_the_folders or not sessions.valid(existing.broker_id, existing.epoch, now_ms):
-        return
-    raise ClientFault(
-        ErrorCode.DUPLICATE_BROKER_REGISTRATION,
-        "Another broker is registered with that broker id. If the broker was recently restarted "
-        "this should self-resolve once the heartbeat manager expires the broker's session.",
-    )
 
 
 def _check_directories(state: ClusterState, request: BrokerRegistrationRequest) -> None:
@@ -145,13 +131,27 @@ def _invalid(sentence: str) -> ClientFault:
     return ClientFault(ErrorCode.INVALID_REGISTRATION, sentence)
 
 
+def _reservation(existing: BrokerImage | None, request: BrokerRegistrationRequest) -> str:
+    if existing is None or existing.incarnation_id == request.incarnation_id:
+        return ""
+    if folders_of(existing, request) is not Folders.OLDER:
+        return ""
+    return (
+        f" on folders that are older than its epoch {existing.epoch}: "
+        "what they hold does not count until it was in sync again"
+    )
+
+
 def _succession(
     consequences: Consequences, existing: BrokerImage, request: BrokerRegistrationRequest
 ) -> list[MetadataRecord]:
     """What the old incarnation leaves behind: cleanly stopped, it may still have everything."""
-    if request.previous_broker_epoch == existing.epoch:
-        return list(consequences.leaves(existing.broker_id, Cause.RESTARTED))
-    return list(consequences.lost(existing.broker_id, Cause.RESTARTED_UNCLEANLY))
+    folders, broker_id = folders_of(existing, request), existing.broker_id
+    if folders is Folders.CLOSED:
+        return list(consequences.leaves(broker_id, Cause.RESTARTED))
+    if folders is Folders.OLDER:
+        return list(consequences.set_back(broker_id))
+    return list(consequences.lost(broker_id, Cause.RESTARTED_UNCLEANLY))
 
 
 def _registration_record(

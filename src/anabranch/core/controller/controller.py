@@ -212,6 +212,7 @@ class Controller:
     def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:
         """A connection on which that incarnation registered or sent heartbeats has closed."""
         if self.active:
+            self.sessions.hung_up(broker_id, broker_epoch)
             closed = self.hints.connection_closed
             closed(self.image, self.sessions, broker_id, broker_epoch, now_ms)
 

@@ -16,12 +16,13 @@ from collections.abc import Collection, Iterator
 
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.image import BrokerImage, PartitionImage
-from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
+from anabranch.core.controller.levels import level_of
 from anabranch.core.controller.membership import (
     LOST_DIRECTORY,
     Consequences,
     check_broker_epoch,
     emptied,
+    knows_directories,
 )
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
@@ -47,9 +48,8 @@ def go_offline(
     consequences: Consequences, broker: BrokerImage, reported: Collection[bytes]
 ) -> tuple[list[MetadataRecord], tuple[Reason, ...]]:
     """What follows from folders that a broker reports as failed; nothing for what is known."""
-    level = level_of(consequences.state.image)
     failed = [each for each in broker.log_dirs if each in set(reported)]
-    if not failed or (level is not None and level < DIRECTORIES_SINCE):
+    if not failed or not knows_directories(consequences.state.image):
         return [], ()
     left = [each for each in broker.log_dirs if each not in failed]
     change = BrokerRegistrationChangeRecord(
@@ -73,10 +73,10 @@ def assign(
 ) -> Result[AssignReplicasToDirsResponse]:
     """Note where a broker's replicas lie. Raises ClientFault STALE_BROKER_EPOCH, and
     UNSUPPORTED_VERSION where records have no room for it."""
-    level = level_of(state.image)
-    if level is not None and level < DIRECTORIES_SINCE:
+    if not knows_directories(state.image):
         raise ClientFault(
-            ErrorCode.UNSUPPORTED_VERSION, f"metadata.version {level} knows nothing of folders."
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"metadata.version {level_of(state.image)} knows nothing of folders.",
         )
     broker = check_broker_epoch(state.image, request.broker_id, request.broker_epoch)
     plan = _Assignment(Consequences(state, config, sessions.suspects), broker)

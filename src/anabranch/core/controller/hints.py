@@ -107,13 +107,16 @@ class Hints:
     def connection_closed(
         self, image: MetadataImage, sessions: Sessions, broker_id: int, epoch: int, now_ms: int
     ) -> None:
-        """Probe the broker, unless it is not the one that is registered, or is asked already."""
+        """Probe the broker, unless it is not the one that is registered, or is asked already. One
+        that is fenced is probed while it has a session: its successor waits for that."""
         broker = image.brokers.get(broker_id)
-        if broker is None or broker.epoch != epoch or broker.fenced:
+        if broker is None or broker.epoch != epoch:
+            return
+        if broker.fenced and (broker_id, epoch) not in sessions.contact_ms:
             return
         under_way = self.under_way.get(broker_id)
         if under_way is not None and under_way.broker_epoch == epoch:
-            if now_ms <= under_way.until_ms:
+            if now_ms <= under_way.until_ms and not was_heard(sessions, under_way):
                 return
         endpoint = dialled_at(broker, self.listener)
         if endpoint is None:
@@ -141,9 +144,12 @@ class Hints:
         broker = image.brokers.get(probe.broker_id)
         if answer not in TELLING or now_ms > probe.until_ms:
             return None
-        if broker is None or broker.epoch != probe.broker_epoch or broker.fenced:
+        if broker is None or broker.epoch != probe.broker_epoch:
             return None
         if was_heard(sessions, probe):
+            return None
+        sessions.found_gone(broker.broker_id, broker.epoch)
+        if broker.fenced:
             return None
         return broker if self._counted(broker.broker_id, now_ms) else None
 

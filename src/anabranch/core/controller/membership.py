@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.cordoning import cordoned
 from anabranch.core.controller.elections import Rules, change_isr
@@ -18,6 +20,7 @@ from anabranch.core.controller.image import (
     MetadataImage,
     PartitionImage,
 )
+from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.controller.reasons import Cause, partition_reasons
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -89,6 +92,22 @@ def directory_of(partition: PartitionImage, broker_id: int) -> bytes | None:
     return partition.directories[partition.replicas.index(broker_id)]
 
 
+def knows_directories(image: MetadataImage) -> bool:
+    """Whether the records of this cluster have room for directory ids."""
+    level = level_of(image)
+    return level is None or level >= DIRECTORIES_SINCE
+
+
+def _with_lost(partition: PartitionImage, broker_id: int) -> PartitionImage:
+    """The partition as it is told when a broker's replica of it is lost."""
+    directories = list(partition.directories)
+    if len(directories) != len(partition.replicas):
+        directories = [UNASSIGNED_DIRECTORY] * len(partition.replicas)
+    if broker_id in partition.replicas:
+        directories[partition.replicas.index(broker_id)] = LOST_DIRECTORY
+    return replace(partition, directories=tuple(directories))
+
+
 class Consequences:
     """Makes the partition records that a broker's change of state causes, and says why.
 
@@ -117,6 +136,16 @@ class Consequences:
             yield from self.leaves(broker_id, cause)
             return
         yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), cause)
+
+    def set_back(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The broker came back on older folders: what counted there is told as lost, so that it
+        does not lead before it was in sync again."""
+        keys = self._had(broker_id)
+        for key in self.state.leaderless:
+            if broker_id in self.state.partition(key).last_known_elr:
+                keys[key] = None
+        unclean, cause = frozenset((broker_id,)), Cause.FOLDERS_OLDER
+        yield from self._without(broker_id, keys, unclean, cause, is_lost=True)
 
     def loses_folders(
         self, broker_id: int, directories: Collection[bytes]
@@ -181,17 +210,25 @@ class Consequences:
         keys: dict[PartitionKey, None],
         unclean: frozenset[int],
         cause: Cause,
+        *,
+        is_lost: bool = False,
     ) -> Iterator[MetadataRecord]:
         image = self.state.image
+        is_lost = is_lost and knows_directories(image)
 
         def acceptable(other: int) -> bool:
             return other != broker_id and is_active(image, other)
 
         for key in list(keys):
             partition = self.state.partition(key)
+            if is_lost:
+                partition = _with_lost(partition, broker_id)
             isr = tuple(member for member in partition.isr if member != broker_id)
             rules = self._rules(key, partition, acceptable)
             record = change_isr(*key, partition, isr, rules, unclean)
+            if is_lost:
+                record = record or PartitionChangeRecord(partition_id=key[1], topic_id=key[0])
+                record.directories = record.directories or list(partition.directories)
             yield from self._said(key, partition, record, rules, broker_id, cause)
 
     def _said(

@@ -92,13 +92,14 @@ class Cause(Enum):
     SHUTS_DOWN = "it shuts down"
     RESTARTED = "it was restarted"
     RESTARTED_UNCLEANLY = "it was restarted without having stopped in order"
+    FOLDERS_OLDER = "it was started on an older copy of its folders"
     UNREGISTERED = "it was unregistered"
     RETURNED = "it is back"
     FOLDER_FAILED = "its folder failed"
     LOG_UNUSABLE = "it cannot open or read the log"
 
 
-NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.UNREGISTERED})
+NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.FOLDERS_OLDER, Cause.UNREGISTERED})
 """What makes a replica no more eligible to lead."""
 
 

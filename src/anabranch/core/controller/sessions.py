@@ -36,6 +36,10 @@ class Sessions:
         """Unfenced and not heard from in this term."""
         self.offline_folders: dict[int, tuple[int, frozenset[bytes]]] = {}
         """Broker epoch, and the folders that failed since that registration, as heartbeats say."""
+        self.closed: set[Registered] = set()
+        """Its connection closed, and nothing was heard from it since."""
+        self.gone: set[Registered] = set()
+        """Nobody, or another, answered at its address since it was out of touch."""
         self.metadata_offsets: dict[int, int] = {}
         self.shutdown_offsets: dict[int, int] = {}
 
@@ -54,14 +58,36 @@ class Sessions:
         self.contact_ms[broker_id, epoch] = now_ms
         self._contacts += 1
         self._numbers[broker_id, epoch] = self._contacts
-        self.unheard.discard((broker_id, epoch))
+        self._in_touch((broker_id, epoch))
         for key in [key for key in self.suspected_ms if key[0] == broker_id]:
             del self.suspected_ms[key]
+
+    def _in_touch(self, registered: Registered) -> None:
+        for absent in (self.unheard, self.closed, self.gone):
+            absent.discard(registered)
+
+    def hung_up(self, broker_id: int, epoch: int) -> None:
+        """The connection on which it was heard has closed."""
+        if (broker_id, epoch) in self.contact_ms:
+            self.closed.add((broker_id, epoch))
+
+    def is_out_of_touch(self, broker_id: int, epoch: int) -> bool:
+        """Whether nothing says that it lives: never heard in this term, or not since its connection
+        closed."""
+        registered = broker_id, epoch
+        return registered in self.unheard or registered in self.closed
+
+    def found_gone(self, broker_id: int, epoch: int) -> None:
+        """Whoever was out of touch does not answer at its address."""
+        if self.is_out_of_touch(broker_id, epoch):
+            self.gone.add((broker_id, epoch))
 
     def hear_again(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """A heartbeat came that may not be answered: a running session goes on, none begins."""
         if (broker_id, epoch) in self.contact_ms:
             self.contact_ms[broker_id, epoch] = now_ms
+            self.closed.discard((broker_id, epoch))
+            self.gone.discard((broker_id, epoch))
 
     def go_on(self, before: Sessions, node_id: int) -> None:
         """This term follows `before` and nobody was in office in between: who was silent still is.
@@ -90,7 +116,7 @@ class Sessions:
         """The broker is fenced: it has no session."""
         self.contact_ms.pop((broker_id, epoch), None)
         self._numbers.pop((broker_id, epoch), None)
-        self.unheard.discard((broker_id, epoch))
+        self._in_touch((broker_id, epoch))
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
 

@@ -13,10 +13,12 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
     ListPartitionReassignments, the request   empty: tell of the plan too
     ListPartitionReassignments, the response  `PlanTold`
+    BrokerRegistration, the request           `FolderHistory`: whose logs its folders hold
 
 Why not records or an API key of our own: older nodes, Kafka's tools and clients read the same
 messages as before, so nothing has to be switched on. Rules kept: who loses a field loses a sentence
-and nothing else; but for `PlanAsked`, to which an answer without `PlanTold` says that it was lost.
+and nothing else; but for `PlanAsked`, to which an answer without `PlanTold` says that it was lost,
+and for `FolderHistory`, without which a folder is taken for the broker's newest, as Kafka does.
 Source: KIP-482.
 """
 
@@ -27,7 +29,17 @@ from typing import TypeVar
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.codec import decode, encode_bytes
-from anabranch.core.wire.schema import Bool, Int8, Int32, Int64, Message, String, Struct
+from anabranch.core.wire.schema import (
+    ZERO_UUID,
+    Bool,
+    Int8,
+    Int32,
+    Int64,
+    Message,
+    String,
+    Struct,
+    Uuid,
+)
 
 OWN_TAG = 10_000
 ASKED: dict[int, bytes] = {OWN_TAG: b""}
@@ -125,6 +137,19 @@ class Cordoned(Message, versions="0", flexible="0+"):
     """Brokers on which nothing new is placed."""
 
     brokers: list[Int32] = []
+
+
+class SeenFolder(Struct):
+    """A folder, and the incarnations of its broker that it has seen."""
+
+    directory_id: Uuid = ZERO_UUID
+    incarnation_ids: list[Uuid] = []
+
+
+class FolderHistory(Message, versions="0", flexible="0+"):
+    """What a broker's folders have seen, without those that keep no account of that."""
+
+    folders: list[SeenFolder] = []
 
 
 def tagged(message: Message) -> dict[int, bytes]:

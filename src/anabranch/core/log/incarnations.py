@@ -1,0 +1,101 @@
+"""Which incarnations of a broker a log folder has seen: how an older copy of it is told from it.
+
+What: each folder of `log.dirs` keeps a small file, `.broker-incarnations`: JSON with the
+incarnation that was registered last and those that have tried since. A process adds itself before
+it registers, and leaves only itself when it is registered. Why ids and not the broker epoch: a
+process may die between the controller's commit and its own note; its id is in the folder by then,
+an epoch would not be. Rule kept: the controller's last incarnation of a broker is in every folder
+that was not replaced by an older copy. Here too: the epoch of the last clean stop. Source of that:
+Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles. Not here: what follows from it
+(`core/controller/succession.py`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN, parse_clean_shutdown
+from anabranch.core.log.files import Files
+from anabranch.core.wire.own_fields import FolderHistory, SeenFolder, tagged
+
+INCARNATIONS = ".broker-incarnations"
+MOST_ATTEMPTS = 16
+"""Ids of processes that tried and were not answered. One of them may be registered; with more than
+these the oldest attempts are forgotten, and at worst a folder is taken for older than it is."""
+UNKNOWN_EPOCH = -1
+
+
+def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
+    """The epoch that the broker had when it last stopped cleanly, -1 when it did not.
+
+    Every folder must have the marker, with the same epoch. Ask before the folders are opened: that
+    takes the markers away.
+    """
+    try:
+        epochs = {
+            parse_clean_shutdown(files.read(f"{folder}/{CLEAN_SHUTDOWN}")) for folder in folders
+        }
+    except StorageFault:
+        return UNKNOWN_EPOCH
+    return epochs.pop() if len(epochs) == 1 else UNKNOWN_EPOCH
+
+
+class FolderNotes:
+    """The accounts of one broker's folders, in one life of its process.
+
+    A folder that cannot be read or written is named in `faults` and goes without: after a crash it
+    then counts as older than it is, which loses no record.
+    """
+
+    def __init__(self, files: Files, directories: Mapping[str, bytes]) -> None:
+        """`directories` are the ids of the folders by path."""
+        self.faults: list[str] = []
+        self._files = files
+        self._folders = directories
+        self._history = FolderHistory()
+
+    def begin(self, incarnation_id: bytes) -> None:
+        """This incarnation is about to register."""
+        seen = {folder: self._read(folder) for folder in self._folders}
+        self._history = FolderHistory(
+            folders=[
+                SeenFolder(
+                    directory_id=self._folders[folder], incarnation_ids=[*ids, incarnation_id]
+                )
+                for folder, ids in seen.items()
+                if ids is not None
+            ]
+        )
+        for folder, before in seen.items():
+            ids = before or []
+            self._write(folder, [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id])
+
+    def registered(self, incarnation_id: bytes) -> None:
+        """It is registered: the others count no longer."""
+        for folder in self._folders:
+            self._write(folder, [incarnation_id])
+
+    def told(self) -> dict[int, bytes]:
+        """The tagged fields of a registration: what each folder had seen when this life began."""
+        return tagged(self._history)
+
+    def _read(self, folder: str) -> list[bytes] | None:
+        """The ids in a folder, None where it keeps no account; none where that is rotten."""
+        path = f"{folder}/{INCARNATIONS}"
+        try:
+            if not self._files.exists(path):
+                return None
+            return [bytes.fromhex(each) for each in json.loads(self._files.read(path))["ids"]]
+        except (ValueError, KeyError, TypeError, StorageFault) as fault:
+            self.faults.append(f"{path} cannot be read: {fault}")
+            return []
+
+    def _write(self, folder: str, ids: Sequence[bytes]) -> None:
+        text = json.dumps({"version": 0, "ids": [each.hex() for each in ids]})
+        try:
+            self._files.write_atomic(f"{folder}/{INCARNATIONS}", text.encode(), sync=True)
+            self._files.sync_dir(folder)
+        except StorageFault as fault:
+            self.faults.append(f"{folder}/{INCARNATIONS} cannot be written: {fault}")

@@ -1,0 +1,100 @@
+"""Which incarnations a broker's folders have seen: through crashes at any point, and in copies."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from anabranch.core.log.incarnations import INCARNATIONS, MOST_ATTEMPTS, FolderNotes
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.wire.own_fields import FolderHistory, untagged
+
+FOLDERS = {"/a": b"a" * 16, "/b": b"b" * 16}
+ENDINGS = {"lives": (True, True), "dies registered": (True, False), "dies before": (False, False)}
+
+
+class Lives:
+    """Processes on the same folders, one after the other."""
+
+    def __init__(self) -> None:
+        self.files = MemoryFiles()
+        for folder in FOLDERS:
+            self.files.make_dirs(folder)
+        self.registered = b""
+        """The incarnation that the controller knows."""
+        self.number = 0
+
+    def live(self, *, registers: bool = True, hears: bool = True) -> bool:
+        """One life; whether its folders were taken for those of the registered incarnation."""
+        self.number += 1
+        incarnation_id = self.number.to_bytes(16)
+        notes = FolderNotes(self.files, FOLDERS)
+        notes.begin(incarnation_id)
+        told = untagged(FolderHistory, notes.told())
+        before = self.registered
+        knows = [before in map(bytes, each.incarnation_ids) for each in told.folders]
+        if registers:
+            self.registered = incarnation_id
+        if hears:
+            notes.registered(incarnation_id)
+        assert notes.faults == []
+        return not before or all(knows)
+
+    def contents(self) -> dict[str, bytes]:
+        """The account of each folder."""
+        return {folder: self.files.read(f"{folder}/{INCARNATIONS}") for folder in FOLDERS}
+
+    def put(self, contents: dict[str, bytes]) -> None:
+        """Folders get accounts of before."""
+        for folder, account in contents.items():
+            self.files.write_atomic(f"{folder}/{INCARNATIONS}", account, sync=True)
+
+
+@pytest.mark.parametrize("endings", list(itertools.product(ENDINGS, repeat=4)))
+def test_the_registered_incarnation_is_known_whenever_processes_die(
+    endings: tuple[str, ...],
+) -> None:
+    lives = Lives()
+    for ending in endings:
+        registers, hears = ENDINGS[ending]
+        assert lives.live(registers=registers, hears=hears)
+    assert lives.live()
+
+
+@pytest.mark.parametrize("endings", list(itertools.product(ENDINGS, repeat=3)))
+@pytest.mark.parametrize("copied", [("/a", "/b"), ("/a",)], ids=["all folders", "one folder"])
+def test_a_copy_of_before_the_registered_incarnation_does_not_know_it(
+    endings: tuple[str, ...], copied: tuple[str, ...]
+) -> None:
+    lives = Lives()
+    lives.live()
+    copy = {folder: lives.contents()[folder] for folder in copied}
+    for ending in endings:
+        registers, hears = ENDINGS[ending]
+        lives.live(registers=registers, hears=hears)
+    has_changed = lives.registered != (1).to_bytes(16)
+    lives.put(copy)
+    assert lives.live() is not has_changed
+
+
+def test_processes_that_never_register_fill_no_folder() -> None:
+    lives = Lives()
+    lives.live()
+    for _ in range(2 * MOST_ATTEMPTS):
+        assert lives.live(registers=False, hears=False)
+    sizes = {len(account) for account in lives.contents().values()}
+    lives.live(registers=False, hears=False)
+    assert {len(account) for account in lives.contents().values()} == sizes
+
+
+def test_a_rotten_account_knows_nothing() -> None:
+    lives = Lives()
+    lives.live()
+    lives.files.write_atomic(f"/a/{INCARNATIONS}", b"rotten", sync=True)
+    notes = FolderNotes(lives.files, FOLDERS)
+    notes.begin(b"i" * 16)
+    told = untagged(FolderHistory, notes.told())
+    seen = {bytes(each.directory_id)[:1]: len(each.incarnation_ids) for each in told.folders}
+    assert seen == {b"a": 1, b"b": 2}
+    assert "cannot be read" in notes.faults[0]
