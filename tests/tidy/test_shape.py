@@ -10,6 +10,7 @@ LONGEST_FILE_LINES = 500
 
 TABLES = {
     "src/anabranch/core/errors.py": "Kafka's error codes, one line or two a code",
+    "src/anabranch/sim/mutant_table.py": "the mutants, nine lines each",
 }
 """Files that are one long table: longer than LONGEST_FILE_LINES, with the reason."""
 

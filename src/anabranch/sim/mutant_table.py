@@ -277,6 +277,7 @@ HELD_UP_ORDER = (
     "tests/core/api/test_held_up_order.py"
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
 )
+SUCCESSION = "anabranch.core.controller.succession"
 
 LEADERS = "tests/core/controller/test_leader_histories.py"
 HINTS = "anabranch.core.controller.hints"
@@ -742,6 +743,75 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_compaction.py"
         "::test_the_newest_record_by_time_is_found_though_newer_ones_are_gone",
+    ),
+    Mutant(
+        name="copy-displaces-a-living-broker",
+        rule="a process on a copied folder takes no place of a broker that sends heartbeats",
+        module=SUCCESSION,
+        old="if sessions.is_out_of_touch(*registered) and _has_its_place(existing, request):",
+        new="if _has_its_place(existing, request):",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_succession.py"
+        "::test_while_it_sends_heartbeats_nobody_takes_its_place",
+    ),
+    Mutant(
+        name="older-folders-count",
+        rule="what lies in folders that are older than the last incarnation leads nothing",
+        module=SUCCESSION,
+        old="if was_used and existing.incarnation_id not in folder.incarnation_ids:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_succession.py"
+        "::test_older_folders_never_lead_what_may_be_elsewhere",
+    ),
+    Mutant(
+        name="attempt-not-noted",
+        rule="a process is in its folders before it may be registered",
+        module="anabranch.core.log.incarnations",
+        old="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]",
+        new="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :]]",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_the_registered_incarnation_is_known_whenever_processes_die",
+    ),
+    Mutant(
+        name="append-by-who-had-the-epoch-before",
+        rule="two that got the same epoch from a store that was put back do not both append",
+        module="anabranch.core.controller.metadata_store",
+        old="return mine == (present.epoch, present.holder, present.incarnation)",
+        new="return mine[0] == present.epoch",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/metadata_store/test_any_store.py"
+        "::test_no_backup_lets_two_append_under_one_epoch[sqlite]",
+    ),
+    Mutant(
+        name="older-snapshot-loaded",
+        rule="a copy of the metadata is never replaced by an older snapshot",
+        module="anabranch.core.controller.store_check",
+        old="if min(end_offset, snapshot_end) < copy.end_offset:",
+        new="if end_offset < 0:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_store_check.py::test_no_snapshot_takes_a_copy_back",
+    ),
+    Mutant(
+        name="cut-by-older-metadata",
+        rule="a log that knows newer leader epochs than the metadata is not cut",
+        module=FOLLOWING,
+        old="        if replica.is_ahead:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_restored_metadata.py"
+        "::test_a_follower_that_knows_newer_epochs_than_the_metadata_keeps_its_log",
+    ),
+    Mutant(
+        name="older-metadata-forgotten",
+        rule="nor when the metadata reaches those epochs another time",
+        module=REPLICA,
+        old="self.is_ahead = self.is_ahead or state.leader_epoch < self.log.epochs.latest",
+        new="self.is_ahead = state.leader_epoch < self.log.epochs.latest",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_restored_metadata.py"
+        "::test_it_goes_on_to_refuse_when_the_metadata_reaches_its_epochs_another_time",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

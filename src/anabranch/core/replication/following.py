@@ -2,12 +2,10 @@
 
 The rule it keeps: only an answer to what is still the question (same leader epoch, same log end)
 touches the log. A log is cut where its history leaves the leader's, as the leader says by epochs,
-and nowhere else; never to the high watermark. When the leader's log begins after this one ends (or
-this one is empty), the copy begins anew at the leader's start; also a compacted log of which
-committed records are to be cut.
 and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
-than the metadata does. When the leader's log begins after this one ends (or
-this one is empty), the copy begins anew at the leader's start.
+than the metadata does. When the leader's log begins after this one ends (or this one is empty), the
+copy begins anew at the leader's start; also a compacted log of which committed records are to be
+cut.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -151,6 +149,7 @@ class Following:
             log.truncate_to(offset)
         finally:  # a disk that refuses may have cut already
             replica.truncated()
+
     def _older_metadata(self) -> str:
         return (
             f"the metadata is older than this log, which has leader epoch "
