@@ -13,7 +13,7 @@ from collections import defaultdict
 from prometheus_client.parser import text_string_to_metric_families
 
 RULE = re.compile(
-    r"(?P<aggregate>sum|max)\s*(by\s*\((?P<by>\w+)\)\s*)?"
+    r"(?P<aggregate>sum|max)\s*(by\s*\((?P<by>\w+(, \w+)*)\)\s*)?"
     r"\(((?P<function>rate|increase)\()?(?P<metric>\w+)(\[(?P<minutes>\d+)m\]\))?\)"
     r"\s*(?P<operator>>|!=)\s*(?P<limit>\d+)"
 )
@@ -53,7 +53,8 @@ def fires(expression, pages, before=None):
             now = {labels: value / (60 * int(rule["minutes"])) for labels, value in now.items()}
     groups = defaultdict(list)
     for labels, value in now.items():
-        groups[dict(labels).get(rule["by"])].append(value)
+        named = dict(labels)
+        groups[tuple(map(named.get, (rule["by"] or "").split(", ")))].append(value)
     aggregate, compare = AGGREGATES[rule["aggregate"]], OPERATORS[rule["operator"]]
     return any(compare(aggregate(values), float(rule["limit"])) for values in groups.values())
 

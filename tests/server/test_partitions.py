@@ -22,11 +22,12 @@ from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.log.room import FULL_AT_LEAST_MS
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.records import Record, build_batch
-from anabranch.server.partitions import FULL_AGAIN_MS, PartitionShell
+from anabranch.server.partitions import PartitionShell
 from anabranch.server.upkeep import Upkeep
 
 NOW_MS = 1_700_000_000_000
@@ -114,7 +115,7 @@ def test_a_small_topic_is_ready_when_publish_returns(world):
 def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
     """It may be the same disk."""
     clock = [1_000]
-    monkeypatch.setattr("anabranch.server.partitions.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.room.steady_ms", lambda: clock[0])
     world.publish(world.create("t", 4))
     for _ in range(3):
         for _ in range(1000):
@@ -122,7 +123,8 @@ def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
                 (world.replica(index=each), DiskFull("no room")) for each in range(4)
             ]
             world.shell.take_faults()
-        clock[0] += FULL_AGAIN_MS
+        clock[0] += FULL_AT_LEAST_MS
+        asyncio.run(world.shell.rooms.look())
     assert caplog.messages.count("a disk is full") == 3 * len(FOLDERS)
     assert world.broker.partitions.offline == {}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from unittest.mock import Mock
 
 import msgspec
@@ -12,14 +13,23 @@ from anabranch.core.controller.image import MetadataDelta
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.room import FULL_AT_LEAST_MS
 from anabranch.core.types import TopicPartition
-from anabranch.server.partitions import FULL_AGAIN_MS
 
 
 @pytest.fixture
 def world(monkeypatch):
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 60.0)
-    return World()
+    made = World()
+    clock = [1_000_000]
+    monkeypatch.setattr("anabranch.server.room.steady_ms", lambda: clock[0])
+
+    def room_again():
+        clock[0] += FULL_AT_LEAST_MS
+        asyncio.run(made.shell.rooms.look())
+
+    made.room_again = room_again
+    return made
 
 
 def no_room(patched):
@@ -34,6 +44,7 @@ def test_a_new_partition_waits_for_room_and_no_other(world, monkeypatch, caplog)
     def full(*_arguments, **_options):
         raise DiskFull("no space left")
 
+    write = world.files.write_atomic
     monkeypatch.setattr(world.files, "write_atomic", full)
     world.publish(world.create("more", 1))
     assert TopicPartition("more", 0) in world.broker.partitions.offline
@@ -42,7 +53,8 @@ def test_a_new_partition_waits_for_room_and_no_other(world, monkeypatch, caplog)
     world.shell.host_roomless()
     assert world.replica("more") is None
     assert caplog.messages.count("a partition waits for room") == 1
-    monkeypatch.undo()
+    monkeypatch.setattr(world.files, "write_atomic", write)
+    world.room_again()
     world.shell.host_roomless()
     assert world.append(name="more").first_offset == 0
     assert not world.broker.partitions.offline and not world.broker.partitions.roomless
@@ -74,8 +86,6 @@ def test_a_topic_that_is_deleted_waits_for_no_room(world, monkeypatch):
 
 
 def test_a_new_partition_goes_where_there_is_room(world, monkeypatch):
-    clock = [1_000_000]
-    monkeypatch.setattr("anabranch.server.partitions.steady_ms", lambda: clock[0])
     with monkeypatch.context() as patched:
         create = LogFolder.create_log
 
@@ -89,7 +99,7 @@ def test_a_new_partition_goes_where_there_is_room(world, monkeypatch):
         world.shell.host_roomless()
         assert [world.replica(index=each).folder for each in range(3)] == ["/b"] * 3
         assert not world.broker.partitions.offline
-    clock[0] += FULL_AGAIN_MS
+    world.room_again()
     world.publish(world.create("u", 1))
     assert world.replica("u").folder == "/a"
 
@@ -124,6 +134,7 @@ def test_a_partition_that_moved_away_waits_for_no_room_and_holds_up_no_other(wor
         world.publish(MetadataDelta(changed_partitions={topic.topic_id: (0,)}))
         assert list(world.broker.partitions.offline) == [TopicPartition("t", 1)]
         world.shell.host_roomless()
+    world.room_again()
     world.shell.host_roomless()
     assert world.replica(index=0) is None
     assert world.append(index=1).first_offset == 0
@@ -138,6 +149,7 @@ def test_a_topic_may_come_again_whose_log_waited_for_room_as_it_was_deleted(worl
         no_room(patched)
         world.publish()
     world.publish(world.delete("t"))
+    world.room_again()
     world.publish(world.create("t", 1, unique=2))
     assert world.replica().log.end_offset == 0
     assert not world.broker.partitions.offline_folders
@@ -149,6 +161,7 @@ async def test_what_waited_for_room_is_opened_in_slices(world, monkeypatch):
         world.publish(world.create("t", 50))
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
     monkeypatch.setattr("anabranch.server.partitions.SLICE_S", 0.0)
+    await asyncio.to_thread(world.room_again)
     world.shell.host_roomless()
     assert len(world.broker.partitions) < 50
     await world.shell.settled()

@@ -9,6 +9,7 @@ import pytest
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
+from anabranch.server.files import RESERVE
 from anabranch.testing.faults import NodeFaults
 from anabranch.testing.faulty_files import FaultyFiles
 
@@ -47,6 +48,22 @@ def test_a_full_disk_takes_nothing_and_gives_everything(faults, files, tmp_path)
     faults.disk_is_full = False
     files.write_atomic(f"{tmp_path}/small", b"d", sync=True)
     assert os.listdir(tmp_path) == ["small"]
+
+
+def test_what_a_node_gives_back_of_a_full_disk_is_there_to_be_written_once(faults, files, tmp_path):
+    folder = str(tmp_path)
+    files.reserve(folder, 10_000)
+    assert files.size(f"{folder}/{RESERVE}") == 10_000
+    faults.disk_is_full = True
+    with pytest.raises(DiskFull):
+        files.write_atomic(f"{folder}/a", bytes(1), sync=True)
+    assert files.give_back(folder) and not files.give_back(folder)
+    files.write_atomic(f"{folder}/a", bytes(9_000), sync=True)
+    with pytest.raises(DiskFull):
+        files.write_atomic(f"{folder}/b", bytes(9_000), sync=True)
+    with pytest.raises(DiskFull):
+        files.reserve(folder, 10_000)
+    assert os.listdir(folder) == ["a"]
 
 
 def test_a_slow_disk_takes_its_time_for_what_reaches_it(faults, files, tmp_path):

@@ -100,9 +100,7 @@ def test_a_full_disk_takes_no_record_until_it_heals(processes):
     with LocalCluster(processes=processes) as cluster:
         cluster.create_topic("t")
         failures = []
-        # Without a producer id, which is a metadata record: a node that cannot write one down ends.
-        plain = {"delivery.timeout.ms": 1000, "enable.idempotence": False}
-        writes = producer(cluster, **plain)
+        writes = producer(cluster, **{"delivery.timeout.ms": 1000})
         with cluster.full_disk(1):
             writes.produce(
                 "t", b"no room", on_delivery=lambda error, _: failures.append(bool(error))

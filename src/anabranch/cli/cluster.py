@@ -215,7 +215,8 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
         f"cluster {found.cluster_id}, active controller {found.controlling.controller_id} "
         f"in epoch {found.controlling.epoch}"
     )
-    rows = [(key.replace("_", " "), told[key]) for key in COUNTED]
+    counts = {**told, "full_folders": len(told["full_folders"])}
+    rows = [(key.replace("_", " "), counts[key]) for key in COUNTED]
     print_table(("what", "count"), rows)
     for sentence in _remedies(told, found):
         click.echo(sentence)
@@ -231,7 +232,7 @@ NEWEST = 10
 COUNTED = (
     "brokers", "fenced_brokers", "topics", "partitions", "unavailable", "under_min_isr",
     "at_min_isr", "under_replicated", "missing_replicas", "moving", "moves_held_up",
-    "rack_violations", "not_led_by_preferred",
+    "rack_violations", "not_led_by_preferred", "full_folders",
 )  # fmt: skip
 
 
@@ -257,6 +258,11 @@ def _status(found: Overview) -> dict[str, Any]:
         "moves_held_up": len(found.held_up),
         "rack_violations": found.ill[Illness.RACK_VIOLATION],
         "not_led_by_preferred": found.not_preferred,
+        "full_folders": [
+            {"broker": broker_id, "folder": path}
+            for broker_id, paths in sorted(found.full.items())
+            for path in paths
+        ],
         "reasons": [
             {"at": time_text(each.at_ms), "code": each.code, "reason": each.sentence}
             for each in found.controlling.reasons.newest(NEWEST)
@@ -279,6 +285,11 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
         )
     elif told["under_replicated"]:
         said.append("`anabranch topics describe --under-replicated-partitions` says who is behind.")
+    said += [
+        f"Broker {each['broker']} has no room in {each['folder']}: what lies there takes no "
+        "records, and others lead it; free space there, or let retention do it."
+        for each in told["full_folders"]
+    ]
     if told["missing_replicas"]:
         said.append(
             "Replicas that no broker has are given to the next that joins: `anabranch topics "
@@ -329,7 +340,7 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
          "behind", "observers", "under-replicated"),
         [
             (each.broker_id, f"{each.host}:{each.port}", each.rack or "-",
-             _state(each),
+             _state(each, found),
              "active" if each.broker_id == active else "-",
              each.leaders, each.preferred, each.replicas, each.behind, each.observers,
              each.under_replicated)
@@ -341,10 +352,12 @@ def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
             click.echo(why)
 
 
-def _state(each: BrokerCounts) -> str:
-    """Whether it serves, and whether it is given anything new."""
+def _state(each: BrokerCounts, found: Overview) -> str:
+    """Whether it serves, whether it is given anything new, and whether it has room."""
     state = "fenced" if each.is_fenced else "serves"
-    return f"{state}, cordoned" if each.is_cordoned else state
+    if each.is_cordoned:
+        state = f"{state}, cordoned"
+    return f"{state}, disk full" if each.broker_id in found.full else state
 
 
 def _why_away(each: BrokerCounts, found: Overview) -> str | None:
@@ -361,6 +374,7 @@ def _broker_counts(each: BrokerCounts, found: Overview) -> dict[str, Any]:
         "rack": each.rack,
         "fenced": each.is_fenced,
         "cordoned": each.is_cordoned,
+        "full_log_dirs": list(found.full.get(each.broker_id, ())),
         "active_controller": each.broker_id == found.controlling.controller_id,
         "leaders": each.leaders,
         "preferred_leaders": each.preferred,

@@ -6,6 +6,7 @@ Each call sends one request of Kafka's protocol, tries again while that can help
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 
@@ -61,11 +62,13 @@ from anabranch.core.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from anabranch.core.wire.own_fields import ASKED, Cordoned, untagged
+from anabranch.core.wire.own_fields import ASKED, Cordoned, FullFolders, untagged
 
 TIMEOUT_MS = 30_000
 NO_COUNT = -1
 """Stands for "as the broker's defaults say" in CreateTopics."""
+SOME_FOLDER = "a folder of log.dirs"
+"""What is said of a broker that has no room and does not say where."""
 
 
 class ResourceKind(IntEnum):
@@ -227,6 +230,24 @@ async def describe_cluster(cluster: Cluster) -> DescribeClusterResponse:
 def cordoned_in(response: DescribeClusterResponse) -> frozenset[int]:
     """The brokers on which nothing new is placed; none where the node does not tell."""
     return frozenset(untagged(Cordoned, response.unknown_tagged_fields).brokers)
+
+
+async def full_folders(
+    cluster: Cluster, response: DescribeClusterResponse
+) -> dict[int, tuple[str, ...]]:
+    """The folders without room, by broker, of those that are up and have one."""
+    request = DescribeLogDirsRequest(topics=[], unknown_tagged_fields=ASKED)
+    up = {each.broker_id for each in response.brokers if not each.is_fenced}
+    found: dict[int, tuple[str, ...]] = {}
+    for broker_id in untagged(Cordoned, response.unknown_tagged_fields).full:
+        if broker_id not in up:
+            continue
+        told = FullFolders()
+        with contextlib.suppress(ApiError, OSError):
+            answer = await cluster.send_to(broker_id, request)
+            told = untagged(FullFolders, answer.unknown_tagged_fields)
+        found[broker_id] = tuple(told.paths) or (SOME_FOLDER,)
+    return found
 
 
 async def cordon(cluster: Cluster, broker_id: int, *, closed: bool = True) -> None:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Container, Mapping, Sequence
 from typing import NamedTuple
 
-from anabranch.client.admin import cordoned_in, describe_cluster
+from anabranch.client.admin import cordoned_in, describe_cluster, full_folders
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
@@ -85,6 +85,8 @@ class Overview(NamedTuple):
     """Partitions whose replicas move, or that are given a replica that was missing."""
     held_up: dict[TopicPartition, tuple[int, ...]]
     """Those of them that wait for brokers which are down, and for which."""
+    full: dict[int, tuple[str, ...]]
+    """Folders without room, by broker."""
 
 
 async def overview(cluster: Cluster) -> Overview:
@@ -119,6 +121,7 @@ async def overview(cluster: Cluster) -> Overview:
         not_preferred=sum(0 <= each.leader != each.replicas[0] for _, each in every),
         moving=len(moves),
         held_up=held_up(moves, up),
+        full=await full_folders(cluster, found),
     )
 
 

@@ -161,6 +161,8 @@ class Cleaner:
         log, place = replica.log, replica.topic_partition
         if not log.config.compacted or log.fault is not None or not self._shell.is_hosted(replica):
             return None
+        if log.room.is_full:
+            return None  # a pass needs room, and what is kept is for the metadata
         if place in self.uncleanable or place in self._resting or self.is_cleaning(place):
             return None
         clean_point = self._shell.folders[replica.folder].clean_points.get(place, 0)

@@ -121,6 +121,12 @@ METRICS: tuple[Exported, ...] = (
         "Folders of log.dirs that this node cannot use.",
     ),
     Exported(
+        "anabranch_log_folder_full",
+        GAUGE,
+        "1 for a folder of log.dirs that has no room for records, else 0.",
+        ("broker", "folder"),
+    ),
+    Exported(
         "kafka_server_replicamanager_underreplicatedpartitions",
         GAUGE,
         "Partitions led here with fewer in-sync replicas than replicas.",

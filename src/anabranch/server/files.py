@@ -40,6 +40,8 @@ to clear and map page by page."""
 POOLED_READS = 16
 """An answer to a follower that catches up holds about ten reads of a megabyte."""
 WARM_BYTES = 1 << 20
+RESERVE = ".reserve"
+"""The file that keeps space in a folder."""
 _T = TypeVar("_T")
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _CLOSED = -1
@@ -352,6 +354,26 @@ class RealFiles:
         """See Files."""
         return self._attempt(path, lambda: shutil.disk_usage(path).free)
 
+    def volume_bytes(self, path: str) -> int:
+        """See Files."""
+        return self._attempt(path, lambda: shutil.disk_usage(path).total)
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """See Files."""
+        name = os.path.join(path, RESERVE)
+        try:
+            self._attempt(path, lambda: _allocate(name, size_bytes))
+        except StorageFault:
+            self.remove(name)
+            raise
+
+    def give_back(self, path: str) -> bool:
+        """See Files."""
+        name = os.path.join(path, RESERVE)
+        was_there = os.path.exists(name)
+        self.remove(name)
+        return was_there
+
     @staticmethod
     def _attempt(path: str, call: Callable[[], _T]) -> _T:
         try:
@@ -364,6 +386,24 @@ def _sync(path: str, flags: int) -> None:
     handle = os.open(path, flags | os.O_CLOEXEC)
     try:
         os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _allocate(path: str, size_bytes: int) -> None:
+    """Have a file own so many bytes of its volume. Raises OSError."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        os.ftruncate(handle, min(size_bytes, os.fstat(handle).st_size))
+        if not size_bytes:
+            return
+        try:
+            os.posix_fallocate(handle, 0, size_bytes)
+        except OSError as problem:
+            if problem.errno not in NO_NOWAIT:
+                raise
+            for start in range(0, size_bytes, WARM_BYTES):  # where files cannot be allocated
+                os.pwrite(handle, bytes(min(WARM_BYTES, size_bytes - start)), start)
     finally:
         os.close(handle)
 

@@ -12,11 +12,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
 
 from anabranch.core.controller.image import MetadataDelta, MetadataImage
 from anabranch.core.controller.replay import everything
 from anabranch.core.controller.store_check import CopyEnd, snapshot_fault, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault, TooOld
+from anabranch.core.log.files import DiskFull
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import (
@@ -48,6 +50,7 @@ RETRY_S = 0.05
 SERVED = "that the active controller serves"
 
 OnImage = Callable[[MetadataImage, MetadataDelta], None]
+ResultT = TypeVar("ResultT")
 
 
 class MetadataFollower:
@@ -69,6 +72,8 @@ class MetadataFollower:
         self.on_stop = on_stop
         self.on_connected: Callable[[], None] | None = None
         """Called when an active controller answered over a new connection."""
+        self.make_room: Callable[[DiskFull], bool] = lambda fault: False
+        """Called when the copy's disk is full; whether it is worth trying again."""
         self._channel = channel.another("metadata")
         self._checked_generation = -1
         self._complaint = ""
@@ -192,13 +197,23 @@ class MetadataFollower:
         return True
 
     def _append(self, partition: PartitionData) -> None:
-        assert partition.records is not None
-        delta = self.copy.append(partition.records, wall_ms())
+        records = partition.records
+        assert records is not None
+        delta = self._written(lambda: self.copy.append(records, wall_ms()))
         if delta is not None:
             self.on_image(self.copy.image, delta)
         busy = self._snapshot is not None and not self._snapshot.done()
         if not busy and self.copy.take_turn(wall_ms()):
             self._snapshot = asyncio.create_task(self._write_snapshot(self.copy.image))
+
+    def _written(self, write: Callable[[], ResultT]) -> ResultT:
+        """What must be written finds what is kept for it on a disk that is full."""
+        try:
+            return write()
+        except DiskFull as fault:
+            if not self.make_room(fault):
+                raise
+        return write()
 
     async def _write_snapshot(self, image: MetadataImage) -> None:
         """In a thread: the image does not change under it."""
@@ -221,7 +236,7 @@ class MetadataFollower:
                 return
             size = piece[0]
             payload += piece[1]
-        self.copy.load(bytes(payload), wanted.end_offset, wanted.epoch)
+        self._written(lambda: self.copy.load(bytes(payload), wanted.end_offset, wanted.epoch))
         self.on_image(self.copy.image, everything(self.copy.image))
 
     async def _piece(self, wanted: SnapshotId, position: int) -> tuple[int, bytes] | None:

@@ -98,6 +98,9 @@ class NodeCollector(Collector):
         yield prefix + "leadercount", (), len(leaders)
         yield prefix + "offlinereplicacount", (), len(hosted.offline)
         yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(hosted.offline_folders)
+        for folder in self._node.broker.partitions.folders.values():
+            labels = str(hosted.broker_id), folder.path
+            yield "anabranch_log_folder_full", labels, int(folder.room.is_full)
         yield from samples_of_leaders(leaders)
         self._count_records()
         for topic, count in self._records.items():

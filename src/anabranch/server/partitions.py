@@ -37,6 +37,7 @@ from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicId, TopicPartition
 from anabranch.server.clocks import steady_ms
 from anabranch.server.flush import sync_logs
 from anabranch.server.logs import logger
+from anabranch.server.room import Rooms
 
 LOG = logger("partitions")
 
@@ -44,8 +45,6 @@ FIRST_SLICE_S = 0.02
 """What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
 SLICE_S = 0.005
 """What each later slice may take from the loop."""
-FULL_AGAIN_MS = 10_000
-"""A full disk refuses every batch of every producer: of a folder it is said once in this time."""
 
 
 class PartitionShell:
@@ -69,12 +68,12 @@ class PartitionShell:
         """Called with each replica that was opened, and whether its log was there before."""
         self.on_folder_failed: Callable[[], None] | None = None
         self.folders: dict[str, LogFolder] = {}
+        self.rooms = Rooms(files, broker.partitions, self.folders)
         self._broker = broker
         self._files = files
         self._clock_ms = clock_ms
         self._found: dict[TopicPartition, tuple[LogFolder, TopicId | None]] = {}
         self._rotten: set[str] = set()
-        self._said_full_ms: dict[str, int] = {}
         self._work: deque[Iterator[None]] = deque()
         self._continuation: asyncio.Handle | None = None
         self._settled: list[asyncio.Future[None]] = []
@@ -207,7 +206,7 @@ class PartitionShell:
             partitions.give_up(place, assignment.topic_id, is_rotten=True)
             return
         except DiskFull as fault:
-            self._say_full(folder.path, place, fault)
+            self.rooms.refused(folder, fault)
             if place not in partitions.roomless:
                 LOG.error("a partition waits for room", partition=place, why=str(fault))
             if is_here:
@@ -255,6 +254,8 @@ class PartitionShell:
         settings = log_config(config, self._broker.config)
         now_ms = self._clock_ms()
         if not is_here:
+            if folder.room.is_full:
+                raise folder.room.refusal(place)
             if self._files.exists(f"{folder.path}/{place}"):
                 self._set_aside(folder, place)
             try:
@@ -284,13 +285,9 @@ class PartitionShell:
         """The working folder with the fewest logs, as Kafka chooses; a full one last."""
         return min(
             self.working(),
-            key=lambda folder: (self._is_full(folder.path), len(folder.logs)),
+            key=lambda folder: (folder.room.is_full, len(folder.logs)),
             default=None,
         )
-
-    def _is_full(self, path: str) -> bool:
-        """Whether it was said of a folder a moment ago."""
-        return steady_ms() - self._said_full_ms.get(path, -FULL_AGAIN_MS) < FULL_AGAIN_MS
 
     def _delete(self, replica: Replica) -> None:
         place = replica.topic_partition
@@ -338,6 +335,7 @@ class PartitionShell:
                 continue
             try:
                 folder = self.folders[path] = LogFolder(self._files, path)
+                self.rooms.opened(folder)
                 for place, topic_id in folder.partitions():
                     if place.topic != CLUSTER_METADATA_TOPIC:
                         self._found.setdefault(place, (folder, topic_id))
@@ -370,16 +368,11 @@ class PartitionShell:
             if not self.is_hosted(replica):
                 continue  # deleted meanwhile, and its files with it; or offline already
             if isinstance(fault, DiskFull):
-                self._say_full(replica.folder, replica.topic_partition, fault)
+                self.rooms.refused(self.folders[replica.folder], fault)
             elif isinstance(fault, CorruptLog):
                 self._partition_failed(replica, fault)
             else:
                 self.folder_failed(replica.folder, fault)
-
-    def _say_full(self, path: str, place: TopicPartition, fault: DiskFull) -> None:
-        if not self._is_full(path):
-            self._said_full_ms[path] = steady_ms()
-            LOG.error("a disk is full", partition=place, why=str(fault))
 
     def is_hosted(self, replica: Replica) -> bool:
         """Whether this very replica is still the one that requests see."""
@@ -416,9 +409,14 @@ class PartitionShell:
             try:
                 act(folder)
             except DiskFull as fault:
-                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
+                self.checkpoint_refused(folder, fault)
             except StorageFault as fault:
                 self.folder_failed(folder.path, fault)
+
+    def checkpoint_refused(self, folder: LogFolder, fault: DiskFull) -> None:
+        """A checkpoint did not fit: the next time it finds the reserve."""
+        LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
+        self.rooms.refused(folder, fault)
 
     def unhosted_high_watermarks(self, folder: LogFolder) -> dict[TopicPartition, int]:
         """As the last process knew them, of partitions that are not open yet, or offline."""

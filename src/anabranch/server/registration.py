@@ -32,6 +32,7 @@ from anabranch.core.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from anabranch.core.wire.own_fields import FullDirectories, tagged
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
@@ -70,6 +71,7 @@ class Registration:
         heartbeat_ms: int = HEARTBEAT_MS,
         registration_timeout_ms: int = REGISTRATION_TIMEOUT_MS,
         failed_directories: Callable[[], Sequence[bytes]] = tuple,
+        full_directories: Callable[[], Sequence[bytes]] = tuple,
         folder_failure_ms: int = FOLDER_FAILURE_MS,
         on_stop: Callable[[str], None] | None = None,
     ) -> None:
@@ -87,6 +89,7 @@ class Registration:
         self._heartbeat_ms = heartbeat_ms
         self._registration_timeout_ms = registration_timeout_ms
         self._failed_directories = failed_directories
+        self._full_directories = full_directories
         self._folder_failure_ms = folder_failure_ms
         self._untold_since_ms: int | None = None
         self._obstacle = ""
@@ -301,6 +304,7 @@ class Registration:
             want_fence=not self._may_enter,
             want_shut_down=self._leaving,
             offline_log_dirs=list(self._failed_directories()),
+            unknown_tagged_fields=tagged(FullDirectories(ids=list(self._full_directories()))),
         )
         answer: BrokerHeartbeatResponse = await self._channel.send(request)
         if not answer.error_code and len(request.offline_log_dirs) == len(

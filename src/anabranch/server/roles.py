@@ -103,6 +103,7 @@ class BrokerRole:
             replica, found=found
         )
         self.partitions.on_folder_failed = self._folder_failed
+        self.partitions.rooms.on_changed = self.beat_now
         self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
         self.upkeep = Upkeep(
             self.broker,
@@ -134,6 +135,7 @@ class BrokerRole:
             heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
             registration_timeout_ms=node.config.broker.initial_broker_registration_timeout_ms,
             failed_directories=self._failed_directories,
+            full_directories=self._full_directories,
             folder_failure_ms=node.config.broker.log_dir_failure_timeout_ms,
             on_stop=node.stop_because,
         )
@@ -173,8 +175,8 @@ class BrokerRole:
         await self.cleaner.stop()
         await self.partitions.stop()
 
-    def controller_connected(self) -> None:
-        """An active controller was found, maybe another one: it shall hear of this broker."""
+    def beat_now(self) -> None:
+        """The controller shall hear of this broker: another one may be active, or there is news."""
         if self.registration is not None:
             self.registration.beat_now()
 
@@ -229,6 +231,10 @@ class BrokerRole:
     def _failed_directories(self) -> list[bytes]:
         offline = self.broker.partitions.offline_folders
         return [known for path, known in self._held.directories.items() if path in offline]
+
+    def _full_directories(self) -> list[bytes]:
+        full = self.broker.partitions.full_folders
+        return [known for path, known in self._held.directories.items() if path in full]
 
     def _folder_failed(self) -> None:
         if self.registration is not None:

@@ -76,6 +76,7 @@ class Upkeep:
         while True:
             await asyncio.sleep(TICK_S)
             config, now_ms = self._broker.config, steady_ms()
+            await self._shell.rooms.look()
             self._shell.host_roomless()
             self._tell_unusable()
             await self._flush_due(self._clock_ms())
@@ -112,7 +113,7 @@ class Upkeep:
             try:
                 await self._write_high_watermarks(folder)
             except DiskFull as fault:
-                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
+                self._shell.checkpoint_refused(folder, fault)
             await asyncio.to_thread(folder.files.sync_dir, folder.path)
             folder.names_synced()
         except StorageFault as fault:

@@ -295,3 +295,14 @@ class SimDisk:
     def free_bytes(self, path: str) -> int:
         """See Files."""
         return self.free
+
+    def volume_bytes(self, path: str) -> int:
+        """See Files: made-up disks have no size, and keep no reserve."""
+        return 0
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """See Files."""
+
+    def give_back(self, path: str) -> bool:
+        """See Files."""
+        return False

@@ -259,7 +259,7 @@ class Hosting:
             if self.broker.partitions.get(*place) is not replica:
                 continue
             if isinstance(fault, DiskFull):
-                self.world.note("full", self.node.name, str(fault))
+                self._refused(self.folders[replica.folder], fault)
             elif isinstance(fault, CorruptLog):
                 self.world.note("offline", self.node.name, str(fault))
                 self._rotten.add(replica.folder)
@@ -267,6 +267,21 @@ class Hosting:
                 self.node.lost(place)
             else:
                 self.folder_failed(replica.folder, fault)
+
+    def _refused(self, folder: LogFolder, fault: DiskFull) -> None:
+        """A disk had no room for something."""
+        self.world.note("full", self.node.name, str(fault))
+        if folder.room.refused(self.world.steady_ms):
+            self.broker.partitions.full_folders.add(folder.path)
+            self.node.session.beat_now()
+
+    def look_for_room(self) -> None:
+        """Look whether full folders have room again."""
+        now_ms, free_bytes = self.world.steady_ms, self.node.disk.free_bytes("")
+        for path in sorted(self.broker.partitions.full_folders):
+            room = self.folders[path].room
+            if room.may_return(free_bytes, now_ms) and room.reserved(now_ms):
+                self.broker.partitions.full_folders.discard(path)
 
     def working(self) -> list[LogFolder]:
         """The folders that have not failed."""

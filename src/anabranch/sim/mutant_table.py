@@ -98,7 +98,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < 0",
-        seed=1,
+        seed=2,
         caught_by="L4",
     ),
     Mutant(
@@ -195,8 +195,8 @@ MUTANTS = (
         name="preferred-leads-out-of-sync",
         rule="a preferred leader leads when it is in sync",
         module=ELECTIONS,
-        old="may_lead = preferred in partition.isr and preferred not in rules.emptied",
-        new="may_lead = preferred not in rules.emptied",
+        old="may_lead = preferred in partition.isr and preferred not in",
+        new="may_lead = preferred not in",
         seed=5,
         caught_by="M3",
     ),
@@ -291,6 +291,8 @@ HISTORIES_TESTS = "tests/core/log/test_histories.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 SYNCING_TESTS = "tests/core/log/test_syncing.py"
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
+CONTROLLER_ROOM = "anabranch.core.controller.room"
+ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
     Mutant(
@@ -812,6 +814,121 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_restored_metadata.py"
         "::test_it_goes_on_to_refuse_when_the_metadata_reaches_its_epochs_another_time",
+    ),
+    Mutant(
+        name="full-disk-keeps-leading",
+        rule="a replica without room leaves the leadership and the ISR to those with room",
+        module=CONTROLLER_ROOM,
+        old="    if any(rules.acceptable(each) and each not in empty for each in left):\n"
+        "        return left\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_what_a_full_broker_led_is_led_by_others_at_once_and_it_waits_for_no_lag",
+    ),
+    Mutant(
+        name="full-disk-gives-way-to-nobody",
+        rule="the last replica in sync stays so, whether its disk is full or not",
+        module=CONTROLLER_ROOM,
+        old="if any(rules.acceptable(each) and each not in empty for each in left):",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}"
+        "::test_nobody_gives_way_to_nobody_or_to_a_replica_that_may_not_lead",
+    ),
+    Mutant(
+        name="every-folder-is-full-with-one",
+        rule="only what lies in the full folder gives way",
+        module=CONTROLLER_ROOM,
+        old="if lies_in <= set(full[broker_id]):",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_only_what_lies_in_the_full_folder_moves",
+    ),
+    Mutant(
+        name="full-disk-joins",
+        rule="a replica without room does not join the ISR",
+        module=IN_SYNC_CHANGES,
+        old="if not joining.isdisjoint(rules.roomless):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_who_has_no_room_does_not_join",
+    ),
+    Mutant(
+        name="full-leader-keeps-what-joins",
+        rule="a leader without room gives way to whom it lets in",
+        module=IN_SYNC_CHANGES,
+        old="isr = with_room(named, rules, partition.isr)",
+        new="isr = named",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_the_last_one_in_sync_leads_on_for_readers_and_gives_way_to_who_joins",
+    ),
+    Mutant(
+        name="full-disk-is-elected-first",
+        rule="of those who may lead cleanly, those with room come first",
+        module=ELECTIONS,
+        old="for broker_id in sorted(order, key=lambda each: each in rules.roomless):",
+        new="for broker_id in order:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_of_those_who_may_lead_cleanly_those_with_room_come_first",
+    ),
+    Mutant(
+        name="full-disk-is-preferred",
+        rule="a preferred leader waits for room",
+        module=ELECTIONS,
+        old="preferred not in (*rules.emptied, *rules.roomless)",
+        new="preferred not in rules.emptied",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROOM_TESTS}::test_preferred_leaders_wait_for_room",
+    ),
+    Mutant(
+        name="full-folder-takes-records",
+        rule="a full folder takes no records: what is kept there is for others",
+        module="anabranch.core.log.appending",
+        old="if log.room.is_full:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_room.py"
+        "::test_the_logs_of_a_full_folder_take_no_records_and_are_read",
+    ),
+    Mutant(
+        name="full-follower-copies",
+        rule="a follower without room asks for nothing",
+        module="anabranch.core.replication.replication",
+        old="if log.room.is_full:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_copying.py"
+        "::test_a_follower_without_room_asks_for_nothing_until_it_has_room",
+    ),
+    Mutant(
+        name="room-again-at-once",
+        rule="a folder has room again when its reserve fits, and as much besides",
+        module="anabranch.core.log.room",
+        old="free_bytes > 2 * self.reserve_bytes",
+        new="free_bytes > 0",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_room.py"
+        "::test_a_folder_has_no_room_again_where_only_the_reserve_fits",
+    ),
+    Mutant(
+        name="reserve-is-kept",
+        rule="a full disk gives its reserve to what must be written",
+        module="anabranch.server.room",
+        old="            self._files.give_back(folder.path)\n            LOG.error",
+        new="            LOG.error",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_room.py"
+        "::test_a_full_disk_gives_back_what_is_kept_and_says_so_once",
+    ),
+    Mutant(
+        name="metadata-is-not-tried-again",
+        rule="metadata that a full disk refuses is written into the reserve",
+        module="anabranch.server.metadata_log",
+        old="if not self.make_room(fault):",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_room.py"
+        "::test_metadata_that_does_not_fit_is_written_into_what_is_given_back",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

@@ -20,6 +20,7 @@ from anabranch.core.wire.messages.broker_registration import (
     Feature,
     Listener,
 )
+from anabranch.core.wire.own_fields import FullDirectories, tagged
 
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
@@ -115,18 +116,30 @@ class Session:
     def _beat(self, turn: int) -> None:
         if turn != self._beating:
             return
+        self.node.hosting.look_for_room()
         request = BrokerHeartbeatRequest(
             broker_id=self.node.node_id,
             broker_epoch=self.broker_epoch,
             current_metadata_offset=self.node.image.offset,
             want_fence=False,
             want_shut_down=self._leaving is not None,
+            unknown_tagged_fields=tagged(FullDirectories(ids=self._full_directories())),
         )
 
         def answered(answer: Any) -> None:
             self._answered(turn, answer)
 
         self.node.link.send(request, answered)
+
+    def beat_now(self) -> None:
+        """The controller shall hear of this broker at once."""
+        if self.is_let_in and self._leaving is None:
+            self._beating += 1
+            self._beat(self._beating)
+
+    def _full_directories(self) -> list[bytes]:
+        node = self.node
+        return [node.directory_ids[path] for path in sorted(node.broker.partitions.full_folders)]
 
     def _answered(self, turn: int, answer: Any) -> None:
         if turn != self._beating:

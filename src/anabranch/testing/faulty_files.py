@@ -2,10 +2,10 @@
 
 What: `RealFiles` that look at the node's faults first. Slow: everything that would wait for a disk
 waits longer, in the thread that asked: writes, syncs, reads of bytes that are not in memory. Full:
-nothing that needs room is written, as the system says it (`DiskFull`); what needs none goes on, so
-that old segments can be removed. Dead: nothing is touched any more. Rule kept: what was read or
-written without a fault is real. Not here: the metadata store, which lies on a disk of its own, and
-the process that compacts.
+nothing that needs room is written, as the system says it (`DiskFull`), but for what fits into the
+reserve that the node has given back; what needs no room goes on, so that old segments can be
+removed. Dead: nothing is touched any more. Rule kept: what was read or written without a fault is
+real. Not here: the metadata store, which lies on a disk of its own, and the process that compacts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,11 @@ from collections.abc import Sequence
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.types import Buffer
-from anabranch.server.files import RealFile, RealFiles
+from anabranch.server.files import RESERVE, RealFile, RealFiles
 from anabranch.testing.faults import NodeFaults
+
+BLOCK_BYTES = 4096
+"""What the smallest file or folder takes."""
 
 
 class FaultyFile(RealFile):
@@ -35,8 +38,11 @@ class FaultyFile(RealFile):
         """As of any file; a dead node opens none."""
         if self._disk.is_dead:
             raise OSError(errno.EIO, "the node was killed")
-        if create and self._disk.faults.disk_is_full and not os.path.exists(self.path):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        if create and not os.path.exists(self.path):
+            try:
+                self._disk.take_room(self.path)
+            except DiskFull:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from None
         return super().open_handle(create=create)
 
     def read_blocking(self, position: int, length: int) -> Buffer:
@@ -51,7 +57,7 @@ class FaultyFile(RealFile):
 
     def write(self, position: int, buffers: Sequence[Buffer]) -> None:
         """See File."""
-        self._disk.take_room(self.path)
+        self._disk.take_room(self.path, sum(map(len, buffers)))
         super().write(position, buffers)
 
     def truncate(self, size: int) -> None:
@@ -73,6 +79,8 @@ class FaultyFiles(RealFiles):
         self.faults = faults
         self.is_dead = False
         """Whether the node was killed in this process."""
+        self.spare_bytes = 0
+        """What was given back since the disk is full, and is not written yet."""
 
     def wait(self) -> None:
         """What a slow disk does to whoever needs it."""
@@ -85,11 +93,15 @@ class FaultyFiles(RealFiles):
         if self.is_dead:
             raise StorageFault(f"{path}: the node was killed")
 
-    def take_room(self, path: str) -> None:
+    def take_room(self, path: str, size_bytes: int = BLOCK_BYTES) -> None:
         """Before a change that needs room. Raises DiskFull or StorageFault."""
         self.touch(path)
-        if self.faults.disk_is_full:
+        if not self.faults.disk_is_full:
+            self.spare_bytes = 0
+        elif self.spare_bytes < size_bytes:
             raise DiskFull(f"{path}: {os.strerror(errno.ENOSPC)}")
+        else:
+            self.spare_bytes -= size_bytes
 
     def open(self, path: str, *, create: bool = False, write: bool = True) -> RealFile:
         """See Files."""
@@ -128,12 +140,24 @@ class FaultyFiles(RealFiles):
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
         """See Files."""
-        self.take_room(path)
+        self.take_room(path, len(data))
         super().write_atomic(path, data, sync=sync)
 
     def free_bytes(self, path: str) -> int:
         """See Files."""
-        return 0 if self.faults.disk_is_full else super().free_bytes(path)
+        return self.spare_bytes if self.faults.disk_is_full else super().free_bytes(path)
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """See Files."""
+        self.take_room(path, size_bytes)
+        super().reserve(path, size_bytes)
+
+    def give_back(self, path: str) -> bool:
+        """See Files."""
+        self.touch(path)
+        if self.faults.disk_is_full:
+            self.spare_bytes += self.size(f"{path}/{RESERVE}")
+        return super().give_back(path)
 
     def close_all(self) -> None:
         """Give back every handle, as the system does when a process ends."""

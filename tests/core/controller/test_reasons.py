@@ -13,6 +13,7 @@ from tests.core.controller.test_in_sync import alter
 from tests.core.controller.test_plans import ask as ask_plan
 from tests.core.controller.test_plans import carry
 from tests.core.controller.test_resources import alter as alter_config
+from tests.core.controller.test_room import tell
 from tests.core.controller.world import World
 
 import anabranch.core
@@ -80,6 +81,8 @@ def told() -> World:
     world.start(3)
     world.register(5, log_dirs=[bytes([205]) * 16, bytes([206]) * 16])
     world.beat(5)
+    tell(world, 5, bytes([205]) * 16)
+    tell(world, 5)
     world.beat(5, offline_log_dirs=[bytes([206]) * 16])
     world.ask(UnregisterBrokerRequest(broker_id=5))
     world.ask(UnregisterBrokerRequest(broker_id=4))

@@ -3,7 +3,8 @@
 KIP: KIP-113, KIP-827 (sizes of volumes).
 Versions: 1-4.
 Behaviour: every folder, also one without logs; an offline one with KAFKA_STORAGE_ERROR. With topics
-    given only their logs are listed. Needs DESCRIBE on the cluster.
+    given only their logs are listed. Who asks with a field of ours is told which folders have no
+    room for records. Needs DESCRIBE on the cluster.
 Skipped: moving logs between folders, so that no log is a future one.
 """
 
@@ -20,6 +21,7 @@ from anabranch.core.wire.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from anabranch.core.wire.own_fields import FullFolders, has_own, tagged
 
 _ERROR_SINCE = 3
 
@@ -35,10 +37,12 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeLogDirsRespon
     if body.topics is not None:
         wanted = {(topic.topic, index) for topic in body.topics for index in topic.partitions}
     topics = _topics_by_folder(broker, wanted)
+    full = FullFolders(paths=sorted(broker.partitions.full_folders))
     return DescribeLogDirsResponse(
+        unknown_tagged_fields=tagged(full) if has_own(body) else None,
         results=[
             _folder(broker, folder, topics.get(folder, {})) for folder in broker.partitions.folders
-        ]
+        ],
     )
 
 

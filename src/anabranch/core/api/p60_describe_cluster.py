@@ -5,7 +5,8 @@ Versions: 0-2.
 Behaviour: the brokers that can be reached on the asking listener, from version 2 on also fenced
     ones if asked. The controller listener answers for controllers, which is how clients with
     bootstrap.controllers find them. Asked for the other kind, both say MISMATCHED_ENDPOINT_TYPE.
-    Who asks with a field of ours is told which brokers are cordoned.
+    Who asks with a field of ours is told which brokers are cordoned, and which have a folder
+    without room.
 Skipped: nothing
 """
 
@@ -25,13 +26,14 @@ from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.metadata_view import some_alive_broker
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.cordoning import cordoned
+from anabranch.core.controller.room import full_folders
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from anabranch.core.wire.own_fields import OWN_TAG, Cordoned, tagged
+from anabranch.core.wire.own_fields import Cordoned, has_own, tagged
 
 BROKERS = 1
 CONTROLLERS = 2
@@ -44,9 +46,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeClusterRespon
     endpoint_type = body.endpoint_type if request.version > 0 else BROKERS
     if endpoint_type != BROKERS:
         return _mismatch(BROKERS, endpoint_type)
-    asked = OWN_TAG in (body.unknown_tagged_fields or {})
     return DescribeClusterResponse(
-        unknown_tagged_fields=_cordoned(broker) if asked else None,
+        unknown_tagged_fields=_told(broker) if has_own(body) else None,
         endpoint_type=BROKERS,
         cluster_id=broker.cluster_id,
         controller_id=some_alive_broker(broker.image, broker.broker_id),
@@ -55,8 +56,9 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeClusterRespon
     )
 
 
-def _cordoned(broker: Broker) -> dict[int, bytes]:
-    return tagged(Cordoned(brokers=sorted(cordoned(broker.image))))
+def _told(broker: Broker) -> dict[int, bytes]:
+    closed, full = cordoned(broker.image), full_folders(broker.image)
+    return tagged(Cordoned(brokers=sorted(closed), full=sorted(full)))
 
 
 def run_controller(

@@ -19,6 +19,7 @@ from anabranch.core.controller.image import BrokerImage
 from anabranch.core.controller.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.room import change_room
 from anabranch.core.controller.sessions import Sessions
 from anabranch.core.controller.succession import Folders, check_succession, folders_of
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -259,6 +260,8 @@ def heartbeat(
         sessions.offline_folders[broker.broker_id] = (broker.epoch, failed)
     if failed and not records:  # else it is told again by the next heartbeat
         records, why = go_offline(consequences, broker, failed)
+    if not records:
+        records, why = change_room(consequences, broker, request)
     return Result(tuple(records), response, (*why, *consequences.reasons))
 
 

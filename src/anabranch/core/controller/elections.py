@@ -3,19 +3,19 @@
 What: the rules of Kafka's PartitionChangeBuilder. A move of replicas that nothing keeps from ending
 ends with the change (`reassignment.py`). A candidate is valid when it
 is acceptable (active) and in the target ISR, or, when that is empty, among the eligible leader
-replicas (ELR, KIP-966). Order: the present leader, then the replica list's order, then the last
-known leader (which counts as unclean), then, only if unclean elections are allowed, any acceptable
-replica, those that were emptied last. Rules kept: without ELR the ISR never becomes empty, so its
-last member may lead again. A replica that was emptied is no candidate until it joins the ISR, and
-is one with the change by which it joins. A replica that a move adds has nothing of the partition
-that the controller knows of: until it joins the ISR it leads only when an operator asks for an
-unclean election, after all others.
+replicas (ELR, KIP-966). Order: the present leader, then the replica list's order (both times those
+with room first), then the last known leader (which counts as unclean), then, only if unclean
+elections are allowed, any acceptable replica, those that were emptied last. Rules kept: without ELR
+the ISR never becomes empty, so its last member may lead again. A replica that was emptied is no
+candidate until it joins the ISR, and is one with the change by which it joins. A replica that a
+move adds has nothing of the partition that the controller knows of: until it joins the ISR it leads
+only when an operator asks for an unclean election, after all others.
 `prefer_first` moves a leadership to the first replica of the list and nowhere else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -57,6 +57,8 @@ class Rules:
     """Where a broker puts a replica that it gets."""
     added_may_lead: bool = False
     """Whether an unclean election may choose a replica that a move is still adding."""
+    roomless: Collection[int] = ()
+    """Replicas whose folder has no room: they lead only where nobody else may lead cleanly."""
 
 
 class Chosen(NamedTuple):
@@ -169,9 +171,9 @@ def prefer_first(
     topic_id: TopicId, index: int, partition: PartitionImage, rules: Rules
 ) -> PartitionChangeRecord | None:
     """The record that lets the first replica of the list lead; None while it may not, as when its
-    disk was lost since it was in sync."""
+    disk was lost since it was in sync, or is full."""
     preferred = partition.replicas[0]
-    may_lead = preferred in partition.isr and preferred not in rules.emptied
+    may_lead = preferred in partition.isr and preferred not in (*rules.emptied, *rules.roomless)
     if not may_lead or not rules.acceptable(preferred) or preferred == partition.leader:
         return None
     return PartitionChangeRecord(partition_id=index, topic_id=topic_id, leader=preferred)
@@ -198,7 +200,8 @@ def _elect(partition: PartitionImage, target: Target, rules: Rules) -> Chosen:
     usable = [each for each in partition.replicas if rules.acceptable(each)]
     joined = set(target.isr).difference(partition.isr)  # they have copied everything
     holding = [each for each in usable if each not in rules.emptied or each in joined]
-    for broker_id in (partition.leader, *holding):
+    order = (partition.leader, *holding)
+    for broker_id in sorted(order, key=lambda each: each in rules.roomless):
         if broker_id in candidates and broker_id in holding:
             return Chosen(broker_id, False)
     if rules.only_clean:

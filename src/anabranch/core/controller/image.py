@@ -91,6 +91,8 @@ class BrokerImage(msgspec.Struct, frozen=True):
     in_controlled_shutdown: bool = False
     log_dirs: tuple[bytes, ...] = ()
     features: Map[str, tuple[int, int]] = Map()
+    full_log_dirs: tuple[bytes, ...] = ()
+    """Those of its folders that have no room for records."""
 
     @property
     def active(self) -> bool:

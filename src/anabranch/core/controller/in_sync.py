@@ -12,9 +12,10 @@ a leader asks (`core/replication`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
-from anabranch.core.controller.elections import change_isr
+from anabranch.core.controller.elections import Rules, change_isr
 from anabranch.core.controller.image import (
     RECOVERED,
     RECOVERING,
@@ -23,9 +24,15 @@ from anabranch.core.controller.image import (
     TopicImage,
 )
 from anabranch.core.controller.membership import Consequences, directory_of
-from anabranch.core.controller.reasons import isr_reasons, moved_reasons
+from anabranch.core.controller.reasons import (
+    Cause,
+    isr_reasons,
+    moved_reasons,
+    partition_reasons,
+)
 from anabranch.core.controller.replay import changed_partition
 from anabranch.core.controller.result import Reason
+from anabranch.core.controller.room import with_room
 from anabranch.core.controller.sessions import Sessions
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.types import TopicId
@@ -79,7 +86,9 @@ def alter_partition(
     _check_recovery(partition, wanted)
     _check_eligible(image, wanted)
     _check_folders(image, sessions, partition, wanted)
-    return _altered(consequences, topic, partition, wanted)
+    rules = consequences.rules((topic_id, wanted.partition_index))
+    _check_room(rules, partition, wanted)
+    return _altered(rules, topic, partition, wanted)
 
 
 def _check_epochs(partition: PartitionImage, broker_id: int, wanted: Wanted) -> None:
@@ -131,13 +140,19 @@ def _check_folders(
                 raise ClientFault(ErrorCode.INELIGIBLE_REPLICA)
 
 
-def _altered(
-    consequences: Consequences, topic: TopicImage, partition: PartitionImage, wanted: Wanted
-) -> Altered:
+def _check_room(rules: Rules, partition: PartitionImage, wanted: Wanted) -> None:
+    """Who has no room for more records does not join, however much it has."""
+    joining = {broker_id for broker_id, _ in wanted.isr} - set(partition.isr)
+    if not joining.isdisjoint(rules.roomless):
+        raise ClientFault(ErrorCode.INELIGIBLE_REPLICA)
+
+
+def _altered(rules: Rules, topic: TopicImage, partition: PartitionImage, wanted: Wanted) -> Altered:
     key = (topic.topic_id, wanted.partition_index)
-    isr = tuple(broker_id for broker_id, _ in wanted.isr)
+    named = tuple(broker_id for broker_id, _ in wanted.isr)
+    isr = with_room(named, rules, partition.isr)
     ordered = isr if set(isr) != set(partition.isr) else partition.isr
-    record = change_isr(*key, partition, ordered, consequences.rules(key))
+    record = change_isr(*key, partition, ordered, rules)
     if wanted.recovery_state != partition.recovery_state:
         record = record or PartitionChangeRecord(
             partition_id=wanted.partition_index, topic_id=key[0]
@@ -148,8 +163,19 @@ def _altered(
     state = changed_partition(partition, record)
     place = f"{topic.name}-{wanted.partition_index}"
     said = (
-        *isr_reasons(place, state.leader, partition.isr, isr, wanted.lags),
+        *isr_reasons(place, partition.leader, partition.isr, named, wanted.lags),
+        *_gave_way(place, partition, record, set(named) - set(isr)),
         *moved_reasons(place, partition, state),
     )
     stays = tuple(broker_id for broker_id in isr if broker_id in state.isr)
     return Altered(state, stays, record, said, state.leader != partition.leader)
+
+
+def _gave_way(
+    place: str, partition: PartitionImage, record: PartitionChangeRecord, left: set[int]
+) -> Iterator[Reason]:
+    """Why replicas that their leader named left the ISR, or the leadership, with its change."""
+    for broker_id in sorted(left):
+        yield from partition_reasons(
+            place, partition, record, broker_id, Cause.NO_ROOM, waits=False
+        )

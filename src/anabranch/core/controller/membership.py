@@ -23,6 +23,7 @@ from anabranch.core.controller.image import (
 from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.controller.reasons import Cause, partition_reasons
 from anabranch.core.controller.result import Reason
+from anabranch.core.controller.room import full_folders, with_room, without_room
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.placer import UsableBroker
 from anabranch.core.settings.broker import BrokerConfig
@@ -122,6 +123,7 @@ class Consequences:
         self.config = config
         self.suspects = suspects
         self.elr = elr_enabled(state.image)
+        self.full = full_folders(state.image)
         self.topics: dict[str, TopicConfig] = {}
         self.reasons: list[Reason] = []
 
@@ -168,6 +170,17 @@ class Consequences:
         known = self.state.in_isr.get(broker_id, {})
         here = {key: None for key in keys if key in known}
         yield from self._without(broker_id, here, frozenset(), cause)
+
+    def gives_way(self, broker_id: int) -> Iterator[MetadataRecord]:
+        """The room of the broker's folders changed: of what it is in sync with, replicas without
+        room leave the leadership and the ISR to those with room."""
+        for key in list(self.state.in_isr.get(broker_id, {})):
+            partition, rules = self.state.partition(key), self.rules(key)
+            isr = with_room(partition.isr, rules, partition.isr)
+            if isr != partition.isr:
+                record = change_isr(*key, partition, isr, rules)
+                left = next(each for each in partition.isr if each not in isr)
+                yield from self._said(key, partition, record, rules, left, Cause.NO_ROOM)
 
     def returns(self, broker_id: int) -> Iterator[MetadataRecord]:
         """The broker is unfenced: leaderless partitions may elect it. The ISR does not grow."""
@@ -260,6 +273,7 @@ class Consequences:
             bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),
             emptied(self.state.image, partition),
             self._directory,
+            roomless=without_room(self.full, self.state.image, partition),
         )
 
     def _directory(self, broker_id: int) -> bytes:

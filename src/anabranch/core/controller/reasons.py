@@ -49,6 +49,8 @@ class Code(StrEnum):
     FEATURE_CHANGED = "FEATURE_CHANGED"
     CONTROLLER_REGISTERED = "CONTROLLER_REGISTERED"
     FOLDER_FAILED = "FOLDER_FAILED"
+    FOLDER_FULL = "FOLDER_FULL"
+    FOLDER_HAS_ROOM = "FOLDER_HAS_ROOM"
 
 
 CODES: Mapping[Code, str] = {
@@ -78,6 +80,8 @@ CODES: Mapping[Code, str] = {
     Code.CONFIGS_CHANGED: "Settings of a resource changed.",
     Code.FEATURE_CHANGED: "A feature's level changed.",
     Code.FOLDER_FAILED: "A folder of a broker failed: what lies there has other leaders.",
+    Code.FOLDER_FULL: "A folder of a broker has no room: others with room lead what lies there.",
+    Code.FOLDER_HAS_ROOM: "A folder of a broker has room again: what lies there is copied again.",
     Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
 }
 """What each code means."""
@@ -97,6 +101,7 @@ class Cause(Enum):
     RETURNED = "it is back"
     FOLDER_FAILED = "its folder failed"
     LOG_UNUSABLE = "it cannot open or read the log"
+    NO_ROOM = "its folder has no room"
 
 
 NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.FOLDERS_OLDER, Cause.UNREGISTERED})

@@ -271,6 +271,7 @@ def _register_broker(builder: ImageBuilder, record: records.RegisterBrokerRecord
         in_controlled_shutdown=record.in_controlled_shutdown,
         log_dirs=tuple(record.log_dirs),
         features=offered(record.features),
+        full_log_dirs=tuple(record.full_log_dirs),
     )
     builder.brokers.add(record.broker_id)
 
@@ -319,6 +320,8 @@ def _broker_change(builder: ImageBuilder, record: records.BrokerRegistrationChan
         changes["in_controlled_shutdown"] = True
     if record.log_dirs:
         changes["log_dirs"] = tuple(record.log_dirs)
+    if record.full_log_dirs is not None:
+        changes["full_log_dirs"] = tuple(record.full_log_dirs)
     builder.changing("brokers")[record.broker_id] = replace(broker, **changes)
 
 

@@ -132,6 +132,7 @@ def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
         fenced=broker.fenced,
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
+        full_log_dirs=list(broker.full_log_dirs),
     )
 
 

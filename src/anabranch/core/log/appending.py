@@ -167,6 +167,8 @@ def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult
 
 def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> None:
     """Append bytes and note each batch."""
+    if log.room.is_full:
+        raise log.room.refusal(log.topic_partition)
     size = len(view)
     _, last_header, last_base, newest = entries[-1]
     end_offset = last_base + last_header.last_offset_delta + 1

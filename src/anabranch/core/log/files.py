@@ -129,3 +129,14 @@ class Files(Protocol):
 
     def free_bytes(self, path: str) -> int:
         """Space left for files in that folder."""
+
+    def volume_bytes(self, path: str) -> int:
+        """Size of the volume that the folder is on."""
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """Keep so much space of a folder's volume, also when the process ends.
+
+        Raises DiskFull, and keeps nothing then."""
+
+    def give_back(self, path: str) -> bool:
+        """Let others have what is kept in a folder; whether anything was."""

@@ -33,6 +33,7 @@ from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
 from anabranch.core.log.producer_snapshot import encode_snapshot
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import HINTS_KEPT, read_batches
+from anabranch.core.log.room import Room
 from anabranch.core.log.scan import BadBatch
 from anabranch.core.log.segment import SNAPSHOT, IndexCache, Segment, offset_name
 from anabranch.core.log.shortening import ShorterFirst, keep_checkpoints
@@ -75,6 +76,7 @@ class Log:
         "names_unsynced",
         "producers",
         "recovery",
+        "room",
         "segments",
         "shorter_first",
         "size_bytes",
@@ -113,6 +115,8 @@ class Log:
         """Base offset of a segment -> its aborted ranges, once they are loaded."""
         self.hints: dict[int, tuple[Segment, int]] = {}
         self.fault: StorageFault | None = None
+        self.room = Room()
+        """Of the folder that it lies in."""
         self.recovery = Recovery()
         self.unsynced_segments: list[tuple[int, Segment]] = []
         """(end offset, segment) of rolled segments whose sync is due."""

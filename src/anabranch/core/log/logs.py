@@ -34,6 +34,7 @@ from anabranch.core.log.checkpoints import (
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import Files
 from anabranch.core.log.log import Log
+from anabranch.core.log.room import Room
 from anabranch.core.log.segment import IndexCache
 from anabranch.core.log.syncing import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
@@ -70,6 +71,7 @@ class LogFolder:
         files.make_dirs(path)
         self.files = files
         self.path = path
+        self.room = Room()
         self.logs: dict[TopicPartition, Log] = {}
         self.index_cache = IndexCache()
         self._unnamed: set[TopicPartition] = set()
@@ -166,6 +168,7 @@ class LogFolder:
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )
+        log.room = self.room
         self._distrust(key, log.end_offset)
         self._lower_high_watermark(key, log.end_offset)
         if key in self._unnamed:
@@ -193,6 +196,7 @@ class LogFolder:
             index_cache=self.index_cache,
             shorter_first=self._shorter_first,
         )
+        log.room = self.room
         self.logs[key] = log
         return log
 

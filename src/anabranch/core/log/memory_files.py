@@ -153,3 +153,14 @@ class MemoryFiles:
     def free_bytes(self, path: str) -> int:
         """See Files."""
         return self.free
+
+    def volume_bytes(self, path: str) -> int:
+        """See Files."""
+        return 0
+
+    def reserve(self, path: str, size_bytes: int) -> None:
+        """See Files: a volume of no size keeps nothing."""
+
+    def give_back(self, path: str) -> bool:
+        """See Files."""
+        return False

@@ -60,6 +60,8 @@ class Partitions:
         self.rotten: set[TopicPartition] = set()
         """Of those offline: the ones whose logs are damaged, in folders that work."""
         self.offline_folders: set[str] = set()
+        self.full_folders: set[str] = set()
+        """Those that take no records until they have room again."""
         self.folders: list[str] = []
 
     def __iter__(self) -> Iterator[Replica]:

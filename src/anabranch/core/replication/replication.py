@@ -237,11 +237,12 @@ class Replication:
         self._await_sync(following, fetcher)
 
     def _rest_ms(self, replica: Replica) -> int:
-        if not replica.is_throttled_follower:
-            return 0
-        if 0 <= replica.leader_high_watermark <= replica.log.end_offset:
+        config, log = self._broker.config, replica.log
+        if log.room.is_full:
+            return config.replica_fetch_backoff_ms  # copied, it would be thrown away
+        known_end = replica.leader_high_watermark
+        if not replica.is_throttled_follower or 0 <= known_end <= log.end_offset:
             return 0  # in sync, as far as it knows
-        config = self._broker.config
         limit = config.follower_replication_throttled_rate
         return self.follower_throttle.rest_ms(limit, self._now_ms, config)
 
@@ -357,8 +358,7 @@ class Replication:
         topics: dict[bytes, AlterPartitionRequestTopicData] = {}
         for place, replica in list(islice(self._unsent.items(), MOST_PROPOSALS)):
             del self._unsent[place]
-            proposal = replica.proposal
-            if proposal is None:
+            if (proposal := replica.proposal) is None:
                 continue
             topic = topics.get(replica.topic_id)
             if topic is None:

@@ -78,6 +78,8 @@ class RegisterBrokerRecord(Message, type_id=0, versions="0-3", flexible="0+"):
     fenced: Bool = True
     in_controlled_shutdown: Annotated[Bool, "1+"] = False
     log_dirs: Annotated[list[Uuid], "3+", "tag 0"] = []
+    full_log_dirs: Annotated[list[Uuid], "tag 10001"] = []
+    """Of ours: folders without room."""
 
 
 class UnregisterBrokerRecord(Message, type_id=1, versions="0", flexible="0+"):
@@ -189,6 +191,8 @@ class BrokerRegistrationChangeRecord(Message, type_id=17, versions="0-2", flexib
     fenced: Annotated[Int8, "tag 0"] = 0
     in_controlled_shutdown: Annotated[Int8, "1+", "tag 1"] = 0
     log_dirs: Annotated[list[Uuid], "2+", "tag 2"] = []
+    full_log_dirs: Annotated[list[Uuid] | None, "tag 10001"] = None
+    """Of ours: the folders without room from now on; null: as before."""
 
 
 class AccessControlEntryRecord(Message, type_id=18, versions="0", flexible="0+"):

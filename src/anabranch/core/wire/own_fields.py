@@ -7,25 +7,32 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     a metadata record, the first of a batch   `SaidReasons`: why the controller decided that batch
     DescribeQuorum, the request               empty: tell the newest reasons too
     DescribeQuorum, the response              `SaidReasons`
-    DescribeCluster, the request              empty: tell who is cordoned too
+    DescribeCluster, the request              empty: tell who is cordoned or has a full folder too
     DescribeCluster, the response             `Cordoned`
+    BrokerHeartbeat, the request              `FullDirectories`
+    DescribeLogDirs, the request              empty: tell which folders are full too
+    DescribeLogDirs, the response             `FullFolders`
     AlterPartitionReassignments, the request  `PlanAsked`: what a plan of moves shall do
     AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
     ListPartitionReassignments, the request   empty: tell of the plan too
     ListPartitionReassignments, the response  `PlanTold`
     BrokerRegistration, the request           `FolderHistory`: whose logs its folders hold
 
+Records of brokers declare a field of ours with the next tag, 10,001: `full_log_dirs`. The reasons
+of a batch may ride on the same record.
+
 Why not records or an API key of our own: older nodes, Kafka's tools and clients read the same
 messages as before, so nothing has to be switched on. Rules kept: who loses a field loses a sentence
 and nothing else; but for `PlanAsked`, to which an answer without `PlanTold` says that it was lost,
-and for `FolderHistory`, without which a folder is taken for the broker's newest, as Kafka does.
+and for `FolderHistory`, without which a folder is taken for the broker's newest, as Kafka does;
+and for full folders: where a broker does not tell of them, their replicas leave by their lag.
 Source: KIP-482.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.codec import decode, encode_bytes
@@ -137,6 +144,25 @@ class Cordoned(Message, versions="0", flexible="0+"):
     """Brokers on which nothing new is placed."""
 
     brokers: list[Int32] = []
+    full: Annotated[list[Int32], "tag 0"] = []
+    """Brokers with a folder that has no room for records."""
+
+
+class FullFolders(Message, versions="0", flexible="0+"):
+    """The folders of a broker that have no room for records."""
+
+    paths: list[String] = []
+
+
+class FullDirectories(Message, versions="0", flexible="0+"):
+    """The ids of a broker's folders that have no room for records."""
+
+    ids: list[Uuid] = []
+
+
+def has_own(request: Message) -> bool:
+    """Whether a request has a field of ours."""
+    return OWN_TAG in (request.unknown_tagged_fields or {})
 
 
 class SeenFolder(Struct):
