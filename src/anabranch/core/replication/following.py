@@ -4,8 +4,8 @@ The rule it keeps: only an answer to what is still the question (same leader epo
 touches the log. A log is cut where its history leaves the leader's, as the leader says by epochs,
 and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
 than the metadata does. When the leader's log begins after this one ends (or this one is empty), the
-copy begins anew at the leader's start; also a compacted log of which committed records are to be
-cut.
+copy begins anew at the leader's start; also a log of which compaction took records and committed
+ones are to be cut.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -16,6 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log.holes import may_have_holes
 from anabranch.core.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class Following:
         they superseded: a shorter log would lack keys that the leader has, so the copy begins
         anew."""
         replica, log = self.replica, self.replica.log
-        if log.config.compacted and offset < replica.high_watermark:
+        loses_committed = log.config.compacted and offset < replica.high_watermark
+        if loses_committed and may_have_holes(log, offset):
             self._begin_at(log.start_offset)
             return
         try:
