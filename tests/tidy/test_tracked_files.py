@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve()
 
@@ -30,6 +32,8 @@ MAKERS = re.compile(
     re.IGNORECASE,
 )
 LOCK_ADDRESS = re.compile(r"https?:|--index-url|--find-links|\bfile:")
+
+LOCKS = ("requirements.lock", "requirements-spark.lock")
 
 NAMES_WHAT_KAFKA_NAMES = {"NOTICE", "LICENSE"}
 
@@ -71,16 +75,27 @@ def test_the_code_speaks_of_the_project_alone(tracked_files):
     assert not (found := hits(tracked_files, MAKERS)), found
 
 
-def test_the_lock_names_packages_and_hashes_only():
-    lines = (ROOT / "requirements.lock").read_text().splitlines()
+@pytest.mark.parametrize("lock", LOCKS)
+def test_the_lock_names_packages_and_hashes_only(lock):
+    lines = (ROOT / lock).read_text().splitlines()
     assert not [line for line in lines if LOCK_ADDRESS.search(line)]
     packages = [line for line in lines if re.match(r"\w", line)]
     assert packages
     assert all(re.match(r"[\w.\-]+==[\w.!+]+", line) for line in packages)
 
 
-def test_the_lock_holds_every_dependency():
-    """pyproject.toml names nothing that the lock does not pin."""
+def pinned_in(lock: str) -> set[str]:
+    text = (ROOT / lock).read_text()
+    return {match.lower() for match in re.findall(r"^([\w.\-]+)==", text, re.MULTILINE)}
+
+
+def test_sparks_lock_only_adds():
+    """What both pinned could differ, and the second installation would change the first."""
+    assert not pinned_in(LOCKS[0]) & pinned_in(LOCKS[1])
+
+
+def test_the_locks_hold_every_dependency():
+    """pyproject.toml names nothing that no lock pins."""
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -88,6 +103,5 @@ def test_the_lock_holds_every_dependency():
     for extra in project["optional-dependencies"].values():
         wanted += extra
     names = {re.match(r"[\w.\-]+", each).group().lower().replace("_", "-") for each in wanted}
-    text = (ROOT / "requirements.lock").read_text()
-    pinned = {match.lower() for match in re.findall(r"^([\w.\-]+)==", text, re.MULTILINE)}
+    pinned = set().union(*map(pinned_in, LOCKS))
     assert names <= pinned, f"run scripts/lock: {sorted(names - pinned)} not locked"
