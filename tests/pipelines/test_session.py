@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from anabranch.pipelines import session
+from anabranch.pipelines import cache, session
 
 
 def test_workers_run_this_python(spark):
@@ -35,8 +35,8 @@ def test_a_cache_folder_is_found_where_the_home_cannot_be_written(
     else:
         home.write_text("a file where the folder would be")
     monkeypatch.setenv("XDG_CACHE_HOME", str(home))
-    monkeypatch.setattr(session.tempfile, "gettempdir", lambda: str(tmp_path / "other"))
-    folder = session.cache_folder()
+    monkeypatch.setattr(cache.tempfile, "gettempdir", lambda: str(tmp_path / "other"))
+    folder = cache.cache_folder()
     assert folder.is_dir()
     assert (home in folder.parents) is is_writable
 

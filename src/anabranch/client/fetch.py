@@ -113,11 +113,13 @@ def _fetched(topic: str, answer: PartitionData) -> Fetched:
 
 
 async def list_offsets(
-    cluster: Cluster, topic: str, timestamp: int, partitions: Iterable[int] | None = None
-) -> dict[int, int]:
+    cluster: Cluster, topic: str, timestamp: int, partitions: Iterable[int] | None = None,
+    *, isolation_level: int = 0,
+) -> dict[int, int]:  # fmt: skip
     """Partition -> offset for a timestamp in ms, or for LATEST, EARLIEST or MAX_TIMESTAMP.
 
-    -1 stands for "no such record". Tried again while that can help; raises ApiError.
+    -1 stands for "no such record". With READ_COMMITTED, LATEST is where the first open transaction
+    begins. Tried again while that can help; raises ApiError.
     """
 
     async def attempt() -> dict[int, int]:
@@ -136,8 +138,9 @@ async def list_offsets(
         found: dict[int, int] = {}
         for leader, asked in by_leader.items():
             request = ListOffsetsRequest(
-                replica_id=-1, topics=[ListOffsetsTopic(name=topic, partitions=asked)]
-            )
+                replica_id=-1, isolation_level=isolation_level,
+                topics=[ListOffsetsTopic(name=topic, partitions=asked)],
+            )  # fmt: skip
             response: ListOffsetsResponse = await cluster.send_to(leader, request)
             for each in response.topics[0].partitions:
                 check(each.error_code)

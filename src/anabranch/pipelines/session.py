@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from anabranch.pipelines.cache import cache_folder, set_numba_folder
 from anabranch.pipelines.java import java_home
 
 LOOPBACK = "127.0.0.1"
@@ -30,30 +29,12 @@ USUAL = {
 """What every local session has, unless `conf` says otherwise."""
 
 
-def cache_folder() -> Path:
-    """A folder for what can be made again: the user's cache, else one in the temporary folder."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    for folder in (Path(base) / "anabranch", Path(tempfile.gettempdir()) / _own_name()):
-        try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK | os.X_OK):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="anabranch-"))
-
-
-def _own_name() -> str:
-    return f"anabranch-{os.getuid()}"
-
-
 def prepare_environment() -> None:
     """Set what Spark's JVM and its Python workers take from the environment. Raises NoJava."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    cache = cache_folder()
-    os.environ.setdefault("NUMBA_CACHE_DIR", str(cache / "numba"))
-    home = java_home(os.environ, cache)
+    set_numba_folder()
+    home = java_home(os.environ, cache_folder())
     if home is not None:
         os.environ["JAVA_HOME"] = home
 

@@ -1,0 +1,228 @@
+"""Reading a range of offsets of one partition as whole batches, through changes of its leader.
+
+What: `read_range` asks the leader for part after part until it has seen every batch that may hold
+an offset of the range; batches come as they were written, the first one perhaps beginning before
+the range. Why beside `fetch`: a job of hours must outlive brokers, and must not take another topic
+of the same name for its own. Rules kept: progress is judged by offsets, and `patience_seconds`
+without any end the reading; an offset that the log no longer has, or does not have yet, is
+`RangeLost`, and never passed over in silence. Not here: which of the batches were committed
+(committed.py), and what is in them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+
+from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster, may_help
+from anabranch.client.connection import ConnectionLost
+from anabranch.client.fetch import EARLIEST, LATEST, Fetched, fetch, list_offsets
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
+
+PART_BYTES = (4 << 20) - (64 << 10)
+"""Asked for at a time: an answer of that size still fits into a buffer that is used again."""
+WAIT_MS = 500
+PATIENCE_SECONDS = 120.0
+GONE_SECONDS = 10.0
+"""A topic that no broker knows for so long is deleted: a new one is known in less."""
+
+_START = Struct(">qi").unpack_from
+_DELTA = Struct(">i").unpack_from
+DELTA_AT = 23
+
+UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID}
+
+
+class RangeLost(Exception):
+    """Offsets that were to be read are not in the log: the text names partition and offsets.
+
+    `resume_at` is where reading can go on, None where nothing is left of the range.
+    """
+
+    def __init__(self, place: str, offsets: str, why: str, resume_at: int | None = None) -> None:
+        super().__init__(f"{place}: {offsets} cannot be read: {why}")
+        self.resume_at = resume_at
+
+
+class ReadingStalled(Exception):
+    """Nothing came of a range for as long as the caller waits; the text says what to look at."""
+
+
+class Part(NamedTuple):
+    """Some whole batches of a partition, and the offset that follows them."""
+
+    records: Buffer
+    next_offset: int
+    aborted: tuple[tuple[int, int], ...]
+    """Aborted transactions in them: (producer id, first offset)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """How ranges are read."""
+
+    isolation_level: int = 0
+    part_bytes: int = PART_BYTES
+    wait_ms: int = WAIT_MS
+    patience_seconds: float = PATIENCE_SECONDS
+
+
+@dataclass
+class _Range:
+    """One range on its way."""
+
+    cluster: Cluster
+    topic: str
+    partition: int
+    topic_id: bytes | None
+    until: int
+    reading: Reading
+    offset: int
+    leader: int | None = None
+    pause: float = FIRST_PAUSE_SECONDS
+    moved_at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
+
+    @property
+    def place(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def missing(self) -> str:
+        return f"offsets {self.offset} to {self.until - 1}"
+
+    async def part(self) -> Fetched:
+        """Ask the leader once. Raises ApiError, ConnectionLost, RangeLost."""
+        if self.leader is None:
+            self.leader = await self._find_leader()
+        reading = self.reading
+        answers = await fetch(
+            self.cluster, self.topic, {self.partition: self.offset},
+            leaders={self.partition: self.leader}, max_wait_ms=reading.wait_ms,
+            max_bytes=reading.part_bytes, partition_max_bytes=reading.part_bytes,
+            isolation_level=reading.isolation_level,
+        )  # fmt: skip
+        return answers[0]
+
+    async def _find_leader(self) -> int:
+        topic = await self.cluster.topic(self.topic)
+        known = self.topic_id is not None and any(topic.topic_id)
+        if known and topic.topic_id != self.topic_id:
+            why = "the topic was deleted and created again; what it had is gone."
+            raise RangeLost(self.place, self.missing, why)
+        for each in topic.partitions:
+            if each.partition_index == self.partition:
+                if each.leader_id < 0:
+                    why = f"Partition {self.place} has no leader."
+                    raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE, why)
+                return each.leader_id
+        why = f"There is no partition {self.place}."
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, why)
+
+    def moved_to(self, offset: int) -> None:
+        """The range is read up to `offset`."""
+        self.offset = offset
+        self.moved_at = asyncio.get_running_loop().time()
+        self.pause = FIRST_PAUSE_SECONDS
+
+    async def failed(self, fault: ApiError | ConnectionLost) -> None:
+        """Look for the leader again after a pause. Raises what ends the reading."""
+        self.leader = None
+        if isinstance(fault, ApiError):
+            if fault.code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                raise await self._lost() from fault
+            if fault.code in UNKNOWN and self._idle_seconds() > self._gone_seconds():
+                why = "the topic or partition was deleted, as no broker knows it."
+                raise RangeLost(self.place, self.missing, why) from None
+        if not may_help(fault):
+            raise fault
+        self.check_patience(str(fault))
+        await asyncio.sleep(self.pause)
+        self.pause = min(self.pause * 2, LONGEST_PAUSE_SECONDS)
+
+    def check_patience(self, why: str) -> None:
+        """Raise ReadingStalled when nothing has come for too long."""
+        if self._idle_seconds() > self.reading.patience_seconds:
+            raise ReadingStalled(
+                f"{self.place}: nothing came of {self.missing} for "
+                f"{self.reading.patience_seconds:g} s: {why}"
+            )
+
+    def _idle_seconds(self) -> float:
+        return asyncio.get_running_loop().time() - self.moved_at
+
+    def _gone_seconds(self) -> float:
+        return min(GONE_SECONDS, self.reading.patience_seconds)
+
+    async def _lost(self) -> RangeLost:
+        first, end = [
+            (await list_offsets(self.cluster, self.topic, each, [self.partition]))[self.partition]
+            for each in (EARLIEST, LATEST)
+        ]
+        if self.offset < first:
+            why = f"the log begins at offset {first}; what was before it has been deleted."
+            resume_at = first if first < self.until else None
+            lost = f"offsets {self.offset} to {min(first, self.until) - 1}"
+            return RangeLost(self.place, lost, why, resume_at)
+        why = f"the log ends before offset {end}; it was cut, or the offsets never were."
+        return RangeLost(self.place, self.missing, why)
+
+    def check_end(self, answer: Fetched) -> None:
+        """Judge an answer without records. Raises RangeLost or ReadingStalled."""
+        if answer.high_watermark < self.until and self._idle_seconds() > self._gone_seconds():
+            why = f"the log ends before offset {answer.high_watermark}."
+            raise RangeLost(self.place, self.missing, why)
+        self.check_patience(
+            "the leader has them, but does not give them out; with isolation.level=read_committed "
+            "it waits for a transaction that is still open."
+        )
+
+
+async def read_range(
+    cluster: Cluster, topic: str, partition: int, start: int, until: int,
+    *, topic_id: bytes | None = None, reading: Reading | None = None,
+) -> AsyncIterator[Part]:  # fmt: skip
+    """The batches of offsets `start` to `until` - 1, part by part, in order.
+
+    `topic_id` is the topic that the offsets were counted in. Raises RangeLost, ReadingStalled,
+    ApiError for what trying again cannot help.
+    """
+    state = _Range(cluster, topic, partition, topic_id, until, reading or Reading(), start)
+    while state.offset < until:
+        try:
+            answer = await state.part()
+        except (ApiError, ConnectionLost) as fault:
+            await state.failed(fault)
+            continue
+        if not len(answer.records):
+            state.check_end(answer)
+            continue
+        size, next_offset = whole_batches(answer.records)
+        if next_offset <= state.offset:
+            raise ReadingStalled(
+                f"{state.place}: what broker {state.leader} sent for offset {state.offset} is no "
+                "whole record batch; its copy of the log is damaged there."
+            )
+        records = memoryview(answer.records)[:size]
+        state.moved_to(next_offset)
+        yield Part(records, next_offset, answer.aborted)
+
+
+def whole_batches(records: Buffer) -> tuple[int, int]:
+    """(bytes of the whole batches in a fetched record set, the offset that follows the last one).
+
+    (0, -1) when there is none. Only lengths are read; a length that cannot be ends the walk.
+    """
+    end, position, last = len(records), 0, -1
+    while end - position >= BATCH_OVERHEAD:
+        length = _START(records, position)[1]
+        if length < BATCH_OVERHEAD - PREFIX or position + PREFIX + length > end:
+            break
+        last, position = position, position + PREFIX + length
+    if last < 0:
+        return 0, -1
+    return position, _START(records, last)[0] + _DELTA(records, last + DELTA_AT)[0] + 1
