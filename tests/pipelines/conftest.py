@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 from importlib.util import find_spec
@@ -35,7 +36,7 @@ def spark():
     with tempfile.TemporaryDirectory(prefix="anabranch-spark-") as folder:
         session = local_session(
             "tests",
-            cores=2,
+            cores="2,4",  # a task may fail three times, as on a cluster
             conf={
                 "spark.local.dir": folder,
                 "spark.sql.warehouse.dir": f"{folder}/warehouse",
@@ -46,3 +47,64 @@ def spark():
         )
         yield session
         session.stop()
+
+
+class Topics:
+    """A cluster's topics, filled with batches as a test builds them."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+        self.bootstrap = cluster.bootstrap_servers
+        self._made = 0
+
+    def create(self, partitions=1, *, name=None, **more):
+        """A new topic."""
+        self._made += 1
+        name = name or f"topic-{os.getpid()}-{self._made}"
+        config = {"retention.ms": -1, **more.pop("config", {})}  # the records' times are made up
+        self.cluster.create_topic(name, partitions=partitions, config=config, **more)
+        return name
+
+    def produce(self, topic, partition, *batches):
+        """Append batches; returns the base offset of the last one."""
+        from anabranch.client.cluster import Cluster
+        from anabranch.client.produce import produce
+
+        async def work():
+            async with Cluster(self.bootstrap) as cluster:
+                for batch in batches:
+                    found = await produce(cluster, topic, partition, batch)
+                return found.base_offset
+
+        return asyncio.run(work())
+
+    def fill(self, topic, partition, count, *, start=0, batch=10, codec=0, size=0, time_ms=1_000_000):
+        """Append `count` records `start`, `start` + 1 … in batches; value and time count on."""
+        from anabranch.core.wire.compression import Codec
+        from anabranch.core.wire.records import Record, build_batch
+
+        batches = []
+        for first in range(start, start + count, batch):
+            numbers = range(first, min(first + batch, start + count))
+            records = [
+                Record(each - first, time_ms + each, b"k%d" % each, b"v%d" % each + b"." * size)
+                for each in numbers
+            ]
+            batches.append(build_batch(records, codec=Codec(codec)))
+        return self.produce(topic, partition, *batches)
+
+    def options(self, topic, **more):
+        """Options that read a topic."""
+        return {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, **more}
+
+
+@pytest.fixture(scope="session")
+def topics(anabranch_session_cluster):
+    """Topics of one broker that all tests of a worker share."""
+    return Topics(anabranch_session_cluster)
+
+
+@pytest.fixture(scope="session")
+def topics_of():
+    """Topics of a cluster that a test has started."""
+    return Topics

@@ -13,13 +13,12 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from anabranch.client.cluster import Cluster
+from anabranch.client.cluster import Cluster, may_help
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.fetch import list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
@@ -27,6 +26,7 @@ from anabranch.core.wire.messages.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
 )
+from anabranch.core.wire.messages.metadata import MetadataResponseTopic
 from anabranch.pipelines.options import EARLIEST, LATEST, Bound, OptionError, SourceOptions
 
 T = TypeVar("T")
@@ -118,16 +118,14 @@ async def find(cluster: Cluster, options: SourceOptions, *, missing_ok: bool = F
     else:
         topics = []
         for name in options.assigned or options.topics:
-            try:
-                topics.append(await cluster.retrying(partial(cluster.topic, name)))
-            except ApiError as fault:
-                if fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise
-                if not missing_ok:
-                    raise OptionError(
-                        f"There is no topic {name!r} at {options.bootstrap_servers}. Create it, or "
-                        "correct the option 'subscribe' or 'assign'."
-                    ) from None
+            topic = await _topic(cluster, options, name)
+            if topic is not None:
+                topics.append(topic)
+            elif not missing_ok:
+                raise OptionError(
+                    f"There is no topic {name!r} at {options.bootstrap_servers}. Create it, or "
+                    "correct the option 'subscribe' or 'assign'."
+                )
     places = [
         Place(topic.name or "", each.partition_index)
         for topic in topics
@@ -136,6 +134,22 @@ async def find(cluster: Cluster, options: SourceOptions, *, missing_ok: bool = F
     if options.assigned is not None:
         places = _assigned(places, options.assigned, missing_ok=missing_ok)
     return Found(sorted(places), {each.name or "": bytes(each.topic_id) for each in topics})
+
+
+async def _topic(
+    cluster: Cluster, options: SourceOptions, name: str
+) -> MetadataResponseTopic | None:
+    """A topic, None when it is not there: a new one may not be known everywhere at once."""
+    for left in range(options.retries, -1, -1):
+        try:
+            return await cluster.topic(name)
+        except ApiError as fault:
+            if not may_help(fault):
+                raise
+            if not left and fault.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        await asyncio.sleep(options.retry_interval_ms / 1000 if left else 0)
+    return None
 
 
 def _assigned(

@@ -33,6 +33,7 @@ def prepare_environment() -> None:
     """Set what Spark's JVM and its Python workers take from the environment. Raises NoJava."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     set_numba_folder()
     home = java_home(os.environ, cache_folder())
     if home is not None:

@@ -1,0 +1,248 @@
+"""`spark.readStream.format("anabranch")`: topics as a DataFrame without end.
+
+What: Spark keeps offsets in its checkpoint and asks, before each batch, how far it may read
+(`latestOffset`) and in which ranges (`partitions`). Why so much about loss: between two batches, or
+two runs, a topic may shrink, vanish, or be another one of the same name; every such case is noticed
+before anything is read. Rule kept: what an end of a batch says is enough to read the batch again,
+whatever has happened since; nothing else is remembered but what Spark asks for within one run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
+
+from anabranch.client.cluster import Cluster
+from anabranch.pipelines import columns
+from anabranch.pipelines.admission import Patience, share_out
+from anabranch.pipelines.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    SourceOptions,
+    check_streaming,
+    source_options,
+)
+from anabranch.pipelines.planning import (
+    Found,
+    OffsetRange,
+    Offsets,
+    ask,
+    find,
+    named,
+    offsets_at,
+    pieces,
+    resolve,
+)
+from anabranch.pipelines.reading import lose, read_range_of, warn
+from anabranch.pipelines.source import columns_of
+from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
+
+
+def stream_reader_of(given: Mapping[str, str]) -> DataSourceStreamReader:
+    """The reader of a streaming query. Raises OptionError."""
+    options = source_options(given)
+    check_streaming(options)
+    return TopicStreamReader(options)
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One query's reader: Spark asks it in a process beside the driver, and reads in tasks."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+        self._initial: dict[str, Any] | None = None
+        self._patience = Patience(options.max_trigger_delay_ms)
+        self._latest: StreamOffsets | None = None
+        self._target: StreamOffsets | None = None
+
+    # Where a query begins, and how far a batch goes.
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a new query begins; Spark asks again until there has been a batch."""
+        if self._initial is None:
+            self._initial = ask(self.options, self._begin).to_json()
+        return self._initial
+
+    async def _begin(self, cluster: Cluster) -> StreamOffsets:
+        found = await find(cluster, self.options)
+        bound = self.options.starting or Bound(special=LATEST)
+        offsets = await resolve(cluster, self.options, found.places, bound, "starting")
+        return StreamOffsets(offsets, found.topic_ids, is_fresh=True)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """The limit that options set."""
+        if self.options.max_offsets:
+            return ReadMaxRows(self.options.max_offsets)
+        if self.options.min_offsets:
+            return ReadMinRows(self.options.min_offsets)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """The query ends with what is there now."""
+        self._target = ask(self.options, self._newest)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """The end of the next batch; `start` itself when there is to be none."""
+        begun = stream_offsets(start)
+        self._check_topics(begun)
+        newest, earliest = ask(self.options, self._newest_and_earliest)
+        self._latest = newest
+        begins = self._begins(begun, newest, earliest)
+        ends = dict(newest.offsets)
+        if self._target is not None:
+            ends = {
+                place: max(min(end, self._target.offsets.get(place, begins[place])), begins[place])
+                for place, end in ends.items()
+            }
+        waiting = sum(max(0, end - begins[place]) for place, end in ends.items())
+        if not waiting and set(ends) == set(begun.offsets) and _same_ids(begun, newest):
+            return start
+        if not isinstance(limit, ReadAllAvailable):
+            least = self.options.min_offsets if self._target is None else 0
+            now_ms = int(time.monotonic() * 1000)
+            if least and self._patience.lets_pass(waiting, least, now_ms):
+                return start
+        if isinstance(limit, ReadMaxRows):
+            ends = share_out(begins, ends, limit.max_rows)
+        first = begun.offsets if begun.is_fresh else None
+        return StreamOffsets(ends, newest.topic_ids, first=first).to_json()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The newest offsets, for the query's progress: the difference to its end is the lag."""
+        return None if self._latest is None else self._latest.to_json()
+
+    async def _newest(self, cluster: Cluster) -> StreamOffsets:
+        found = await find(cluster, self.options, missing_ok=True)
+        ends = await offsets_at(cluster, self.options, found.places, LATEST)
+        return StreamOffsets(ends, found.topic_ids)
+
+    async def _newest_and_earliest(self, cluster: Cluster) -> tuple[StreamOffsets, Offsets]:
+        newest = await self._newest(cluster)
+        return newest, await offsets_at(cluster, self.options, newest.offsets, EARLIEST)
+
+    def _check_topics(self, begun: StreamOffsets) -> None:
+        """Refuse a checkpoint that has none of the topics that this query reads."""
+        options = self.options
+        if not options.topics and options.assigned is None:
+            return
+        wanted = set(options.assigned or options.topics)
+        kept = {place.topic for place in begun.offsets}
+        if kept and not kept & wanted:
+            raise CheckpointError(
+                f"The checkpoint is of topics {', '.join(sorted(kept))}; this query reads "
+                f"{options.selection}. Use another checkpointLocation, or correct the options."
+            )
+
+    def _begins(self, begun: StreamOffsets, newest: StreamOffsets, earliest: Offsets) -> Offsets:
+        """Where the next batch begins in each partition there is. Raises DataLoss."""
+        gone = sorted(set(begun.offsets) - set(newest.offsets))
+        if gone:
+            place = gone[0]
+            lose(
+                self.options,
+                f"{named(gone)}: no longer there, or no longer read; offsets from "
+                f"{begun.offsets[place]} of {place} on are lost.",
+                warn,
+            )
+        begins = {}
+        for place in newest.offsets:
+            known = begun.offsets.get(place)
+            if known is None or self._is_another(place.topic, begun, newest):
+                begins[place] = earliest[place]
+                if known is not None:
+                    why = "the topic was deleted and created again since; offsets"
+                    lose(self.options, f"{place}: {why} from {known} on are lost.", warn)
+                elif earliest[place] > 0:
+                    why = f"is new, and its log begins at offset {earliest[place]} already:"
+                    lose(self.options, f"{place} {why} what was before is lost.", warn)
+                continue
+            end = newest.offsets[place]
+            if known > end:
+                why = f"the log ends before offset {end}, though the query has read up to"
+                lose(self.options, f"{place}: {why} {known - 1}: it was cut.", warn)
+            begins[place] = min(known, end)
+        return begins
+
+    @staticmethod
+    def _is_another(topic: str, begun: StreamOffsets, newest: StreamOffsets) -> bool:
+        """Whether a topic is another one of the same name. Clusters without ids never tell."""
+        before, now = begun.topic_ids.get(topic), newest.topic_ids.get(topic)
+        return bool(before and now and any(before) and any(now) and before != now)
+
+    # What a batch is.
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """The ranges between two offsets; the same for a batch that is read once more."""
+        begun, ended = stream_offsets(start), stream_offsets(end)
+        if begun.is_fresh and ended.first is not None:
+            begun = StreamOffsets(ended.first, begun.topic_ids, is_fresh=True)
+
+        async def plan(cluster: Cluster) -> list[OffsetRange]:
+            return await self._plan(cluster, begun, ended)
+
+        return ask(self.options, plan)
+
+    async def _plan(
+        self, cluster: Cluster, begun: StreamOffsets, ended: StreamOffsets
+    ) -> list[OffsetRange]:
+        options = self.options
+        found: Found = await find(cluster, options, missing_ok=True)
+        there = set(found.places)
+        earliest = await offsets_at(
+            cluster, options, [each for each in ended.offsets if each in there], EARLIEST
+        )
+        ranges = []
+        for place, until in sorted(ended.offsets.items()):
+            start = begun.offsets.get(place)
+            if start is None or self._is_another(place.topic, begun, ended):
+                start = min(earliest.get(place, 0), until)
+            if start >= until:
+                continue
+            if place not in earliest:
+                lose(
+                    options,
+                    f"{place}: the topic or partition was deleted; offsets {start} to {until - 1} "
+                    "are lost.",
+                    warn,
+                )
+                continue
+            first = earliest[place]
+            if start < first:
+                lose(
+                    options,
+                    f"{place}: the log begins at offset {first}; offsets {start} to "
+                    f"{min(first, until) - 1} have been deleted before they were read.",
+                    warn,
+                )
+                start = min(first, until)
+            topic_id = ended.topic_ids.get(place.topic, b"")
+            ranges.append(OffsetRange(*place, topic_id, start, until, begun.is_fresh))
+        return await pieces(cluster, options, ranges)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """The Arrow batches of a range."""
+        if isinstance(partition, OffsetRange):
+            schema = columns.arrow_schema(columns_of(self.options))
+            yield from read_range_of(self.options, partition, schema)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has kept the offsets in its checkpoint; brokers are told nothing."""
+
+    def stop(self) -> None:
+        """Connections end with each question, so nothing is left to end."""
+
+
+def _same_ids(one: StreamOffsets, other: StreamOffsets) -> bool:
+    """Whether no topic has become another; a checkpoint of Spark's own source has no ids."""
+    return all(one.topic_ids.get(topic, found) == found for topic, found in other.topic_ids.items())

@@ -1,0 +1,228 @@
+"""Reading topics with `spark.read`, from a real broker."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from anabranch.core.wire.records import Record, build_batch
+
+
+@pytest.fixture
+def read(spark):
+    """A DataFrame of the options."""
+
+    def loaded(options):
+        return spark.read.format("anabranch").options(**options).load()
+
+    return loaded
+
+
+def values(frame):
+    """The numbers that `fill` counted, in the order of partition and offset."""
+    rows = frame.select("partition", "offset", F.expr("substring(string(value), 2)").alias("n"))
+    return [(row.partition, row.offset, row.n) for row in sorted(rows.collect())]
+
+
+def expected(partition, first, until):
+    return [(partition, each, str(each)) for each in range(first, until)]
+
+
+def test_a_topic_is_read_with_the_columns_of_sparks_kafka_source(topics, read):
+    topic = topics.create()
+    batch = build_batch([
+        Record(0, 1_700_000_000_123, b"k", b"v", (("h", b"1"), ("n", None))),
+        Record(1, 1_700_000_000_124, None, None),
+    ])  # fmt: skip
+    topics.produce(topic, 0, batch)
+    frame = read(topics.options(topic, includeHeaders="true"))
+    assert frame.dtypes == [
+        ("key", "binary"), ("value", "binary"), ("topic", "string"), ("partition", "int"),
+        ("offset", "bigint"), ("timestamp", "timestamp"), ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]  # fmt: skip
+    first, second = frame.withColumn("ms", F.unix_millis("timestamp")).drop("timestamp").collect()
+    assert first.asDict(recursive=True) == {
+        "key": b"k", "value": b"v", "topic": topic, "partition": 0, "offset": 0,
+        "timestampType": 0, "ms": 1_700_000_000_123,
+        "headers": [{"key": "h", "value": b"1"}, {"key": "n", "value": None}],
+    }  # fmt: skip
+    assert (second.key, second.value, second.headers, second.ms) == (
+        None, None, None, 1_700_000_000_124,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_every_codec_and_partition_is_read(topics, read, codec):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 25, codec=codec)
+    topics.fill(topic, 1, 5, codec=codec)
+    assert values(read(topics.options(topic))) == expected(0, 0, 25) + expected(1, 0, 5)
+
+
+def test_offsets_begin_and_end_where_options_say(topics, read):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 30)
+    topics.fill(topic, 1, 30)
+    options = topics.options(
+        topic,
+        startingOffsets=json.dumps({topic: {"0": 7, "1": -2}}),
+        endingOffsets=json.dumps({topic: {"0": -1, "1": 12}}),
+    )
+    assert values(read(options)) == expected(0, 7, 30) + expected(1, 0, 12)
+
+
+def test_timestamps_begin_and_end_a_read(topics, read):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 30, batch=1)
+    topics.fill(topic, 1, 10, batch=1)
+    options = topics.options(topic, startingTimestamp="1000005", endingTimestamp="1000020")
+    assert values(read(options)) == expected(0, 5, 20) + expected(1, 5, 10)
+    by_partition = topics.options(
+        topic,
+        startingOffsetsByTimestamp=json.dumps({topic: {"0": 1_000_009, "1": 1_000_001}}),
+        endingOffsetsByTimestamp=json.dumps({topic: {"0": 1_000_011, "1": 1_000_002}}),
+    )
+    assert values(read(by_partition)) == expected(0, 9, 11) + expected(1, 1, 2)
+
+
+def test_a_timestamp_behind_all_records_follows_the_strategy(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    late = topics.options(topic, startingTimestamp="2000000")
+    with pytest.raises(PySparkException, match="startingOffsetsByTimestampStrategy"):
+        read(late).count()
+    assert read({**late, "startingOffsetsByTimestampStrategy": "latest"}).count() == 0
+
+
+def test_topics_are_selected_by_list_pattern_and_partition(topics, read):
+    names = [topics.create(partitions=2, name=f"selected-{each}") for each in ("a", "b")]
+    for name in names:
+        topics.fill(name, 0, 3)
+        topics.fill(name, 1, 2)
+    servers = {"kafka.bootstrap.servers": topics.bootstrap}
+    for selection, count in (
+        ({"subscribe": "selected-a, selected-b"}, 10),
+        ({"subscribePattern": "selected-.*"}, 10),
+        ({"subscribePattern": "selected"}, None),
+        ({"assign": '{"selected-a":[1],"selected-b":[0]}'}, 5),
+    ):
+        frame = read({**servers, **selection})
+        if count is None:
+            with pytest.raises(PySparkException, match="No topic matches"):
+                frame.count()
+        else:
+            assert frame.count() == count
+
+
+def test_ranges_are_split_by_bytes_by_records_and_by_number(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 70_000, batch=5000, size=50)
+    whole = read(topics.options(topic))
+    assert whole.rdd.getNumPartitions() == 1
+    for more, least in (
+        ({"maxBytesPerPartition": "1000000"}, 4),
+        ({"maxRecordsPerPartition": "20000"}, 4),
+        ({"minPartitions": "3"}, 3),
+    ):
+        split = read(topics.options(topic, **more))
+        assert split.rdd.getNumPartitions() >= least
+        assert split.select(F.sum("offset"), F.count("*")).first() == (70_000 * 69_999 // 2, 70_000)
+
+
+def test_a_topic_without_records_gives_no_rows(topics, read):
+    assert read(topics.options(topics.create(partitions=3))).count() == 0
+
+
+def test_filters_narrow_what_is_read(topics, read):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 100, batch=1)
+    topics.fill(topic, 1, 100, batch=1)
+    frame = read(topics.options(topic))
+    narrowed = frame.where("partition = 1 and offset >= 90 and offset < 95")
+    assert values(narrowed) == expected(1, 90, 95)
+    late = frame.where("timestamp >= timestamp_millis(1000097) and offset != 98")
+    assert values(late) == [
+        (partition, each, str(each)) for partition in (0, 1) for each in (97, 99)
+    ]
+    plan = narrowed._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan, plan
+    assert "Filter (" in late._jdf.queryExecution().executedPlan().toString()
+
+
+def test_sessions_that_offer_no_filters_read_too(topics, read, spark):
+    topic = topics.create()
+    topics.fill(topic, 0, 10)
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        assert values(read(topics.options(topic)).where("offset > 7")) == expected(0, 8, 10)
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_record_batches_are_read_as_they_lie_in_the_log(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 25, codec=4)
+    rows = read(topics.options(topic, shape="batches")).orderBy("baseOffset").collect()
+    assert [(row.baseOffset, row.lastOffset, row.recordCount) for row in rows] == [
+        (0, 9, 10), (10, 19, 10), (20, 24, 5),
+    ]  # fmt: skip
+    from anabranch.core.wire.records import decode_records
+
+    read_back = [each for row in rows for each in decode_records(row.bytes)]
+    assert [each.value for each in read_back] == [b"v%d" % each for each in range(25)]
+    assert {(row.topic, row.partition, row.codec, row.producerId) for row in rows} == {
+        (topic, 0, "zstd", -1)
+    }
+    split = read(topics.options(topic, shape="batches", minPartitions="6"))
+    assert sorted(row.baseOffset for row in split.collect()) == [0, 10, 20]
+
+
+# What goes wrong.
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"startingOffsets": "latest"}, "'startingOffsets' may not be latest"),
+        ({"statringOffsets": "earliest"}, "Did you mean 'startingOffsets'?"),
+        ({"assign": '{"a":[0]}'}, "Exactly one of the options"),
+        ({"kafka.sasl.jaas.config": "password=hunter2"}, "is not supported yet"),
+        ({"kafka.key.deserializer": "x"}, "keys are bytes; cast the column"),
+        ({"kafka.bootstrap.servers": "nowhere"}, "is not host:port"),
+        ({"maxOffsetsPerTrigger": "-1"}, "is a whole number from 1 up"),
+    ],
+)
+def test_options_that_cannot_be_are_named(topics, read, more, words):
+    topic = topics.create()
+    with pytest.raises(PySparkException) as caught:
+        read(topics.options(topic, **more)).count()
+    assert words in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_missing_topic_is_named_soon(topics, read):
+    options = topics.options("no-such-topic", **{"fetchOffset.retryIntervalMs": "10"})
+    with pytest.raises(PySparkException, match="There is no topic 'no-such-topic'"):
+        read(options).count()
+
+
+def test_a_cluster_that_does_not_answer_is_named(topics, read):
+    options = {
+        **topics.options("any"), "kafka.bootstrap.servers": "127.0.0.1:1",
+        "fetchOffset.numRetries": "0",
+    }  # fmt: skip
+    with pytest.raises(PySparkException, match=r"No broker of 127\.0\.0\.1:1 answers"):
+        read(options).count()
+
+
+def test_offsets_beyond_the_log_are_named_or_left_out(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, endingOffsets=json.dumps({topic: {"0": 9}}))
+    with pytest.raises(PySparkException, match=rf"The log of {topic}-0 has offsets 0 to 4; .* 8"):
+        read(options).count()
+    assert values(read({**options, "failOnDataLoss": "false"})) == expected(0, 0, 5)
