@@ -78,7 +78,9 @@ class Topics:
 
         return asyncio.run(work())
 
-    def fill(self, topic, partition, count, *, start=0, batch=10, codec=0, size=0, time_ms=1_000_000):
+    def fill(
+        self, topic, partition, count, *, start=0, batch=10, codec=0, size=0, time_ms=1_000_000
+    ):
         """Append `count` records `start`, `start` + 1 … in batches; value and time count on."""
         from anabranch.core.wire.compression import Codec
         from anabranch.core.wire.records import Record, build_batch

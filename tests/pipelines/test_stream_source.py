@@ -1,0 +1,326 @@
+"""Reading topics with `spark.readStream`, from real brokers, and starting again after a kill."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F  # noqa: N812
+
+from anabranch.client import admin
+from anabranch.client.cluster import Cluster
+
+WAIT_SECONDS = 120
+
+FIRST_BATCH_NEVER_ENDS = """
+import pathlib, sys, time
+from anabranch.pipelines.session import local_session
+
+options, checkpoint, ready, begun = eval(sys.argv[1]), *sys.argv[2:]
+spark = local_session(cores=1, conf={"spark.sql.streaming.noDataProgressEventInterval": "0"})
+
+def hang(frame, number):
+    if frame.count():
+        pathlib.Path(begun).touch()
+        time.sleep(600)
+
+query = (
+    spark.readStream.format("anabranch").options(**options).load()
+    .writeStream.foreachBatch(hang).option("checkpointLocation", checkpoint)
+    .trigger(processingTime="200 milliseconds").start()
+)
+while not query.lastProgress:
+    time.sleep(0.05)
+pathlib.Path(ready).touch()
+query.awaitTermination()
+"""
+
+
+def until(condition, what, seconds=WAIT_SECONDS):
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, f"{what} did not happen within {seconds} s"
+        time.sleep(0.05)
+    return found
+
+
+@pytest.fixture
+def stream(spark):
+    """A streaming DataFrame of the options."""
+
+    def loaded(options):
+        return spark.readStream.format("anabranch").options(**options).load()
+
+    return loaded
+
+
+@pytest.fixture
+def run(stream, tmp_path, spark):
+    """Run a query over what is there; gives its progresses and all rows written so far."""
+
+    def ran(options, *, checkpoint="checkpoint", **trigger):
+        query = (
+            stream(options)
+            .select("topic", "partition", "offset", F.col("value").cast("string"))
+            .writeStream.format("json")
+            .option("path", str(tmp_path / "rows"))
+            .option("checkpointLocation", str(tmp_path / checkpoint))
+            .trigger(**(trigger or {"availableNow": True}))
+            .start()
+        )
+        query.awaitTermination(WAIT_SECONDS)
+        fault = query.exception()
+        query.stop()
+        if fault is not None:
+            raise fault
+        rows = spark.read.schema("topic string, partition int, offset long, value string")
+        found = rows.json(str(tmp_path / "rows")).collect()
+        return query.recentProgress, sorted((row.partition, row.offset) for row in found)
+
+    return ran
+
+
+def offsets(partition, first, until):
+    return [(partition, each) for each in range(first, until)]
+
+
+def ends(progress):
+    return [json.loads(each["sources"][0]["endOffset"]) for each in map(as_json, progress)]
+
+
+def as_json(progress):
+    return json.loads(progress.json) if not isinstance(progress, dict) else progress
+
+
+def test_a_stream_goes_on_where_its_checkpoint_ends(topics, run):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 12)
+    options = topics.options(topic, startingOffsets="earliest")
+    assert run(options)[1] == offsets(0, 0, 12)
+    topics.fill(topic, 0, 3, start=12)
+    topics.fill(topic, 1, 4)
+    progress, rows = run(options)
+    assert rows == offsets(0, 0, 15) + offsets(1, 0, 4)
+    assert ends(progress)[-1][topic] == {"0": 15, "1": 4}
+
+
+def test_admission_control_bounds_batches_and_ignores_the_least_when_only_now_counts(topics, run):
+    topic = topics.create(partitions=2)
+    topics.fill(topic, 0, 90)
+    topics.fill(topic, 1, 10)
+    options = topics.options(
+        topic, startingOffsets="earliest", maxOffsetsPerTrigger="40", minOffsetsPerTrigger="40",
+    )  # fmt: skip
+    progress, rows = run(options)
+    assert rows == offsets(0, 0, 90) + offsets(1, 0, 10)
+    sizes = [as_json(each)["numInputRows"] for each in progress]
+    assert [size for size in sizes if size] == [40, 40, 20]
+    newest = json.loads(as_json(progress[0])["sources"][0]["latestOffset"])
+    assert newest[topic] == {"0": 90, "1": 10}, "the difference to endOffset is the lag"
+
+
+def test_partitions_that_are_added_are_read_from_their_beginning(topics, run):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, startingOffsets="earliest")
+    run(options)
+    asked(topics, lambda cluster: admin.create_partitions(cluster, topic, 2))
+    until(lambda: topics.cluster.leader(topic, 1), "a leader of the new partition")
+    topics.fill(topic, 1, 6)
+    assert run(options)[1] == offsets(0, 0, 5) + offsets(1, 0, 6)
+
+
+def test_a_topic_that_is_created_again_is_told_from_the_first(topics, run):
+    topic = topics.create()
+    topics.fill(topic, 0, 8)
+    options = topics.options(topic, startingOffsets="earliest")
+    run(options)
+    topics.cluster.delete_topic(topic)
+    topics.create(name=topic)
+    topics.fill(topic, 0, 20)
+    with pytest.raises(PySparkException) as caught:
+        run(options)
+    assert f"{topic}-0: the topic was deleted and created again since; offsets from 8 on" in str(
+        caught.value
+    )
+    _, rows = run({**options, "failOnDataLoss": "false"})
+    assert sorted(rows) == sorted(offsets(0, 0, 8) + offsets(0, 0, 20))
+
+
+def test_a_topic_that_is_deleted_is_named(topics, run):
+    topic = topics.create()
+    topics.fill(topic, 0, 8)
+    options = topics.options(
+        topic, startingOffsets="earliest", **{"fetchOffset.retryIntervalMs": "50"}
+    )
+    run(options)
+    topics.cluster.delete_topic(topic)
+    with pytest.raises(PySparkException, match=f"{topic}-0: no longer there.* offsets from 8"):
+        run(options)
+
+
+def test_records_deleted_before_they_were_read_are_named(topics, run):
+    topic = topics.create()
+    topics.fill(topic, 0, 20)
+    options = topics.options(topic, startingOffsets="earliest")
+    run(options)
+    topics.fill(topic, 0, 200, start=20, size=50)
+    asked(topics, lambda cluster: admin.delete_records(cluster, topic, {0: 60}))
+    with pytest.raises(PySparkException) as caught:
+        run(options)
+    assert f"{topic}-0: the log begins at offset 60; offsets 20 to 59 have been" in str(
+        caught.value
+    )
+    assert "failOnDataLoss" in str(caught.value)
+    _, rows = run({**options, "failOnDataLoss": "false"})
+    assert rows == offsets(0, 0, 20) + offsets(0, 60, 220)
+
+
+def asked(topics, work):
+    """What `work` finds out with a connection to the cluster."""
+
+    async def connected():
+        async with Cluster(topics.bootstrap) as cluster:
+            return await work(cluster)
+
+    return asyncio.run(connected())
+
+
+def test_a_checkpoint_of_another_topic_is_refused(topics, run):
+    one, other = topics.create(), topics.create()
+    topics.fill(one, 0, 3)
+    topics.fill(other, 0, 3)
+    run(topics.options(one, startingOffsets="earliest"))
+    with pytest.raises(PySparkException, match=f"checkpoint is of topics {one}; .* topics {other}"):
+        run(topics.options(other, startingOffsets="earliest"))
+
+
+def test_checkpoints_of_sparks_kafka_source_are_gone_on_from_and_newer_ones_refused(
+    topics, run, tmp_path
+):
+    topic = topics.create()
+    topics.fill(topic, 0, 9)
+    options = topics.options(topic, startingOffsets="earliest", maxOffsetsPerTrigger="5")
+    run(options)
+    kept = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]"))[-1]
+    version, meta, written = kept.read_text().split("\n")
+    assert json.loads(written)[topic] == {"0": 9}
+
+    def rewrite(offsets):
+        kept.with_name(f".{kept.name}.crc").unlink(missing_ok=True)
+        kept.write_text("\n".join([version, meta, json.dumps(offsets)]))
+
+    rewrite({topic: {"0": 7}})
+    topics.fill(topic, 0, 2, start=9)
+    assert run(options)[1] == sorted(offsets(0, 0, 9) + offsets(0, 7, 11))
+    kept = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]"))[-1]
+    rewrite({topic: {"0": 7}, "#": {"version": 2}})
+    with pytest.raises(PySparkException, match="written in version 2 of the offsets"):
+        run(options)
+
+
+def test_options_that_are_for_batches_are_refused(topics, stream, tmp_path):
+    options = topics.options(topics.create(), endingOffsets="latest")
+    query = stream(options).writeStream.format("noop")
+    with pytest.raises(PySparkException, match=r"are for spark\.read: a stream has no end"):
+        query.option("checkpointLocation", str(tmp_path)).start().processAllAvailable()
+
+
+def test_record_batches_stream_once_each_however_triggers_cut_them(topics, stream, tmp_path, spark):
+    topic = topics.create()
+    topics.fill(topic, 0, 40, batch=10)
+    options = topics.options(
+        topic, shape="batches", startingOffsets=json.dumps({topic: {"0": 5}}),
+        maxOffsetsPerTrigger="7",
+    )  # fmt: skip
+    query = (
+        stream(options).writeStream.format("memory").queryName("cut")
+        .option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(WAIT_SECONDS)
+    found = [row.baseOffset for row in spark.table("cut").orderBy("baseOffset").collect()]
+    assert found == [0, 10, 20, 30]
+
+
+@pytest.mark.slow
+def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path):
+    """Where the first batch of a query from the latest offset began is not lost with its driver."""
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    ready, begun = tmp_path / "ready", tmp_path / "begun"
+    options = topics.options(topic)
+    driver = subprocess.Popen(
+        [sys.executable, "-c", FIRST_BATCH_NEVER_ENDS, repr(options),
+         str(tmp_path / "checkpoint"), str(ready), str(begun)],
+        start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        until(ready.exists, "the query's start")
+        topics.fill(topic, 0, 7, start=5)
+        until(begun.exists, "the first batch")
+    finally:
+        os.killpg(driver.pid, signal.SIGKILL)
+        driver.wait()
+    topics.fill(topic, 0, 4, start=12)
+    _, rows = run(options)
+    assert rows == offsets(0, 5, 16)
+
+
+def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_path, spark):
+    topic = topics.create()
+    topics.fill(topic, 0, 2000, batch=20, size=2000)
+    killed = threading.Event()
+
+    def slowly(batches):
+        for batch in batches:
+            time.sleep(0.05)
+            yield batch
+
+    frame = stream(topics.options(topic, startingOffsets="earliest"))
+    query = (
+        frame.mapInArrow(slowly, frame.schema).select("offset")
+        .writeStream.format("json").option("path", str(tmp_path / "rows"))
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    jvm = psutil.Process(spark.sparkContext._gateway.proc.pid)
+
+    def kill_readers():
+        daemons = [each for each in jvm.children(recursive=True) if "pyspark.daemon" in line(each)]
+        workers = [child for each in daemons for child in each.children()]
+        for each in workers:
+            if any(place.laddr and place.raddr for place in connections(each)):
+                each.kill()
+                killed.set()
+        return killed.is_set() or not query.isActive
+
+    until(lambda: query.status["isTriggerActive"], "the first trigger")
+    until(kill_readers, "a worker's connection to a broker")
+    assert query.awaitTermination(WAIT_SECONDS)
+    assert killed.is_set()
+    rows = spark.read.schema("offset long").json(str(tmp_path / "rows")).collect()
+    assert sorted(row.offset for row in rows) == list(range(2000))
+
+
+def line(process):
+    try:
+        return " ".join(process.cmdline())
+    except psutil.Error:
+        return ""
+
+
+def connections(process):
+    try:
+        return process.net_connections("tcp")
+    except psutil.Error:
+        return []
