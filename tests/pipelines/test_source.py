@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
-from anabranch.core.wire.records import Record, build_batch
+from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.testing import LocalCluster
 
 
 @pytest.fixture
@@ -133,6 +137,32 @@ def test_ranges_are_split_by_bytes_by_records_and_by_number(topics, read):
         assert split.select(F.sum("offset"), F.count("*")).first() == (70_000 * 69_999 // 2, 70_000)
 
 
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_what_other_clients_have_written_is_read(topics, read, codec):
+    import confluent_kafka
+    import kafka
+
+    topic = topics.create()
+    first = confluent_kafka.Producer(
+        {"bootstrap.servers": topics.bootstrap, "compression.type": codec, "linger.ms": 20}
+    )
+    for each in range(100):
+        first.produce(topic, b"one %d" % each * 20, b"k%d" % each, headers=[("n", b"%d" % each)])
+    first.flush(30)
+    second = kafka.KafkaProducer(
+        bootstrap_servers=topics.bootstrap, compression_type=None if codec == "none" else codec
+    )
+    for each in range(100):
+        second.send(topic, b"two %d" % each * 20, None, headers=[("n", b"%d" % each)])
+    second.flush(30)
+    second.close()
+    rows = read(topics.options(topic, includeHeaders="true")).orderBy("offset").collect()
+    assert [(row.key, row.value, row.headers[0].value) for row in rows] == [
+        *((b"k%d" % each, b"one %d" % each * 20, b"%d" % each) for each in range(100)),
+        *((None, b"two %d" % each * 20, b"%d" % each) for each in range(100)),
+    ]
+
+
 def test_a_topic_without_records_gives_no_rows(topics, read):
     assert read(topics.options(topics.create(partitions=3))).count() == 0
 
@@ -170,8 +200,6 @@ def test_record_batches_are_read_as_they_lie_in_the_log(topics, read):
     assert [(row.baseOffset, row.lastOffset, row.recordCount) for row in rows] == [
         (0, 9, 10), (10, 19, 10), (20, 24, 5),
     ]  # fmt: skip
-    from anabranch.core.wire.records import decode_records
-
     read_back = [each for row in rows for each in decode_records(row.bytes)]
     assert [each.value for each in read_back] == [b"v%d" % each for each in range(25)]
     assert {(row.topic, row.partition, row.codec, row.producerId) for row in rows} == {
@@ -226,3 +254,70 @@ def test_offsets_beyond_the_log_are_named_or_left_out(topics, read):
     with pytest.raises(PySparkException, match=rf"The log of {topic}-0 has offsets 0 to 4; .* 8"):
         read(options).count()
     assert values(read({**options, "failOnDataLoss": "false"})) == expected(0, 0, 5)
+
+
+def test_a_topic_that_is_deleted_while_it_is_read_is_named(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, **{"kafkaConsumer.pollTimeoutMs": "500"})
+    frame = read(options)
+    assert frame.rdd.getNumPartitions() == 1, "the ranges are planned"
+    topics.cluster.delete_topic(topic)
+    with pytest.raises(PySparkException) as caught:
+        frame.rdd.count()
+    assert f"{topic}-0: offsets 0 to 4 cannot be read: the topic" in str(caught.value)
+    assert "failOnDataLoss" in str(caught.value)
+
+
+def test_a_corrupt_batch_is_named_or_left_out(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 30, size=20)
+    folder = Path(topics.cluster.brokers[0].folder) / f"{topic}-0"
+    (segment,) = folder.glob("*.log")
+    content = bytearray(segment.read_bytes())
+    content[len(content) // 2] ^= 1
+    with segment.open("r+b") as file:
+        file.write(content)
+    with pytest.raises(PySparkException) as caught:
+        read(topics.options(topic)).count()
+    assert f"{topic}-0: the batch of offsets 10 to 19 is corrupt" in str(caught.value)
+    assert "make that broker the leader" in str(caught.value)
+    whole = read(topics.options(topic, failOnCorruption="false"))
+    assert values(whole) == expected(0, 0, 10) + expected(0, 20, 30)
+
+
+def test_a_broker_killed_while_it_is_read_from_is_followed_by_the_next(topics_of, read):
+    with LocalCluster(brokers=3) as cluster:
+        topics = topics_of(cluster)
+        topic = topics.create()
+        topics.fill(topic, 0, 3000, batch=10, size=5000)
+        cluster.wait_in_sync(topic)
+        options = topics.options(topic, **{"kafka.max.partition.fetch.bytes": "60000"})
+
+        def slowly(batches):
+            for batch in batches:
+                time.sleep(0.5)
+                yield batch
+
+        frame = read(options)
+        counted = []
+        reader = threading.Thread(
+            target=lambda: counted.append(
+                frame.mapInArrow(slowly, frame.schema).select(F.sum("offset"), F.count("*")).first()
+            )
+        )
+        reader.start()
+        leader = cluster.leader(topic)
+        before = cluster.statistics()[leader]["connections"]
+        wait_until(lambda: cluster.statistics()[leader]["connections"] > before)
+        cluster.kill(leader)
+        reader.join(120)
+        assert counted == [(3000 * 2999 // 2, 3000)]
+        assert cluster.leader(topic) != leader
+
+
+def wait_until(condition, seconds=60):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)

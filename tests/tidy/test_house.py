@@ -67,7 +67,7 @@ def test_every_page_can_be_found():
     listed = (ROOT / "mkdocs.yml").read_text()
     pages = [
         path.relative_to(ROOT / "docs")
-        for room in ("concepts", "operate")
+        for room in ("concepts", "operate", "pipelines")
         for path in (ROOT / "docs" / room).glob("*.md")
     ]
     assert pages

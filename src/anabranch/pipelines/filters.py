@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pyspark.sql.datasource import (
@@ -29,7 +29,7 @@ from anabranch.pipelines.planning import Place
 NEVER_NULL = {"topic", "partition", "offset", "timestamp", "timestampType"}
 FARTHEST = 1 << 63
 
-Test = Callable[[Any], bool]
+EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass
@@ -94,7 +94,7 @@ class Narrowing:
         if not isinstance(each, EqualTo | GreaterThan | GreaterThanOrEqual):
             return
         moment = value if value.tzinfo is not None else value.replace(tzinfo=UTC)
-        timestamp_ms = max(0, int(moment.timestamp() * 1000) - 1)  # a float may be rounded up
+        timestamp_ms = (moment - EPOCH) // timedelta(milliseconds=1)
         self.timestamp_ms = max(self.timestamp_ms or 0, timestamp_ms)
 
 

@@ -1,0 +1,126 @@
+"""Reading ranges of offsets through changes of the leader, and telling what is gone."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from anabranch.client import admin
+from anabranch.client.cluster import Cluster
+from anabranch.client.produce import produce
+from anabranch.client.ranges import RangeLost, Reading, ReadingStalled, read_range, whole_batches
+from anabranch.core.wire.batch import walk
+from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.testing import LocalCluster
+
+SMALL = Reading(part_bytes=2000, wait_ms=50, patience_seconds=30)
+HASTY = Reading(part_bytes=2000, wait_ms=20, patience_seconds=0.5)
+
+
+def batch(count=10):
+    return build_batch([Record(each, 0, None, b"x" * 100) for each in range(count)])
+
+
+async def filled(cluster, name, batches):
+    await admin.create_topic(cluster, name, partitions=1)
+    for _ in range(batches):
+        await produce(cluster, name, 0, batch())
+    return await cluster.retrying(lambda: cluster.topic(name))
+
+
+async def offsets_of(parts, each=None):
+    """The offsets of all records that come; `each` is called after every part."""
+    found = []
+    async for part in parts:
+        for position, _ in walk(part.records):
+            found += [record.offset for record in decode_records(part.records, position)]
+        if each is not None:
+            each(part)
+    return found
+
+
+async def test_a_range_comes_whole_in_small_parts(anabranch_session_cluster):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        topic = await filled(cluster, "ranges-whole", 12)
+        parts = []
+        reading = read_range(
+            cluster, "ranges-whole", 0, 25, 75, topic_id=topic.topic_id, reading=SMALL
+        )
+        found = await offsets_of(reading, parts.append)
+        assert found == list(range(20, 80)), "whole batches, and none that the range does not need"
+        assert len(parts) > 2
+
+
+async def test_reading_goes_on_with_the_next_leader():
+    with LocalCluster(brokers=3) as local:
+        async with Cluster(local.bootstrap_servers) as cluster:
+            topic = await filled(cluster, "ranges-led", 30)
+            local.wait_in_sync("ranges-led")
+            killed = []
+
+            def kill_leader(_):
+                if not killed:
+                    killed.append(local.leader("ranges-led"))
+                    local.kill(killed[0])
+
+            parts = read_range(
+                cluster, "ranges-led", 0, 0, 300, topic_id=topic.topic_id, reading=SMALL
+            )
+            loop = asyncio.get_running_loop()
+            found = await offsets_of(parts, kill_leader)
+            assert loop.is_running() and killed
+            assert found == list(range(300))
+
+
+async def test_deleted_offsets_are_named_with_where_to_go_on(anabranch_session_cluster):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        await filled(cluster, "ranges-cut", 5)
+        await admin.delete_records(cluster, "ranges-cut", {0: 20})
+        with pytest.raises(RangeLost, match="ranges-cut-0: offsets 5 to 19 cannot be read") as lost:
+            await offsets_of(read_range(cluster, "ranges-cut", 0, 5, 40, reading=SMALL))
+        assert lost.value.resume_at == 20
+        with pytest.raises(RangeLost, match="offsets 5 to 9 cannot") as lost:
+            await offsets_of(read_range(cluster, "ranges-cut", 0, 5, 10, reading=SMALL))
+        assert lost.value.resume_at is None
+
+
+@pytest.mark.parametrize(("start", "until"), [(10, 20), (25, 30)])
+async def test_offsets_behind_the_log_are_named(anabranch_session_cluster, start, until):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        name = f"ranges-short-{start}"
+        await filled(cluster, name, 1)
+        with pytest.raises(RangeLost, match=rf"offsets {start} to {until - 1} .* before offset 10"):
+            await offsets_of(read_range(cluster, name, 0, start, until, reading=HASTY))
+
+
+async def test_another_topic_of_the_same_name_is_not_read(anabranch_session_cluster):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        topic = await filled(cluster, "ranges-again", 1)
+        await admin.delete_topic(cluster, "ranges-again")
+        with pytest.raises(RangeLost, match="was deleted, as no broker knows it"):
+            await offsets_of(read_range(cluster, "ranges-again", 0, 0, 10, reading=HASTY))
+        await filled(cluster, "ranges-again", 2)
+        parts = read_range(
+            cluster, "ranges-again", 0, 0, 10, topic_id=topic.topic_id, reading=SMALL
+        )
+        with pytest.raises(RangeLost, match="deleted and created again"):
+            await offsets_of(parts)
+
+
+async def test_what_is_no_record_batch_is_told_at_once(anabranch_session_cluster, monkeypatch):
+    async with Cluster(anabranch_session_cluster.bootstrap_servers) as cluster:
+        await filled(cluster, "ranges-damaged", 1)
+        monkeypatch.setattr("anabranch.client.ranges.whole_batches", lambda records: (0, -1))
+        with pytest.raises(ReadingStalled, match="for offset 0 is no whole record batch"):
+            await offsets_of(read_range(cluster, "ranges-damaged", 0, 0, 5, reading=SMALL))
+
+
+def test_whole_batches_end_before_a_part_or_an_impossible_length():
+    one, two = bytes(batch(3)), bytearray(batch(4))
+    two[0:8] = (3).to_bytes(8, "big")
+    assert whole_batches(one + two) == (len(one) + len(two), 7)
+    assert whole_batches(one + two[:-1]) == (len(one), 3)
+    two[8:12] = (5).to_bytes(4, "big")
+    assert whole_batches(one + two) == (len(one), 3)
+    assert whole_batches(b"") == (0, -1)

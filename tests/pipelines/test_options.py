@@ -1,0 +1,157 @@
+"""What options say, and what is refused."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from anabranch.pipelines.option_table import EFFECTIVE, REFUSED, SECRET, WITHOUT_EFFECT
+from anabranch.pipelines.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    OptionError,
+    check_batch,
+    check_streaming,
+    source_options,
+)
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "pipelines" / "source.md"
+NEEDED = {"kafka.bootstrap.servers": "host:9092", "subscribe": "orders"}
+
+SPARKS = {
+    "assign", "subscribe", "subscribePattern", "startingOffsets", "endingOffsets",
+    "startingOffsetsByTimestamp", "endingOffsetsByTimestamp", "startingTimestamp",
+    "endingTimestamp", "startingOffsetsByTimestampStrategy", "failOnDataLoss", "minPartitions",
+    "maxRecordsPerPartition", "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay",
+    "fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "kafkaConsumer.pollTimeoutMs",
+    "groupIdPrefix", "includeHeaders", "kafka.group.id", "kafka.bootstrap.servers",
+}  # fmt: skip
+"""The options of Spark's own Kafka source, as Spark 4.x documents them."""
+
+
+def options(**more):
+    return source_options({**NEEDED, **more})
+
+
+def test_every_option_of_sparks_source_works_or_is_listed():
+    assert {*EFFECTIVE, *WITHOUT_EFFECT} >= SPARKS
+
+
+def test_the_page_lists_every_option():
+    text = PAGE.read_text()
+    listed = set(re.findall(r"`([\w.*]+)`", text))
+    families = {f"{each}*" if each.endswith(".") else each for each in SECRET}
+    known = {*EFFECTIVE, *WITHOUT_EFFECT, *REFUSED, *families}
+    assert known <= listed, f"not on the page: {sorted(known - listed)}"
+
+
+@pytest.mark.parametrize("name", sorted(WITHOUT_EFFECT))
+def test_options_without_effect_may_stay(name):
+    assert options(**{name: "any"}) == options()
+
+
+def test_names_are_read_in_any_case():
+    assert options(STARTINGOFFSETS="Earliest") == options(startingOffsets="earliest")
+
+
+@pytest.mark.parametrize(
+    ("given", "bound"),
+    [
+        ({"startingOffsets": "earliest"}, Bound(special=EARLIEST)),
+        ({"startingOffsets": "latest"}, Bound(special=LATEST)),
+        (
+            {"startingOffsets": '{"orders":{"0":5,"1":-2}}'},
+            Bound(offsets={"orders": {0: 5, 1: -2}}),
+        ),
+        ({"startingTimestamp": "17", "startingOffsets": "earliest"}, Bound(timestamp=17)),
+        (
+            {"startingOffsetsByTimestamp": '{"orders":{"0":17}}', "startingOffsets": "latest"},
+            Bound(timestamps={"orders": {0: 17}}),
+        ),
+        (
+            {"startingTimestamp": "17", "startingOffsetsByTimestamp": '{"orders":{"0":3}}'},
+            Bound(timestamp=17),
+        ),
+    ],
+)
+def test_bounds_follow_sparks_precedence(given, bound):
+    assert options(**given).starting == bound
+
+
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [("500", 500), ("500ms", 500), ("30s", 30_000), ("2 m", 120_000), ("1h", 3_600_000)],
+)
+def test_durations_have_units(text, ms):
+    assert options(maxTriggerDelay=text).max_trigger_delay_ms == ms
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"subscribePattern": "o.*"}, r"Exactly one of .* 2 \(subscribe, subscribePattern\)"),
+        ({"subscribe": " , "}, "names no topic"),
+        ({"subscribe": ""}, "'subscribe' is empty"),
+        ({"kafka.bootstrap.servers": "host"}, "not host:port"),
+        ({"startingOffsets": "earlier"}, "'startingOffsets' is JSON like earliest, latest or"),
+        ({"startingOffsets": '{"orders":{"0":-3}}'}, "is JSON like"),
+        ({"startingOffsets": '{"orders":[0]}'}, "is JSON like"),
+        ({"startingOffsetsByTimestamp": '{"orders":{"0":-1}}'}, "is JSON like"),
+        ({"startingTimestamp": "yesterday"}, "whole number from 0 up, not 'yesterday'"),
+        ({"failOnDataLoss": "no"}, "'failOnDataLoss' is true or false, not 'no'"),
+        ({"minPartitions": "0"}, "whole number from 1 up"),
+        ({"maxTriggerDelay": "soon"}, "is a duration like '30s'"),
+        ({"shape": "rows"}, "'shape' is records or batches, not 'rows'"),
+        ({"shape": "batches", "includeHeaders": "true"}, "'shape' and 'includeHeaders' conflict"),
+        ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "5"}, "must not be greater than"),
+        ({"kafka.isolation.level": "serial"}, "is read_uncommitted or read_committed"),
+        ({"kafka.group.idd": "x"}, "unknown to the source. Did you mean 'kafka.group.id'"),
+        ({"topic": "orders"}, "'topic' is unknown"),
+        ({"kafka.enable.auto.commit": "true"}, "has no place here"),
+        ({"kafka.security.protocol": "SASL_SSL"}, "plaintext listeners only"),
+    ],
+)
+def test_what_cannot_be_is_refused(more, words):
+    with pytest.raises(OptionError, match=words):
+        options(**more)
+
+
+@pytest.mark.parametrize("name", ["kafka.sasl.jaas.config", "kafka.ssl.keystore.password"])
+def test_secrets_are_refused_and_not_repeated(name):
+    with pytest.raises(OptionError) as caught:
+        options(**{name: "hunter2"})
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_plaintext_listener_may_be_named():
+    assert options(**{"kafka.security.protocol": "PLAINTEXT"}) == options()
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '{"orders":[]}', '{"orders":["0"]}', '{"orders":[-1]}', "[]"]
+)
+def test_assigned_partitions_are_json(text):
+    with pytest.raises(OptionError, match="'assign' is JSON like"):
+        source_options({"kafka.bootstrap.servers": "host:9092", "assign": text})
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"startingOffsets": "latest"}, {"endingOffsets": "earliest"},
+        {"startingOffsets": '{"orders":{"0":-1}}'}, {"endingOffsets": '{"orders":{"0":-2}}'},
+    ],
+)  # fmt: skip
+def test_a_batch_has_no_bound_without_records(more):
+    with pytest.raises(OptionError, match=r"nothing would be read"):
+        check_batch(options(**more))
+
+
+@pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
+def test_a_stream_has_no_end(name):
+    text = '{"orders":{"0":5}}' if name != "endingTimestamp" else "5"
+    with pytest.raises(OptionError, match="a stream has no end"):
+        check_streaming(options(**{name: text}))
