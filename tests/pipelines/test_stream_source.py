@@ -15,28 +15,33 @@ import psutil
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from anabranch.pipelines.progress import lag
+from anabranch.pipelines.stream_source import stream_reader_of
 
 WAIT_SECONDS = 120
 
-FIRST_BATCH_NEVER_ENDS = """
+FIRST_ROWS_NEVER_END = """
 import pathlib, sys, time
 from anabranch.pipelines.session import local_session
 
-options, checkpoint, ready, begun = eval(sys.argv[1]), *sys.argv[2:]
+options, checkpoint, rows, ready, begun = eval(sys.argv[1]), *sys.argv[2:]
 spark = local_session(cores=1, conf={"spark.sql.streaming.noDataProgressEventInterval": "0"})
+frame = spark.readStream.format("anabranch").options(**options).load()
 
-def hang(frame, number):
-    if frame.count():
+def hang(batches):
+    for batch in batches:
         pathlib.Path(begun).touch()
         time.sleep(600)
+        yield batch
 
 query = (
-    spark.readStream.format("anabranch").options(**options).load()
-    .writeStream.foreachBatch(hang).option("checkpointLocation", checkpoint)
+    frame.mapInArrow(hang, frame.schema)
+    .select("topic", "partition", "offset", frame.value.cast("string"))
+    .writeStream.format("json").option("path", rows).option("checkpointLocation", checkpoint)
     .trigger(processingTime="200 milliseconds").start()
 )
 while not query.lastProgress:
@@ -253,16 +258,35 @@ def test_record_batches_stream_once_each_however_triggers_cut_them(topics, strea
     assert found == [0, 10, 20, 30]
 
 
+def test_a_first_batch_is_read_again_from_where_it_began(topics):
+    """Spark does not keep where it began; a restart asks for the latest offset once more."""
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    reader = stream_reader_of(topics.options(topic))
+    begun = reader.initialOffset()
+    topics.fill(topic, 0, 7, start=5)
+    end = reader.latestOffset(begun, ReadAllAvailable())
+    (planned,) = reader.partitions(begun, end)
+    topics.fill(topic, 0, 4, start=12)
+    restarted = stream_reader_of(topics.options(topic))
+    later = restarted.initialOffset()
+    assert later != begun
+    assert list(restarted.partitions(later, end)) == [planned]
+    assert (planned.start, planned.until) == (5, 12)
+    behind = restarted.latestOffset(end, ReadAllAvailable())
+    (following,) = restarted.partitions(end, behind)
+    assert (following.start, following.until) == (12, 16)
+
+
 @pytest.mark.slow
 def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path):
-    """Where the first batch of a query from the latest offset began is not lost with its driver."""
     topic = topics.create()
     topics.fill(topic, 0, 5)
     ready, begun = tmp_path / "ready", tmp_path / "begun"
     options = topics.options(topic)
     driver = subprocess.Popen(
-        [sys.executable, "-c", FIRST_BATCH_NEVER_ENDS, repr(options),
-         str(tmp_path / "checkpoint"), str(ready), str(begun)],
+        [sys.executable, "-c", FIRST_ROWS_NEVER_END, repr(options),
+         *(str(tmp_path / each) for each in ("checkpoint", "rows", "ready", "begun"))],
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
