@@ -40,7 +40,7 @@ def hang(batches):
 
 query = (
     frame.mapInArrow(hang, frame.schema)
-    .select("topic", "partition", "offset", frame.value.cast("string"))
+    .selectExpr("topic", "partition", "offset", "string(value) value")
     .writeStream.format("json").option("path", rows).option("checkpointLocation", checkpoint)
     .trigger(processingTime="200 milliseconds").start()
 )
@@ -290,7 +290,8 @@ def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path)
         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        until(ready.exists, "the query's start")
+        until(lambda: ready.exists() or driver.poll() is not None, "the query's start")
+        assert driver.poll() is None, "the driver ended by itself"
         topics.fill(topic, 0, 7, start=5)
         until(begun.exists, "the first batch")
     finally:

@@ -24,7 +24,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
 
-PART_BYTES = (4 << 20) - (64 << 10)
+PART_BYTES = (2 << 20) - (64 << 10)
 """Asked for at a time: an answer of that size still fits into a buffer that is used again."""
 WAIT_MS = 500
 PATIENCE_SECONDS = 120.0

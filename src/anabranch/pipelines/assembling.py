@@ -26,7 +26,7 @@ from anabranch.core.wire.records import (
 )
 
 ROWS = 64 << 10
-BYTES = 4 << 20
+BYTES = 2 << 20
 """Of one column: large enough that what Spark does for each Arrow batch does not count."""
 FARTHEST_MS = ((1 << 63) - 1) // 1000
 HEADERS = 7

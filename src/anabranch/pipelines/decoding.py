@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from anabranch.client.committed import Committed
@@ -18,7 +19,7 @@ from anabranch.client.ranges import Part
 from anabranch.core.errors import ProtocolError
 from anabranch.core.wire.batch import MAGIC, BatchHeader, crc_is_valid, walk
 from anabranch.core.wire.compression import Codec
-from anabranch.pipelines.assembling import BYTES, FARTHEST_MS, Window, assembler
+from anabranch.pipelines.assembling import FARTHEST_MS, Window, assembler
 
 SHOWN = 5
 """Damaged batches that are named where many were left out."""
@@ -76,23 +77,20 @@ class Decoding:
 
     def batches(self, parts: Iterable[Part]) -> Iterator[Any]:
         """Arrow batches with a row for each record batch of the window, as it lies in the log."""
-        rows: list[tuple[BatchHeader, bytes]] = []
-        size = 0
         for part in parts:
             committed = Committed(part.aborted)
+            rows: list[tuple[int, BatchHeader]] = []
             for position, header in self._sound(part):
                 if not self._holds(header):
                     continue
                 if self.read_committed and not committed.shows(header, part.records, position):
                     continue
-                if rows and size + header.size_bytes > BYTES:
-                    yield self._described(rows)
-                    rows, size = [], 0
-                end = position + header.size_bytes
-                rows.append((header, bytes(part.records[position:end])))
-                size += header.size_bytes
-        if rows:
-            yield self._described(rows)
+                if rows and position != _end(*rows[-1]):
+                    yield self._described(part, rows)
+                    rows = []
+                rows.append((position, header))
+            if rows:
+                yield self._described(part, rows)
 
     def _holds(self, header: BatchHeader) -> bool:
         """Whether a batch belongs to the window: it does where its first offset does, so that of
@@ -119,8 +117,10 @@ class Decoding:
             raise fault
         self.left_out.append(fault.offsets)
 
-    def _described(self, rows: list[tuple[BatchHeader, bytes]]) -> Any:
-        headers = [header for header, _ in rows]
+    def _described(self, part: Part, rows: list[tuple[int, BatchHeader]]) -> Any:
+        """A row for each of some batches that lie side by side: their bytes stay where they are."""
+        headers = [header for _, header in rows]
+        begins = [position for position, _ in rows]
         times = [min(each.max_timestamp, FARTHEST_MS) * 1000 for each in headers]
         columns: list[list[Any]] = [
             [self.topic] * len(rows), [self.partition] * len(rows),
@@ -128,9 +128,11 @@ class Decoding:
             [each.record_count for each in headers], [codec_name(each.codec) for each in headers],
             times, [each.producer_id for each in headers],
             [each.producer_epoch for each in headers], [each.base_sequence for each in headers],
-            [content for _, content in rows],
         ]  # fmt: skip
         arrays = [pa.array(each, kind.type) for each, kind in zip(columns, self.schema)]
+        ends = np.array([*begins, _end(*rows[-1])], np.int32)
+        content = [None, pa.py_buffer(ends), pa.py_buffer(part.records)]
+        arrays.append(pa.Array.from_buffers(pa.binary(), len(rows), content))
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def summary(self) -> str:
@@ -140,6 +142,10 @@ class Decoding:
         shown = ", ".join(self.left_out[:SHOWN])
         more = f" and {len(self.left_out) - SHOWN} more" if len(self.left_out) > SHOWN else ""
         return f"{self.place}: {len(self.left_out)} corrupt batches left out: {shown}{more}"
+
+
+def _end(position: int, header: BatchHeader) -> int:
+    return position + header.size_bytes
 
 
 def codec_name(codec: int) -> str:
