@@ -930,6 +930,34 @@ DIRECTED = (
         caught_by="tests/server/test_room.py"
         "::test_metadata_that_does_not_fit_is_written_into_what_is_given_back",
     ),
+    Mutant(
+        name="aborted-beyond-its-marker",
+        rule="an aborted transaction hides nothing behind its marker",
+        module="anabranch.client.committed",
+        old="self._aborting.discard(header.producer_id)",
+        new="pass",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_committed.py"
+        "::test_what_was_committed_is_seen_and_nothing_else",
+    ),
+    Mutant(
+        name="reads-another-topic-of-the-name",
+        rule="a range is read from the topic that it was counted in",
+        module="anabranch.client.ranges",
+        old="if known and topic.topic_id != self.topic_id:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_ranges.py::test_another_topic_of_the_same_name_is_not_read",
+    ),
+    Mutant(
+        name="reads-past-what-was-deleted",
+        rule="offsets that the log has no more are told, with where reading can go on",
+        module="anabranch.client.ranges",
+        old="resume_at = first if first < self.until else None",
+        new="resume_at = None",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_ranges.py::test_deleted_offsets_are_named_with_where_to_go_on",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch
