@@ -11,7 +11,7 @@ from anabranch.core.wire.control import build_end_marker, build_leader_change
 from anabranch.core.wire.records import Record, build_batch
 
 PRODUCERS = (7, 8, 9)
-steps = st.lists(
+conduct = st.lists(
     st.tuples(st.sampled_from(["write", "plain", "commit", "abort"]), st.sampled_from(PRODUCERS)),
     max_size=25,
 )
@@ -20,8 +20,8 @@ steps = st.lists(
 def log_of(done):
     """(batches, offsets of what a reader may see, aborted transactions) of some producers' steps."""
     log, seen, aborted, unsettled = bytearray(), set(), [], {}
-    offset = 0
-    for step, producer in [*done, *(("commit", each) for each in PRODUCERS)]:
+    steps = [*done, *(("commit", each) for each in PRODUCERS)]
+    for offset, (step, producer) in enumerate(steps):
         if step in ("write", "plain"):
             log += build_batch(
                 [Record(offset, 0, b"k", b"v")], base_offset=offset, producer_id=producer,
@@ -41,11 +41,10 @@ def log_of(done):
                 seen.update(written)
             elif written:
                 aborted.append((producer, written[0]))
-        offset += 1
     return bytes(log), seen, aborted
 
 
-@given(steps, st.randoms())
+@given(conduct, st.randoms())
 def test_what_was_committed_is_seen_and_nothing_else(done, random):
     log, seen, aborted = log_of(done)
     random.shuffle(aborted)

@@ -11,7 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 
+from anabranch.client.ranges import PATIENCE_SECONDS
 from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.pipelines.options import source_options
+from anabranch.pipelines.planning import OffsetRange
+from anabranch.pipelines.reading import Fetching
 from anabranch.testing import LocalCluster
 
 
@@ -254,6 +258,34 @@ def test_offsets_beyond_the_log_are_named_or_left_out(topics, read):
     with pytest.raises(PySparkException, match=rf"The log of {topic}-0 has offsets 0 to 4; .* 8"):
         read(options).count()
     assert values(read({**options, "failOnDataLoss": "false"})) == expected(0, 0, 5)
+
+
+def test_an_offset_behind_the_log_is_named_or_reads_nothing(topics, read):
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    options = topics.options(topic, startingOffsets=json.dumps({topic: {"0": 9}}))
+    with pytest.raises(PySparkException, match=r"has offsets 0 to 4; offsets from 9 on were"):
+        read(options).count()
+    assert read({**options, "failOnDataLoss": "false"}).count() == 0
+
+
+def test_columns_of_a_jobs_own_are_refused(topics, spark):
+    options = topics.options(topics.create())
+    frame = spark.read.format("anabranch").schema("value string").options(**options).load()
+    with pytest.raises(PySparkException, match="The columns of the source are struct<key:binary"):
+        frame.count()
+
+
+def test_a_reading_that_is_given_up_ends_at_once(topics):
+    """Its thread waits for records that never come; nobody waits for the thread."""
+    topic = topics.create()
+    topics.fill(topic, 0, 5)
+    wanted = OffsetRange(topic, 0, b"", 0, 6)
+    began = time.monotonic()
+    with Fetching(source_options(topics.options(topic)), wanted) as parts:
+        next(iter(parts))
+    assert time.monotonic() - began < PATIENCE_SECONDS / 4
+    assert not [each for each in threading.enumerate() if each.name == "anabranch-fetch"]
 
 
 def test_a_topic_that_is_deleted_while_it_is_read_is_named(topics, read):

@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
+from anabranch.pipelines.columns import RECORDS
 from anabranch.pipelines.progress import lag
 from anabranch.pipelines.stream_source import stream_reader_of
 
@@ -262,13 +263,13 @@ def test_a_first_batch_is_read_again_from_where_it_began(topics):
     """Spark does not keep where it began; a restart asks for the latest offset once more."""
     topic = topics.create()
     topics.fill(topic, 0, 5)
-    reader = stream_reader_of(topics.options(topic))
+    reader = stream_reader_of(topics.options(topic), RECORDS)
     begun = reader.initialOffset()
     topics.fill(topic, 0, 7, start=5)
     end = reader.latestOffset(begun, ReadAllAvailable())
     (planned,) = reader.partitions(begun, end)
     topics.fill(topic, 0, 4, start=12)
-    restarted = stream_reader_of(topics.options(topic))
+    restarted = stream_reader_of(topics.options(topic), RECORDS)
     later = restarted.initialOffset()
     assert later != begun
     assert list(restarted.partitions(later, end)) == [planned]

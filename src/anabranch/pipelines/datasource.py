@@ -41,13 +41,13 @@ class AnabranchDataSource(DataSource):
         """What `spark.read` reads with."""
         from anabranch.pipelines.source import reader_of
 
-        return reader_of(self.options)
+        return reader_of(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """What `spark.readStream` reads with."""
         from anabranch.pipelines.stream_source import stream_reader_of
 
-        return stream_reader_of(self.options)
+        return stream_reader_of(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """What `df.write` writes with."""

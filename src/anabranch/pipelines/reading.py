@@ -12,6 +12,8 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -72,6 +74,7 @@ class Fetching:
         self._queue: queue.Queue[Part | BaseException | None] = queue.Queue(AHEAD)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="anabranch-fetch", daemon=True)
+        self._end_early: Callable[[], object] = _nothing
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -82,6 +85,8 @@ class Fetching:
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
         self._is_over.set()
+        with suppress(RuntimeError):  # the loop has ended by itself
+            self._end_early()
         self._thread.join()
 
     def __iter__(self) -> Iterator[Part]:
@@ -114,6 +119,9 @@ class Fetching:
 
     async def _fetch(self) -> None:
         options, wanted = self._options, self._wanted
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        assert task is not None
+        self._end_early = partial(loop.call_soon_threadsafe, task.cancel)
         cluster = Cluster(
             options.bootstrap_servers,
             client_id=options.client_id,
@@ -147,6 +155,10 @@ class Fetching:
         finally:
             await parts.aclose()  # type: ignore[attr-defined]
         return None
+
+
+def _nothing() -> None:
+    """There is nothing to end yet."""
 
 
 class _Over(Exception):

@@ -58,10 +58,21 @@ def columns_of(options: SourceOptions) -> StructType:
     return columns.RECORDS_WITH_HEADERS if options.include_headers else columns.RECORDS
 
 
-def reader_of(given: Mapping[str, str]) -> DataSourceReader:
+def check_columns(options: SourceOptions, schema: StructType) -> None:
+    """Refuse columns that a job has set by `schema`: those of the source are given."""
+    expected = columns_of(options)
+    if schema.simpleString() != expected.simpleString():
+        raise OptionError(
+            f"The columns of the source are {expected.simpleString()}; drop .schema(…) and select "
+            "or cast what you need."
+        )
+
+
+def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
     """The reader of a batch query. Raises OptionError."""
     options = source_options(given)
     check_batch(options)
+    check_columns(options, schema)
     return (FilteredReader if takes_filters() else TopicReader)(options)
 
 
@@ -146,11 +157,15 @@ def check_bounds(
     """Refuse ranges that the log does not have; where data may be lost, they are cut to the log."""
     for place, start in starts.items():
         until = untils[place]
+        beyond = f"The log of {place} has offsets {first[place]} to {end[place] - 1}"
+        if start > end[place]:
+            lose(options, f"{beyond}; offsets from {start} on were asked for.", warn)
+            starts[place] = untils[place] = end[place]
+            continue
         if start > until:
             raise OptionError(
                 f"{place}: 'startingOffsets' ({start}) is greater than 'endingOffsets' ({until})."
             )
-        beyond = f"The log of {place} has offsets {first[place]} to {end[place] - 1}"
         if start < first[place] and start < until:
             lose(options, f"{beyond}; offsets {start} to {first[place] - 1} are gone.", warn)
             starts[place] = min(first[place], until)

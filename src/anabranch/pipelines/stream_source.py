@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -45,14 +45,18 @@ from anabranch.pipelines.planning import (
     resolve,
 )
 from anabranch.pipelines.reading import lose, read_range_of, warn
-from anabranch.pipelines.source import columns_of
+from anabranch.pipelines.source import check_columns, columns_of
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
-def stream_reader_of(given: Mapping[str, str]) -> DataSourceStreamReader:
+
+def stream_reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
     """The reader of a streaming query. Raises OptionError."""
     options = source_options(given)
     check_streaming(options)
+    check_columns(options, schema)
     return TopicStreamReader(options)
 
 
