@@ -23,7 +23,8 @@ def batch(count=10):
 
 
 async def filled(cluster, name, batches):
-    await admin.create_topic(cluster, name, partitions=1)
+    kept = {"retention.ms": "-1"}  # the records are of 1970
+    await admin.create_topic(cluster, name, partitions=1, configs=kept)
     for _ in range(batches):
         await produce(cluster, name, 0, batch())
     return await cluster.retrying(lambda: cluster.topic(name))

@@ -110,7 +110,7 @@ class _Range:
 
     async def _find_leader(self) -> int:
         topic = await self.cluster.topic(self.topic)
-        known = self.topic_id is not None and any(topic.topic_id)
+        known = self.topic_id and any(self.topic_id) and any(topic.topic_id)
         if known and topic.topic_id != self.topic_id:
             why = "the topic was deleted and created again; what it had is gone."
             raise RangeLost(self.place, self.missing, why)
@@ -188,8 +188,8 @@ async def read_range(
 ) -> AsyncIterator[Part]:  # fmt: skip
     """The batches of offsets `start` to `until` - 1, part by part, in order.
 
-    `topic_id` is the topic that the offsets were counted in. Raises RangeLost, ReadingStalled,
-    ApiError for what trying again cannot help.
+    `topic_id` is the topic that the offsets were counted in, where that is known. Raises RangeLost,
+    ReadingStalled, ApiError for what trying again cannot help.
     """
     state = _Range(cluster, topic, partition, topic_id, until, reading or Reading(), start)
     while state.offset < until:
