@@ -128,10 +128,15 @@ class Cluster:
             )
         return await self._dial(broker.host, broker.port)
 
-    async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """Metadata of some topics, or of all (None); brokers are remembered. Creates nothing."""
+    async def metadata(
+        self, topics: Sequence[str] | None, *, creates: bool = False
+    ) -> MetadataResponse:
+        """Metadata of some topics, or of all (None); brokers are remembered.
+
+        With `creates`, a cluster that creates topics by itself creates those that are missing.
+        """
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+        request = MetadataRequest(topics=wanted, allow_auto_topic_creation=creates)
         response: MetadataResponse = await self.send(request)
         check(response.error_code)
         self.brokers = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
+from anabranch.client.connection import Connection
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import Buffer
 from anabranch.core.wire.messages.produce import (
@@ -17,6 +18,8 @@ from anabranch.core.wire.messages.produce import (
 BY_NAME = 12
 """The newest version that names topics; later ones carry ids, which this client has no use for."""
 ACKS_ALL = -1
+ANSWER_GRACE_SECONDS = 10.0
+"""A broker answers a request that ran out of time by itself; this is its time to do so."""
 
 
 class Produced(NamedTuple):
@@ -40,10 +43,6 @@ async def produce(
     Tried again while that can help; a batch without a producer id may then be written twice, as
     with every Kafka client. Raises ApiError or ConnectionLost.
     """
-    data = TopicProduceData(
-        name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
-    )
-    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
 
     async def attempt() -> Produced:
         leader = (await cluster.leaders(topic)).get(partition)
@@ -52,13 +51,34 @@ async def produce(
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"There is no partition {topic}-{partition}."
             )
         connection = await cluster.connection_to(leader)
-        version = min(BY_NAME, connection.version_for(ProduceRequest.api_key))
-        if acks == 0:
-            await connection.send_unanswered(request, version)
-            return Produced(-1, -1)
-        response: ProduceResponse = await connection.send(request, version)
-        result = response.responses[0].partition_responses[0]
-        check(result.error_code, result.error_message)
-        return Produced(result.base_offset, result.log_append_time_ms)
+        return await produce_on(
+            connection, topic, partition, batch, acks=acks, timeout_ms=timeout_ms
+        )
 
     return await cluster.retrying(attempt)
+
+
+async def produce_on(
+    connection: Connection,
+    topic: str,
+    partition: int,
+    batch: Buffer,
+    *,
+    acks: int = ACKS_ALL,
+    timeout_ms: int = 30_000,
+) -> Produced:
+    """One attempt, at a broker that should lead it. Raises ApiError or ConnectionLost."""
+    data = TopicProduceData(
+        name=topic, partition_data=[PartitionProduceData(index=partition, records=batch)]
+    )
+    request = ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=[data])
+    version = min(BY_NAME, connection.version_for(ProduceRequest.api_key))
+    if acks == 0:
+        await connection.send_unanswered(request, version)
+        return Produced(-1, -1)
+    response: ProduceResponse = await connection.send(
+        request, version, timeout_seconds=timeout_ms / 1000 + ANSWER_GRACE_SECONDS
+    )
+    result = response.responses[0].partition_responses[0]
+    check(result.error_code, result.error_message)
+    return Produced(result.base_offset, result.log_append_time_ms)

@@ -270,6 +270,8 @@ OFFSETS = "anabranch.core.groups.offsets"
 OFFSET_FETCH = "anabranch.core.api.p09_offset_fetch"
 HELD_UP = "anabranch.core.api.held_up"
 IN_SYNC_CHANGES = "anabranch.core.controller.in_sync"
+LANES = "anabranch.client.lanes"
+LANE_TESTS = "tests/client/test_lanes.py"
 ISR_TESTS = "tests/core/controller/test_in_sync.py"
 ANY_ORDER = "tests/core/groups/test_offsets_any_order.py::test_what_once_went_wrong"
 THREE = "tests/core/groups/test_three_coordinators.py"
@@ -957,6 +959,33 @@ DIRECTED = (
         new="resume_at = None",
         seed=NO_SCHEDULE,
         caught_by="tests/client/test_ranges.py::test_deleted_offsets_are_named_with_where_to_go_on",
+    ),
+    Mutant(
+        name="producer-hurries-after-a-failure",
+        rule="a producer sends what a broker may have alone, so that nothing pushes it out there",
+        module=LANES,
+        old="self._unsure = max(self._unsure + kept - len(outcomes), kept)",
+        new="self._unsure = 0",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LANE_TESTS}::test_every_record_is_written_once_and_in_order_whatever_goes_wrong",
+    ),
+    Mutant(
+        name="producer-begins-with-several-batches",
+        rule="a producer's first batch goes alone: a broker takes any number as the first",
+        module=LANES,
+        old="self._unsure = 1\n",
+        new="self._unsure = 0\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LANE_TESTS}::test_every_record_is_written_once_and_in_order_whatever_goes_wrong",
+    ),
+    Mutant(
+        name="producer-takes-a-duplicate-for-a-failure",
+        rule="a batch that a broker has already is acknowledged",
+        module=LANES,
+        old="if fault.code is not ErrorCode.DUPLICATE_SEQUENCE_NUMBER:",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LANE_TESTS}::test_every_record_is_written_once_and_in_order_whatever_goes_wrong",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

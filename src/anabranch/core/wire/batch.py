@@ -46,6 +46,8 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMPS = Struct(">qq")
 TIMESTAMPS_AT = 27
+_PRODUCER = Struct(">qhi")
+PRODUCER_AT = 43
 
 CODEC_MASK = 0x07
 LOG_APPEND_TIME_BIT = 0x08
@@ -181,6 +183,15 @@ def patch_log_append_time(
     base_timestamp, _ = _TIMESTAMPS.unpack_from(buffer, position + TIMESTAMPS_AT)
     _ATTRIBUTES.pack_into(buffer, position + ATTRIBUTES_AT, attributes | LOG_APPEND_TIME_BIT)
     _TIMESTAMPS.pack_into(buffer, position + TIMESTAMPS_AT, base_timestamp, now_ms)
+    renew_crc(buffer, position, size_bytes)
+
+
+def patch_producer(
+    buffer: bytearray | memoryview, position: int, size_bytes: int,
+    *, producer_id: int, producer_epoch: int, base_sequence: int,
+) -> None:  # fmt: skip
+    """Say who wrote the batch and its first sequence number, and renew the checksum, in place."""
+    _PRODUCER.pack_into(buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     renew_crc(buffer, position, size_bytes)
 
 
