@@ -1,0 +1,176 @@
+"""Kafka's producer settings as options of the sink: which take effect, which do not, which may not.
+
+What: three tables, from which options are read and which a test compares with the documentation.
+Names and defaults are those of Kafka's producer 4.1; where a default differs, its sentence says so.
+Rule kept: each setting of that producer is in one of the tables, or begins with a refused prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from anabranch.core.wire.compression import Codec
+
+CODECS = {each.name.lower(): each for each in Codec}
+MOST_BYTES = 64 << 20
+"""Of a batch: a worker holds several of them."""
+LONGEST_MS = 2**31 - 1
+
+
+class Setting(NamedTuple):
+    """One setting that takes effect."""
+
+    default: str
+    read: Callable[[str], Any]
+    """The value for a text; raises ValueError with what the text must be."""
+    meaning: str
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number within limits."""
+
+    def read(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = low - 1
+        if not low <= number <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return number
+
+    return read
+
+
+def one_of(*names: str) -> Callable[[str], str]:
+    """Reads one of some words."""
+
+    def read(text: str) -> str:
+        if text.lower() not in names:
+            raise ValueError("one of " + ", ".join(names))
+        return text.lower()
+
+    return read
+
+
+def truth(text: str) -> bool:
+    """Reads true or false."""
+    return one_of("true", "false")(text) == "true"
+
+
+def words(text: str) -> str:
+    """Reads any text that is not empty."""
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text.strip()
+
+
+ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
+
+WITH_EFFECT: dict[str, Setting] = {
+    "acks": Setting(
+        "all", one_of("all", "-1", "1"),
+        "Which replicas have a batch when it counts as written. 1 needs "
+        "enable.idempotence=false; 0 is refused, as a batch could be lost without a word.",
+    ),
+    "batch.size": Setting(
+        "524288", whole(0, MOST_BYTES),
+        "Bytes of a batch at most, before it is compressed, and never over max.request.size; a "
+        "larger record is a batch by itself. "
+        "Kafka's default is 16384: here whole columns are at hand, and nothing waits for more.",
+    ),
+    "bootstrap.servers": Setting("", words, "Brokers as host:port, with commas; required."),
+    "buffer.memory": Setting(
+        str(16 << 20), whole(1 << 16, 1 << 30),
+        "Bytes that a task holds until they are acknowledged; then it waits. Kafka's default is "
+        "33554432, for all threads of a process; here each task has its own.",
+    ),
+    "client.id": Setting("anabranch-spark", words, "The name that brokers see."),
+    "compression.gzip.level": Setting("", whole(-1, 9), "Of gzip, 1 to 9; -1 is its default."),
+    "compression.lz4.level": Setting("", whole(1, 17), "Of lz4; empty is its default."),
+    "compression.type": Setting("none", one_of(*CODECS), "none, gzip, snappy, lz4 or zstd."),
+    "compression.zstd.level": Setting("", whole(-131072, 22), "Of zstd; empty is its default, 3."),
+    "delivery.timeout.ms": Setting(
+        "120000", whole(1, LONGEST_MS),
+        "After this the task fails, if a batch is not acknowledged. At least request.timeout.ms.",
+    ),
+    "enable.idempotence": Setting(
+        "true", truth, "Whether brokers drop a batch of a task that comes twice."
+    ),
+    "max.block.ms": Setting(
+        "60000", whole(0, LONGEST_MS), "How long a task waits for a topic or a producer id."
+    ),
+    "max.in.flight.requests.per.connection": Setting(
+        "5", whole(1, 1000),
+        "Batches under way at once; here to a partition. At most 5 with idempotence.",
+    ),
+    "max.request.size": Setting(
+        "1048576", whole(100, MOST_BYTES),
+        "Bytes of a record at most, with its batch's header and before it is compressed.",
+    ),
+    "partitioner.class": Setting(
+        "", one_of("", ROUND_ROBIN.lower()),
+        f"Empty, or {ROUND_ROBIN}: rows in turn, whatever their keys.",
+    ),
+    "partitioner.ignore.keys": Setting(
+        "false", truth, "Whether rows with a key go where those without one go."
+    ),
+    "request.timeout.ms": Setting(
+        "30000", whole(1, LONGEST_MS), "How long a broker may wait for replicas."
+    ),
+    "retries": Setting(
+        str(LONGEST_MS), whole(0, LONGEST_MS), "Attempts after the first, within the delivery time."
+    ),
+    "retry.backoff.max.ms": Setting("1000", whole(0, LONGEST_MS), "The longest pause."),
+    "retry.backoff.ms": Setting("100", whole(0, LONGEST_MS), "The first pause; it doubles."),
+    "security.protocol": Setting(
+        "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported so far."
+    ),
+}  # fmt: skip
+
+_CONNECTIONS = "connections last for a task"
+_METADATA = "a task asks for metadata when it begins, and when a leader has moved"
+_METRICS = "Spark counts rows and bytes"
+_LOAD = "rows without a key are spread evenly by bytes"
+
+WITHOUT_EFFECT: dict[str, str] = {
+    "client.dns.lookup": "every address of a name is tried",
+    "connections.max.idle.ms": _CONNECTIONS,
+    "enable.metrics.push": _METRICS,
+    "linger.ms": "whole columns are at hand, so a batch is sent when it is made",
+    "metadata.max.age.ms": _METADATA,
+    "metadata.max.idle.ms": _METADATA,
+    "metadata.recovery.rebootstrap.trigger.ms": _METADATA,
+    "metadata.recovery.strategy": _METADATA,
+    "metric.reporters": _METRICS,
+    "metrics.num.samples": _METRICS,
+    "metrics.recording.level": _METRICS,
+    "metrics.sample.window.ms": _METRICS,
+    "partitioner.adaptive.partitioning.enable": _LOAD,
+    "partitioner.availability.timeout.ms": _LOAD,
+    "receive.buffer.bytes": "the system sizes it",
+    "reconnect.backoff.max.ms": "retry.backoff.max.ms is used",
+    "reconnect.backoff.ms": "retry.backoff.ms is used",
+    "send.buffer.bytes": "the system sizes it",
+    "socket.connection.setup.timeout.max.ms": "a broker has 10 s to take a connection",
+    "socket.connection.setup.timeout.ms": "a broker has 10 s to take a connection",
+}
+"""Setting -> why it has none. It is accepted, so that a job can keep its options."""
+
+_SECURITY = "Secure listeners are not supported yet: connect to one that is PLAINTEXT"
+_SERIALIZERS = "Columns are written as they are: cast them to string or binary"
+_TRANSACTIONS = "Transactions are not supported yet: rows are written at least once"
+
+REFUSED: dict[str, str] = {
+    "config.providers": "Values are not looked up: give the value itself",
+    "interceptor.classes": "Java classes are not run: change the rows in Spark",
+    "key.serializer": _SERIALIZERS,
+    "security.providers": _SECURITY,
+    "transaction.timeout.ms": _TRANSACTIONS,
+    "transaction.two.phase.commit.enable": _TRANSACTIONS,
+    "transactional.id": _TRANSACTIONS,
+    "value.serializer": _SERIALIZERS,
+}
+"""Setting -> what to do instead."""
+
+REFUSED_PREFIXES: dict[str, str] = {"sasl.": _SECURITY, "ssl.": _SECURITY}
