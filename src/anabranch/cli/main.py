@@ -35,6 +35,7 @@ VERBS = {
     "rehearse": "Lose a broker, rack or data centre of a made-up cluster.",
     "log": "Dump and verify the segments of a log.",
     "metadata": "Dump the metadata log, restore a lost metadata store.",
+    "spark": "Run jobs on Apache Spark, on the cores of this machine.",
     "sim": "Run a cluster through faults in a made-up world.",
     "completion": "Print a script that lets a shell complete verbs and options.",
     "version": "Print the version.",

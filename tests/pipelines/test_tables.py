@@ -1,0 +1,215 @@
+"""The job `tables`: JSON records of a topic as rows of a Delta table, each exactly once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+from click.testing import CliRunner
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from anabranch.cli.main import main
+from anabranch.core.wire.records import Record, build_batch
+from anabranch.pipelines.faults import PipelineFault
+from anabranch.pipelines.table_sink import Added, Files, TableWriter, add_once
+from anabranch.pipelines.tables import TableJob, counted, keep_table
+
+SCHEMA = "id bigint, name string, delay double"
+
+
+@pytest.fixture
+def write_json(topics):
+    """Append values to a topic; what is not bytes is written as JSON."""
+
+    def written(topic, *values):
+        records = [
+            Record(
+                at,
+                1_700_000_000_000,
+                b"k",
+                each if each is None or isinstance(each, bytes) else json.dumps(each).encode(),
+            )
+            for at, each in enumerate(values)
+        ]
+        topics.produce(topic, 0, build_batch(records))
+
+    return written
+
+
+@pytest.fixture
+def job(topics, tmp_path):
+    """A job on a new topic."""
+
+    def made(**more):
+        return TableJob(**{
+            "bootstrap_servers": topics.bootstrap, "topic": topics.create(),
+            "table": str(tmp_path / "table"), "schema": SCHEMA, **more,
+        })  # fmt: skip
+
+    return made
+
+
+def run(spark, job):
+    keep_table(spark, job).awaitTermination()
+    return counted(job)
+
+
+def rows(path, *names):
+    table = DeltaTable(path).to_pyarrow_table().select(names).to_pylist()
+    return sorted((tuple(each.values()) for each in table), key=str)
+
+
+def test_rows_that_fit_and_dead_letters_with_their_reasons(spark, job, write_json):
+    one = job()
+    write_json(
+        one.topic, {"id": 1, "name": "a", "delay": 0.5}, b"{not json", None, {"id": "x", "delay": []},
+        [1], {"name": None, "more": 1}, b"7",
+    )  # fmt: skip
+    done = run(spark, one)
+    assert (done.rows, done.dead_letters) == (2, 5)
+    assert rows(one.table, "id", "name", "delay", "_partition", "_offset") == [
+        (1, "a", 0.5, 0, 0), (None, None, None, 0, 5)
+    ]  # fmt: skip
+    assert rows(f"{one.table}-dead-letters", "_offset", "value", "reason") == [
+        (1, b"{not json", "the value is not JSON"),
+        (2, None, "the value is null"),
+        (3, b'{"id": "x", "delay": []}', "does not fit: id (bigint), delay (double)"),
+        (4, b"[1]", "the value is no object but ARRAY<BIGINT>"),
+        (6, b"7", "the value is no object but BIGINT"),
+    ]
+
+
+def test_a_job_goes_on_where_it_stopped(spark, job, write_json):
+    one = job(options={"maxOffsetsPerTrigger": "10"})
+    write_json(one.topic, *({"id": each} for each in range(25)))
+    assert run(spark, one).rows == 25
+    assert run(spark, one).rows == 25
+    write_json(one.topic, *({"id": each} for each in range(25, 30)))
+    assert run(spark, one).rows == 30
+    assert rows(one.table, "id") == sorted([(each,) for each in range(30)], key=str)
+
+
+def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twice(
+    spark, job, write_json, tmp_path
+):
+    one = job(checkpoint=str(tmp_path / "checkpoint"))
+    write_json(one.topic, {"id": 1}, b"bad", {"id": 2})
+    before = run(spark, one)
+    commits = tmp_path / "checkpoint" / "commits"
+    for each in [*commits.glob("0"), *commits.glob(".0.crc")]:
+        each.unlink()
+    assert not list(commits.glob("0"))
+    write_json(one.topic, {"id": 3})
+    after = run(spark, one)
+    assert (before.rows, before.dead_letters) == (2, 1)
+    assert (after.rows, after.dead_letters) == (3, 1)
+    files = {each.split("/")[-1] for each in DeltaTable(one.table).file_uris()}
+    assert {each.name for each in (tmp_path / "table").glob("*.parquet")} == files
+
+
+def test_the_schema_is_derived_and_new_fields_are_added_at_the_next_start(spark, job, write_json):
+    one = job(schema=None)
+    write_json(one.topic, {"id": 1, "name": "a"})
+    run(spark, one)
+    write_json(one.topic, {"id": 2, "name": "b", "city": "Oslo"})
+    run(spark, one)
+    assert rows(one.table, "id", "name", "city") == [(1, "a", None), (2, "b", "Oslo")]
+
+
+def test_what_does_not_fit_together_is_refused(spark, job, write_json, tmp_path):
+    one = job()
+    write_json(one.topic, {"id": 1})
+    run(spark, one)
+    for changed, said in (
+        ({"schema": "id string"}, "has the field id as .*long.*, and the schema says .*string"),
+        ({"table": str(tmp_path / "other"), "checkpoint": f"{one.table}-checkpoint"}, "belongs to"),
+        ({"schema": "id bigint,,"}, "cannot be read: write it as 'id bigint, name string'"),
+        ({"schema": "_offset bigint"}, "has _offset, which the job writes itself"),
+        ({"table": "s3://bucket/t"}, "is not a folder"),
+        ({"schema": None}, "None of the first|none of the first"),
+    ):
+        with pytest.raises(PipelineFault, match=said):
+            keep_table(spark, job(**changed))
+
+
+def test_a_transaction_that_a_table_has_is_not_added_again(spark, job, write_json, tmp_path):
+    one = job()
+    write_json(one.topic, {"id": 1})
+    run(spark, one)
+    for number, added in (("7", True), ("7", False), ("6", False), ("8", True)):
+        name = f"file-{number}-{added}.parquet"
+        (tmp_path / "table" / name).write_bytes(b"x")
+        assert add_once(one.table, [Added(name, 1, 1)], "application", int(number)) is added
+        assert (tmp_path / "table" / name).exists() is added
+
+
+def test_the_verb_tells_what_the_table_has_and_why_it_could_not(spark, job, write_json):
+    one = job()
+    write_json(one.topic, {"id": 1}, b"bad")
+    words = ["spark", "tables", "--bootstrap-server", one.bootstrap_servers, "--table", one.table]
+    done = CliRunner().invoke(main, [*words, "--topic", one.topic, "--schema", SCHEMA, "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout) == {
+        "table": one.table, "rows": 1, "dead_letters": 1, "version": 1,
+    }  # fmt: skip
+    assert "micro-batch 0: 2 record(s)" in done.stderr
+    again = CliRunner().invoke(main, [*words, "--topic", one.topic, "--schema", "id string"])
+    assert again.exit_code == 1
+    assert again.stderr.startswith("Error: The table ")
+    missing = CliRunner().invoke(main, [*words, "--topic", "absent", "--schema", SCHEMA])
+    assert missing.exit_code == 1
+    assert "absent" in missing.stderr
+    assert "Traceback" not in missing.stderr and "\tat " not in missing.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_driver_loses_and_repeats_nothing(spark, job, topics, write_json):
+    one = job(schema="id bigint")
+    for first in range(0, 6000, 1000):
+        write_json(one.topic, *({"id": each} for each in range(first, first + 1000)))
+    command = [sys.executable, "-m", "anabranch", "spark", "tables", "--max-records", "500"]
+    command += ["--bootstrap-server", one.bootstrap_servers, "--topic", one.topic]
+    driver = subprocess.Popen(
+        [*command, "--table", one.table, "--schema", "id bigint"], start_new_session=True
+    )
+    try:
+        deadline = time.monotonic() + 200
+        while version_of(one.table) < 3:
+            assert time.monotonic() < deadline and driver.poll() is None
+            time.sleep(0.02)
+    finally:
+        started = psutil.Process(driver.pid).children(recursive=True)
+        for each in (psutil.Process(driver.pid), *started):
+            each.send_signal(signal.SIGKILL)
+        driver.wait()
+        psutil.wait_procs(started)
+    assert counted(one).rows < 6000, "the job was done before it was killed"
+    assert run(spark, one).rows == 6000
+    assert {each for (each,) in rows(one.table, "id")} == set(range(6000))
+
+
+def version_of(table):
+    return DeltaTable(table).version() if DeltaTable.is_deltatable(table) else -1
+
+
+def test_a_failed_commit_takes_no_file_from_a_table_that_has_it(spark, job, write_json, tmp_path):
+    one = job()
+    write_json(one.topic, {"id": 1}, b"bad")
+    run(spark, one)
+    files = []
+    for table in (tmp_path / "table", tmp_path / "table-dead-letters"):
+        (source,) = table.glob("*.parquet")
+        copy = table / f"copy-of-{source.name}"
+        copy.write_bytes(source.read_bytes())
+        files.append([Added(copy.name, copy.stat().st_size, 1)])
+    writer = TableWriter(one.table, str(tmp_path / "not-there"), "application")
+    with pytest.raises(DeltaError):
+        writer.commit([Files(*files)], 1)
+    writer.abort([Files(*files)], 1)  # as Spark does after a commit that failed
+    assert rows(one.table, "id") == [(1,), (1,)]
