@@ -16,7 +16,7 @@ import json
 import re
 from pathlib import Path
 
-from report import OURS, PEER, Line, Rounds, Spread, figure, lines_of
+from report import OURS, Line, Rounds, Spread, figure, lines_of
 from row import Row
 
 MARKED = re.compile(r"(<!-- rows: ([^>]+?) -->\n)(.*?)(<!-- end of rows -->)", re.DOTALL)
@@ -43,7 +43,8 @@ def table_of(rows: list[Row], measured: dict[str, Rounds]) -> str:
 
 
 def _line(what: str, line: Line) -> str:
-    ours, peer = line.spreads.get(OURS), line.spreads.get(PEER)
+    ours = line.spreads.get(OURS)
+    peer = next((spread for name, spread in line.spreads.items() if name != OURS), None)
     target = f"{line.target}, {line.verdict}" if line.target else ""
     cells = (f"{what}{line.metric}", _median(ours), _median(peer), _spread(line.ratio), target)
     return "| " + " | ".join(cells) + " |\n"

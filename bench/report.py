@@ -1,7 +1,7 @@
 """From samples to ratios: median and spread of what was measured side by side.
 
-A ratio is taken within one round, Anabranch's figure over Kafka's, because figures of one machine
-move by a third from minute to minute and the ratio moves less.
+A ratio is taken within one round, Anabranch's figure over its peer's, because figures of one
+machine move by a third from minute to minute and the ratio moves less.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 from row import Row, Target
 
-OURS, PEER = "anabranch", "kafka"
+OURS = "anabranch"
 Rounds = dict[str, list[dict[str, float]]]
 """Server name -> the figures of each round."""
 
@@ -72,8 +72,9 @@ def lines_of(row: Row, rounds: Rounds) -> list[Line]:
     for metric in some[0]:
         by_server = {name: [each[metric] for each in taken] for name, taken in rounds.items()}
         ratio = None
-        if OURS in by_server and PEER in by_server:
-            pairs = zip(by_server[OURS], by_server[PEER], strict=True)
+        peers = [name for name in by_server if name != OURS]
+        if OURS in by_server and peers:
+            pairs = zip(by_server[OURS], by_server[peers[0]], strict=True)
             ratio = Spread.of([ours / max(peer, 1e-9) for ours, peer in pairs])
         spreads = {name: Spread.of(figures) for name, figures in by_server.items()}
         result.append(Line(metric, spreads, ratio, row.targets.get(metric)))

@@ -20,7 +20,7 @@ MB = 1_000_000
 class Target:
     """A limit: at least it when `more_is_better`, at most it otherwise.
 
-    It bounds the ratio of Anabranch to Kafka, or Anabranch's own figure when `is_own`.
+    It bounds the ratio of Anabranch to its peer, or Anabranch's own figure when `is_own`.
     """
 
     limit: float
@@ -46,7 +46,8 @@ class Row:
     targets: Mapping[str, Target] = field(default_factory=dict)
     fresh: bool = False
     servers: Mapping[str, type[Server]] = field(default_factory=lambda: SERVERS)
-    """What is measured: a name -> its kind. One without a peer has no ratio."""
+    """What is measured: a name -> its kind; `anabranch`, and the peer that it is compared with.
+    One without a peer has no ratio."""
     prepare: Callable[[Server], None] | None = None
     written_bytes: int = 0
     """What a round writes to the page cache: so much memory is made ready before it."""

@@ -1,7 +1,8 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
-brokers are in three_rows.py, those of replica lists and moves in placement_rows.py.
+brokers are in three_rows.py, those of replica lists and moves in placement_rows.py, those of the
+DataFrame source and sink in spark_rows.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from placement_rows import PLACEMENT_ROWS
 from row import MB, Row, less, more
 from scale import scaled
 from servers import Server
+from spark_rows import SPARK_ROWS
 from three_rows import THREE_ROWS
 from workloads import Sample
 
@@ -113,5 +115,5 @@ NODE_ROWS = [
     ),
 ]
 
-ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS]
+ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS, *SPARK_ROWS]
 """In the order in which a whole run takes them."""

@@ -5,6 +5,7 @@
     scripts/bench --page                          write the last figures into the documentation
     scripts/bench --crowd                         the rows of groups, compaction and connections
     scripts/bench --placement                     replica lists, plans, missing replicas, moves
+    scripts/bench --spark --rounds 3              the DataFrame source and sink; adds Spark
     scripts/bench --three --rounds 2              three brokers beside three: some 15 minutes
     scripts/bench --row three-wiped --part 5      a fifth of the work
     scripts/bench --quick --row fan-out           a tenth of the work: for writing rows, not figures
@@ -25,6 +26,7 @@ import signal
 import subprocess
 import sys
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,8 @@ from rich.console import Console
 from row import Row
 from rows import ROWS
 from scale import QUICK, Scale
-from servers import SERVERS, WORK, Anabranch, Server
+from servers import SERVERS, WORK, Anabranch, Kafka, Server
+from spark_rows import SPARK_ROWS
 from three_rows import THREE_ROWS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -55,6 +58,7 @@ def arguments() -> argparse.Namespace:
     names = [row.name for row in ROWS]
     parser.add_argument("--row", action="append", choices=names, help="only this row (repeatable)")
     parser.add_argument("--crowd", action="store_true", help="only the rows of crowd_rows.py")
+    parser.add_argument("--spark", action="store_true", help="only the rows of spark_rows.py")
     parser.add_argument("--three", action="store_true", help="only the rows of three_rows.py")
     parser.add_argument(
         "--placement", action="store_true", help="only the rows of placement_rows.py"
@@ -86,6 +90,7 @@ def arguments() -> argparse.Namespace:
         (options.crowd, CROWD_ROWS),
         (options.placement, PLACEMENT_ROWS),
         (options.three, THREE_ROWS),
+        (options.spark, SPARK_ROWS),
     ):
         options.row += [row.name for row in rows] if is_wanted else []
     Scale.divisor = options.part
@@ -105,10 +110,32 @@ def machine() -> dict[str, Any]:
     }
 
 
-def fetch_peer() -> None:
-    """Kafka's jars, through Maven, once."""
-    if subprocess.run([ROOT / "scripts" / "kafka-jars"], check=False).returncode:
-        raise SystemExit("no jars of Apache Kafka; `--server anabranch` measures without them")
+def chosen_rows(options: argparse.Namespace) -> list[Row]:
+    """The rows to run: without Spark in .venv those of Spark only when they are asked for."""
+    if options.row:
+        return [row for row in ROWS if row.name in options.row]
+    has_spark = find_spec("pyspark") is not None
+    return [row for row in ROWS if has_spark or row not in SPARK_ROWS]
+
+
+def fetch_peers(chosen: list[Row], servers: list[str] | None) -> None:
+    """The jars that the peers of these rows need, through Maven, once."""
+    kinds = [
+        kind
+        for row in chosen
+        for name, kind in row.servers.items()
+        if not servers or name in servers
+    ]
+    if any(issubclass(kind, Kafka) for kind in kinds):
+        fetch_jars()
+    if any(row in SPARK_ROWS for row in chosen):
+        fetch_jars("spark")
+
+
+def fetch_jars(*which: str) -> None:
+    """Run scripts/kafka-jars. Raises SystemExit."""
+    if subprocess.run([ROOT / "scripts" / "kafka-jars", *which], check=False).returncode:
+        raise SystemExit("no jars of the peer; `--server anabranch` measures without them")
 
 
 def order(names: list[str], number: int) -> list[str]:
@@ -157,14 +184,14 @@ def note(console: Console, row: Row, name: str, number: int, figures: dict[str, 
 
 def run(options: argparse.Namespace, console: Console) -> list[str]:
     """Every chosen row; the names of those that failed, which do not stop the others."""
-    wanted = options.server or list(SERVERS)
-    chosen = [row for row in ROWS if not options.row or row.name in options.row]
+    chosen = chosen_rows(options)
+    fetch_peers(chosen, options.server)
     results: dict[str, tuple[Row, Rounds]] = {}
     failed: list[str] = []
     with ExitStack() as stack:
         shared = Shared(stack)
         for row in chosen:
-            names = [name for name in row.servers if name in wanted]
+            names = [name for name in row.servers if name in (options.server or row.servers)]
             if not names:
                 continue
             try:
@@ -240,8 +267,6 @@ def main() -> None:
         return
     if not sys.platform.startswith("linux"):
         raise SystemExit("the benchmark reads /proc: it needs Linux")
-    if "kafka" in (options.server or SERVERS):
-        fetch_peer()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, interrupted)
     Anabranch.profile = options.profile

@@ -74,6 +74,16 @@ def await_leaders(admin: AdminClient, topics: Sequence[str], partitions: int) ->
     raise SystemExit("partitions without a leader")
 
 
+def ends_of(server: Server, topic: str, partitions: int) -> int:
+    """The records of a topic that was written without transactions: the sum of its end offsets."""
+    consumer = Consumer({"bootstrap.servers": server.bootstrap, "group.id": "ends", **CLIENT})
+    try:
+        places = (TopicPartition(topic, index) for index in range(partitions))
+        return sum(consumer.get_watermark_offsets(place, timeout=30)[1] for place in places)
+    finally:
+        consumer.close()
+
+
 def drop(server: Server, topic: str) -> None:
     """Delete a topic so that rounds do not fill the disk."""
     admin = admin_of(server)
