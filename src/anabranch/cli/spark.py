@@ -1,33 +1,48 @@
-"""`anabranch spark`: jobs that run on Apache Spark, here on the cores of this machine.
+"""`anabranch spark`: jobs that run on Apache Spark, on the cores of this machine or on a cluster.
 
 Rule kept: the verbs only start what `anabranch.pipelines` has as plain functions, show how far it
-is, and say in one line why it ended. Not here: clusters of Spark, where spark-submit runs a script
-that calls the same functions.
+is, and say in one line why it ended.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.running import VerbGroup, bootstrap_option, json_option, print_json
+from anabranch.cli.running import Refused, VerbGroup, bootstrap_option, json_option, print_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from anabranch.pipelines.scrub import Report
 
 LOOK_SECONDS = 0.5
+PAUSE_SECONDS = 1.0
+"""Between two lines of progress."""
+LOCAL = "local[*]"
 OURS = re.compile(
     r"^anabranch\.[\w.]+: (.+?)(?=\n\S*\n|\n\s+at |\n\n|\Z)", re.MULTILINE | re.DOTALL
 )
 """A fault of ours within what Spark tells of it, with the traces around it."""
 
 
-@click.group(
-    cls=VerbGroup, epilog="Example: anabranch spark tables --topic flights --table ./flights"
-)
+master_option = click.option(
+    "--master", default=LOCAL, show_default=True, metavar="URL",
+    help="Where Spark runs: local[N] in this process, or spark://HOST:PORT.",
+)  # fmt: skip
+
+
+@click.group(cls=VerbGroup, epilog="Example: anabranch spark scrub --topic flights")
 def command() -> None:
-    """Run jobs on Apache Spark, on the cores of this machine."""
+    """Run jobs over whole topics on Apache Spark."""
 
 
 @command.command(
@@ -57,10 +72,12 @@ def command() -> None:
     help="Records of a micro-batch at most; without it, all that there are.",
 )
 @click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
+@master_option
 @json_option
 def tables(
     bootstrap: str, topic: str, table: str, schema: str | None, dead_letters: str,
-    checkpoint: str, max_records: int | None, follow: bool, as_json: bool,
+    checkpoint: str, max_records: int | None, follow: bool, master: str,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Keep a Delta table of the JSON records of a topic, each record exactly once.
 
@@ -76,10 +93,8 @@ def tables(
         options={} if max_records is None else {"maxOffsetsPerTrigger": str(max_records)},
     )  # fmt: skip
     try:
-        from anabranch.pipelines.session import local_session
-
-        query = keep_table(local_session("anabranch spark tables"), job, follow=follow)
-        _watch(query)
+        with _session("anabranch spark tables", master) as spark:
+            _watch(keep_table(spark, job, follow=follow))
     except click.ClickException:
         raise
     except Exception as fault:
@@ -119,10 +134,96 @@ def _show(progress: Any, shown: int) -> int:
     return int(progress["batchId"])
 
 
+@command.command(epilog="Example: anabranch spark scrub --topic flights --notes scrub.jsonl")
+@bootstrap_option
+@click.option(
+    "--topic", "topics", multiple=True, metavar="NAME",
+    help="Only this topic; may be given more than once. Default: all that are not internal.",
+)  # fmt: skip
+@click.option(
+    "--notes", "notes_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep here what is done; a scrub that was ended goes on behind it.",
+)  # fmt: skip
+@master_option
+@json_option
+def scrub(
+    bootstrap: str, topics: tuple[str, ...], notes_path: Path | None, master: str, as_json: bool
+) -> None:
+    """Read every replica of every partition and compare them, byte for byte.
+
+    Ends with exit code 1 when replicas differ, or some could not be compared. Compacted topics are
+    compared by record, and by the latest record of each key.
+    """
+    _need("pyspark", "spark")
+    with _session("anabranch spark scrub", master) as spark:
+        from anabranch.pipelines.scrub import scrub as work
+        from anabranch.pipelines.waves import NotesFault
+
+        try:
+            report = work(
+                spark, bootstrap, list(topics) or None, notes_path=notes_path, tell=_teller()
+            )
+        except NotesFault as fault:
+            raise click.ClickException(str(fault)) from None
+    _say_scrubbed(report, as_json=as_json)
+    if not report.is_clean:
+        raise click.exceptions.Exit(1)
+
+
+def _say_scrubbed(report: Report, *, as_json: bool) -> None:
+    if as_json:
+        print_json(dataclasses.asdict(report))
+        return
+    rate = report.bytes_read / 1e6 / max(report.seconds, 1e-9)
+    click.echo(
+        f"{report.partitions:,} partition(s), {report.replicas:,} replicas, "
+        f"{report.bytes_read / 1e6:,.1f} MB read in {report.seconds:.1f} s ({rate:,.0f} MB/s)"
+    )
+    for each in (*report.differences, *report.not_compared):
+        click.echo(f"{each['topic']}-{each['partition']} at {each['offset']}: {each['sentence']}")
+    if report.differing:
+        click.echo(f"{report.differing:,} difference(s) between replicas.")
+    elif report.not_compared:
+        click.echo("No replica that could be compared differs; some could not be compared.")
+    else:
+        click.echo("All replicas are equal.")
+
+
+@contextmanager
+def _session(name: str, master: str) -> Iterator[SparkSession]:
+    """A session for one job. Raises ClickException without a Java."""
+    from anabranch.pipelines.java import NoJava
+    from anabranch.pipelines.session import job_session
+
+    try:
+        spark = job_session(name, master)
+    except NoJava as fault:
+        raise click.ClickException(str(fault)) from None
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
+def _teller() -> Callable[[str], None]:
+    """Prints progress on standard error, at most once in PAUSE_SECONDS."""
+    last = [0.0]
+
+    def tell(line: str) -> None:
+        now = time.monotonic()
+        if now - last[0] >= PAUSE_SECONDS:
+            last[0] = now
+            click.echo(line, err=True)
+
+    return tell
+
+
 def _need(package: str, extra: str) -> None:
     if find_spec(package) is None:
-        raise click.ClickException(
-            f"The package {package} is missing. Install it with: pip install 'anabranch[{extra}]'."
+        raise Refused(
+            f"The package {package} is missing.",
+            code="MISSING_PACKAGE",
+            remedy=f"Install it with: pip install 'anabranch[{extra}]'.",
         )
 
 

@@ -310,7 +310,8 @@ async def bytes_an_offset(
 
 
 async def log_sizes(cluster: Cluster, places: list[Place]) -> dict[Place, int]:
-    """The size in bytes of the largest replica of each partition, as brokers tell it."""
+    """The size in bytes of the largest replica of each partition, as those brokers tell it that can
+    be reached."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in places:
         by_topic.setdefault(topic, []).append(partition)
@@ -322,7 +323,10 @@ async def log_sizes(cluster: Cluster, places: list[Place]) -> dict[Place, int]:
     )
     sizes: dict[Place, int] = {}
     for broker_id in sorted(cluster.brokers):
-        answer = await cluster.send_to(broker_id, request)
+        try:
+            answer = await cluster.send_to(broker_id, request)
+        except ConnectionLost:
+            continue
         for folder in answer.results:
             for topic in folder.topics:
                 for each in topic.partitions:

@@ -9,6 +9,7 @@ environment or gives as `conf` stays. Not here: sessions of a cluster, which spa
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 
@@ -16,8 +17,12 @@ from pyspark.sql import SparkSession
 
 from anabranch.pipelines.cache import cache_folder, set_numba_folder
 from anabranch.pipelines.java import java_home
+from anabranch.pipelines.shipping import package_archive
 
 LOOPBACK = "127.0.0.1"
+LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
+OF_THIS_MACHINE = frozenset({"spark.driver.bindAddress", "spark.driver.host"})
+"""Settings that executors on other machines could not live with."""
 USUAL = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
@@ -55,3 +60,19 @@ def local_session(
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def job_session(name: str, master: str) -> SparkSession:
+    """The session of a job: local for a `local…` master, else of that cluster, whose executors are
+    given this project's Python. Raises NoJava."""
+    cores = LOCAL_MASTER.fullmatch(master)
+    if cores is not None:
+        return local_session(name, cores=cores[1] or 1)
+    prepare_environment()
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in USUAL.items():
+        if key not in OF_THIS_MACHINE:
+            builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.addPyFile(str(package_archive(cache_folder())))
+    return spark

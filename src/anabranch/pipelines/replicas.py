@@ -1,0 +1,97 @@
+"""Reading one replica of a partition from its own broker, as any consumer may (KIP-392).
+
+Rule kept: nothing is asked of other brokers but where the log begins; a follower that does not give
+out the last offsets yet is waited for, then told as behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NamedTuple
+
+from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
+from anabranch.client.connection import ConnectionLost
+from anabranch.client.fetch import EARLIEST, Fetched, fetch, list_offsets
+from anabranch.client.ranges import PART_BYTES, whole_batches
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.pipelines.comparing import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
+
+WAIT_MS = 500
+PATIENCE_SECONDS = 15.0
+"""How long a follower may be behind, or a broker away: a restart and a fetch take less."""
+
+
+class Replica(NamedTuple):
+    """One replica of a partition, and the offset below which it is read."""
+
+    topic: str
+    partition: int
+    broker_id: int
+    until: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition} on broker {self.broker_id}"
+
+
+class ReplicaReader:
+    """Reads whole batches of one replica. See comparing.Reader."""
+
+    def __init__(
+        self, cluster: Cluster, replica: Replica, *, patience_seconds: float = PATIENCE_SECONDS
+    ) -> None:
+        self.broker_id = replica.broker_id
+        self._cluster = cluster
+        self._replica = replica
+        self._patience_seconds = patience_seconds
+
+    async def read(self, offset: int) -> bytes:
+        """Whole batches from the one that holds `offset`; empty at `until`. Raises ReplicaEnds."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._patience_seconds
+        pause = FIRST_PAUSE_SECONDS
+        while offset < self._replica.until:
+            try:
+                answer = await self._fetch(offset)
+                if size := whole_batches(answer.records)[0]:
+                    return bytes(memoryview(answer.records)[:size])
+                end = self._end(offset, answer)
+            except ConnectionLost as fault:
+                end = ReplicaEnds(UNREACHABLE, f"{self._replica} cannot be read: {fault}")
+            except ApiError as fault:
+                end = await self._refused(offset, fault)
+            if end.kind in (MISSING, EXPIRED) or loop.time() > until_s:
+                raise end
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+        return b""
+
+    async def _fetch(self, offset: int) -> Fetched:
+        topic, partition, broker_id, _ = self._replica
+        answers = await fetch(
+            self._cluster, topic, {partition: offset}, leaders={partition: broker_id},
+            max_wait_ms=WAIT_MS, max_bytes=PART_BYTES, partition_max_bytes=PART_BYTES,
+        )  # fmt: skip
+        return answers[0]
+
+    def _end(self, offset: int, answer: Fetched) -> ReplicaEnds:
+        """Why an answer without a batch was given."""
+        end = answer.high_watermark
+        if len(answer.records):
+            why = f"what {self._replica} sends for offset {offset} is no whole batch"
+            return ReplicaEnds(MISSING, why)
+        if end >= self._replica.until:
+            why = f"{self._replica} has nothing at offset {offset}, and goes on to {end}"
+            return ReplicaEnds(MISSING, why)
+        why = f"{self._replica} gives out offsets below {end} only; {self._replica.until} was due"
+        return ReplicaEnds(BEHIND, why)
+
+    async def _refused(self, offset: int, fault: ApiError) -> ReplicaEnds:
+        """Why a fetch was refused."""
+        if fault.code != ErrorCode.OFFSET_OUT_OF_RANGE:
+            return ReplicaEnds(UNREACHABLE, f"{self._replica} cannot be read: {fault.message}")
+        topic, partition, _, _ = self._replica
+        first = (await list_offsets(self._cluster, topic, EARLIEST, [partition]))[partition]
+        if first > offset:
+            why = f"{self._replica}: the log begins at offset {first} now, {offset} has expired"
+            return ReplicaEnds(EXPIRED, why)
+        return ReplicaEnds(MISSING, f"{self._replica} does not have offset {offset}")

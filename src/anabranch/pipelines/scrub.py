@@ -1,0 +1,237 @@
+"""Scrubbing: every replica of every partition is read and compared, and differences are told.
+
+What: the driver looks up replicas and bounds, cuts partitions into ranges by bytes, and hands them
+to tasks; a task reads a range from every broker that has a replica, as any consumer may, and
+compares it byte by byte. Compacted topics are compared by record (compacted.py). Rules kept: only
+what lies below the high watermark is compared; nothing is written to the cluster; a replica that
+could not be compared is named, and never counted as equal.
+
+Not here: repairing. A replica that differs is made anew by moving it away and back, or by removing
+its folder while its broker is stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.client.admin import ResourceKind, describe_configs
+from anabranch.client.cluster import Cluster
+from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+from anabranch.pipelines.comparing import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
+from anabranch.pipelines.planning import Place, log_sizes
+from anabranch.pipelines.replicas import Replica, ReplicaReader
+from anabranch.pipelines.waves import Notes, Pace, waves
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RANGE_BYTES = 128 << 20
+"""What a task reads of each replica: a second or so, and seldom repeated after a kill."""
+MOST_TOLD = 1000
+
+
+class Piece(NamedTuple):
+    """What one task compares."""
+
+    bootstrap: str
+    topic: str
+    partition: int
+    brokers: tuple[int, ...]
+    start: int
+    until: int
+    is_first: bool = True
+
+    @property
+    def name(self) -> str:
+        """What it is called in notes."""
+        return f"{self.topic}-{self.partition}/{self.start}-{self.until}"
+
+
+class Partition(NamedTuple):
+    """A partition to be compared."""
+
+    place: Place
+    brokers: tuple[int, ...]
+    offline: tuple[int, ...]
+    start: int
+    until: int
+    size_bytes: int
+    is_compacted: bool
+
+
+@dataclass(slots=True)
+class Report:
+    """What a scrub found."""
+
+    partitions: int = 0
+    replicas: int = 0
+    bytes_read: int = 0
+    differing: int = 0
+    differences: list[dict[str, Any]] = field(default_factory=list)
+    not_compared: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether every replica was compared and none differs."""
+        return not self.differing and not self.not_compared
+
+    def add(self, place: Place, found: dict[str, Any]) -> None:
+        """Take over what a task found."""
+        self.bytes_read += found["bytes_read"]
+        self.differing += found["differing"]
+        for each in found["differences"]:
+            told = {"topic": place.topic, "partition": place.partition, **each}
+            kept = self.not_compared if each["kind"] in NOT_COMPARED else self.differences
+            if len(kept) < MOST_TOLD:
+                kept.append(told)
+
+
+def scrub(
+    spark: SparkSession, bootstrap: str, topics: Sequence[str] | None = None,
+    *, notes_path: Path | None = None, range_bytes: int = RANGE_BYTES,
+    tell: Callable[[str], None] = lambda _line: None,
+) -> Report:  # fmt: skip
+    """Compare all replicas of some topics, or of all that are not internal.
+
+    `bootstrap` is as in `kafka.bootstrap.servers`; executors must reach every broker. With
+    `notes_path` a scrub that was ended goes on where it stopped. `tell` hears of progress. Raises
+    ApiError, ConnectionLost, NotesFault.
+    """
+    begin = time.monotonic()
+    cluster_id, partitions = asyncio.run(_look(bootstrap, topics))
+    report = Report(len(partitions), sum(len(each.brokers) for each in partitions))
+    for each in partitions:
+        for broker_id in each.offline:
+            why = f"broker {broker_id} is not there; what it has of {each.place} was not compared"
+            report.add(each.place, _told(Compared(0, 0, [_away(each.start, broker_id, why)])))
+    job = {"job": "scrub", "cluster_id": cluster_id, "topics": sorted(topics or ())}
+    notes = Notes(notes_path, job)
+    try:
+        _compare_ranges(spark, bootstrap, partitions, range_bytes, notes, report, tell)
+        for each in partitions:
+            if each.is_compacted:
+                _compare_compacted(spark, bootstrap, each, notes, report, tell)
+    finally:
+        notes.close()
+    report.seconds = time.monotonic() - begin
+    return report
+
+
+def _away(offset: int, broker_id: int, why: str) -> Difference:
+    return Difference(offset, UNREACHABLE, (broker_id,), why)
+
+
+def _compare_ranges(
+    spark: SparkSession, bootstrap: str, partitions: Sequence[Partition], range_bytes: int,
+    notes: Notes, report: Report, tell: Callable[[str], None],
+) -> None:  # fmt: skip
+    pieces = [
+        piece
+        for each in partitions
+        if not each.is_compacted
+        for piece in pieces_of(bootstrap, each, range_bytes)
+    ]
+    left = [piece for piece in pieces if piece.name not in notes.done]
+    for piece in pieces:
+        if piece.name in notes.done:
+            report.add(Place(piece.topic, piece.partition), notes.done[piece.name])
+    pace = Pace(len(left), "ranges", tell)
+    for wave in waves(spark, left, compare_piece):
+        for piece, found in wave:
+            notes.note(piece.name, found)
+            report.add(Place(piece.topic, piece.partition), found)
+        pace.advance(len(wave), report.bytes_read)
+
+
+def _compare_compacted(
+    spark: SparkSession, bootstrap: str, partition: Partition, notes: Notes, report: Report,
+    tell: Callable[[str], None],
+) -> None:  # fmt: skip
+    from anabranch.pipelines.compacted import compare_records
+
+    name = f"{partition.place}/compacted"
+    if name not in notes.done:
+        found = compare_records(
+            spark, bootstrap, partition.place, partition.brokers, partition.start, partition.until
+        )
+        notes.note(name, _told(found))
+    report.add(partition.place, notes.done[name])
+    tell(f"{partition.place} compared by key")
+
+
+def pieces_of(bootstrap: str, partition: Partition, range_bytes: int) -> Iterator[Piece]:
+    """The ranges of a partition, each of about `range_bytes` of a replica."""
+    length = partition.until - partition.start
+    count = max(1, min(-(-partition.size_bytes // range_bytes), length)) if length else 0
+    for number in range(count):
+        start, until = (partition.start + length * each // count for each in (number, number + 1))
+        topic, index = partition.place
+        yield Piece(bootstrap, topic, index, partition.brokers, start, until, number == 0)
+
+
+def compare_piece(piece: Piece) -> dict[str, Any]:
+    """A task: read a range from every replica, and compare."""
+    return asyncio.run(_compare_piece(piece))
+
+
+async def _compare_piece(piece: Piece) -> dict[str, Any]:
+    async with Cluster(piece.bootstrap) as cluster:
+        readers = [
+            ReplicaReader(cluster, Replica(piece.topic, piece.partition, broker_id, piece.until))
+            for broker_id in piece.brokers
+        ]
+        return _told(await compare(readers, piece.start, piece.until, from_middle=piece.is_first))
+
+
+def _told(found: Compared) -> dict[str, Any]:
+    return {
+        "bytes_read": found.bytes_read,
+        "differing": found.differing,
+        "differences": [
+            {**each._asdict(), "brokers": list(each.brokers)} for each in found.differences
+        ],
+    }
+
+
+async def _look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[Partition]]:
+    """The cluster's id, and the partitions with their replicas and bounds."""
+    async with Cluster(bootstrap) as cluster:
+        names = topics or sorted(
+            each.name or ""
+            for each in (await cluster.metadata(None)).topics
+            if not each.is_internal
+        )
+        found: list[Partition] = []
+        for name in names:
+            found += await _look_at(cluster, name)
+        return cluster.cluster_id, found
+
+
+async def _look_at(cluster: Cluster, name: str) -> list[Partition]:
+    topic = await cluster.topic(name)
+    configs = await describe_configs(cluster, ResourceKind.TOPIC, name)
+    policy = next((each.value or "" for each in configs if each.name == "cleanup.policy"), "")
+    places = [Place(name, each.partition_index) for each in topic.partitions]
+    starts = await list_offsets(cluster, name, EARLIEST)
+    ends = await list_offsets(cluster, name, LATEST)
+    sizes = await log_sizes(cluster, places)
+    found = []
+    for each in sorted(topic.partitions, key=lambda part: part.partition_index):
+        index = each.partition_index
+        there = [broker_id for broker_id in each.replica_nodes if broker_id >= 0]
+        offline = tuple(broker_id for broker_id in each.offline_replicas if broker_id >= 0)
+        brokers = tuple(broker_id for broker_id in there if broker_id not in offline)
+        place = Place(name, index)
+        found.append(
+            Partition(
+                place, brokers, offline, starts[index], ends[index], sizes.get(place, 0),
+                "compact" in policy,
+            )
+        )  # fmt: skip
+    return found

@@ -1,0 +1,46 @@
+"""This project's Python as one archive, for executors that do not have it installed.
+
+Rule kept: only Python is shipped. What is compiled (pyarrow, numpy, numba, msgspec …) comes from
+the Python of the executors; requirements.py names what is missing there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from importlib.util import find_spec
+from pathlib import Path
+
+PACKAGES = ("anabranch", "pyspark_anabranch")
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The time of every file in the archive: the same files give the same archive."""
+
+
+def package_archive(cache: Path) -> Path:
+    """An archive of the project's packages in `cache`, made anew when a file has changed."""
+    files = sorted(_files())
+    digest = hashlib.sha256()
+    for name, path in files:
+        digest.update(name.encode() + b"\0" + path.read_bytes())
+    archive = cache / f"anabranch-{digest.hexdigest()[:16]}.zip"
+    if not archive.exists():
+        part = archive.with_suffix(".part")
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as made:
+            for name, path in files:
+                made.writestr(zipfile.ZipInfo(name, EPOCH), path.read_bytes())
+        part.replace(archive)
+    return archive
+
+
+def _files() -> list[tuple[str, Path]]:
+    found = []
+    for package in PACKAGES:
+        spec = find_spec(package)
+        assert spec is not None and spec.origin is not None
+        root = Path(spec.origin).parent
+        found += [
+            (str(path.relative_to(root.parent)), path)
+            for path in root.rglob("*")
+            if path.suffix == ".py" or path.name == "py.typed"
+        ]
+    return found

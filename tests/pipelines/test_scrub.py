@@ -1,0 +1,121 @@
+"""`scrub` against real brokers: equal replicas, one that was changed on its disk, one that is away."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from anabranch.pipelines.planning import Place
+from anabranch.pipelines.scrub import Partition, pieces_of, scrub
+from anabranch.pipelines.waves import NotesFault
+from anabranch.testing import LocalCluster
+
+RECORDS = 5_000
+SMALL_RANGE = 100_000
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(brokers=3) as running:
+        yield running
+
+
+def fill(cluster, topic, *, partitions=1, config=None, records=RECORDS):
+    cluster.create_topic(topic, partitions=partitions, replication_factor=3, config=config or {})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all"})
+    for number in range(records):
+        producer.produce(topic, key=f"k{number % 50}", value=f"value {number}".encode() * 5)
+        if number % 500 == 0:
+            producer.flush()  # several batches
+    producer.produce(topic, key="k7", value=None)
+    assert producer.flush(30) == 0
+
+
+def segment_of(cluster, topic, broker_id):
+    folder = next(each.folder for each in cluster.brokers if each.broker_id == broker_id)
+    (found,) = Path(folder).rglob(f"{topic}-0/*.log")
+    return found
+
+
+def flip_last_value(segment):
+    """Change the last byte but one of a file of record batches, as a rotting disk might."""
+    with open(segment, "r+b") as file:
+        file.seek(-30, 2)
+        byte = file.read(1)
+        file.seek(-30, 2)
+        file.write(bytes([byte[0] ^ 1]))
+
+
+def test_equal_replicas_of_several_topics_are_equal(spark, cluster):
+    fill(cluster, "sound", partitions=3)
+    lines = []
+    report = scrub(
+        spark, cluster.bootstrap_servers, ["sound"], range_bytes=SMALL_RANGE, tell=lines.append
+    )
+    assert report.is_clean, report
+    assert (report.partitions, report.replicas) == (3, 9)
+    assert report.bytes_read >= 3 * RECORDS * 35
+    assert "ranges" in lines[-1]
+
+
+def test_a_byte_that_rotted_on_one_disk_is_found(spark, cluster):
+    fill(cluster, "rotten")
+    flip_last_value(segment_of(cluster, "rotten", 2))
+    report = scrub(spark, cluster.bootstrap_servers, ["rotten"], range_bytes=SMALL_RANGE)
+    (difference,) = report.differences
+    assert (difference["kind"], difference["brokers"]) == ("corrupt", [2])
+    assert "on broker(s) 2" in difference["sentence"]
+
+
+def test_compacted_replicas_are_compared_by_record_and_key(spark, cluster):
+    compact = {"cleanup.policy": "compact"}
+    fill(cluster, "compacted", config=compact)
+    report = scrub(spark, cluster.bootstrap_servers, ["compacted"])
+    assert report.is_clean, report
+    assert report.bytes_read >= 3 * RECORDS * 35
+    flip_last_value(segment_of(cluster, "compacted", 3))
+    rotten = scrub(spark, cluster.bootstrap_servers, ["compacted"])
+    assert {"corrupt", "latest"} <= {each["kind"] for each in rotten.differences}
+    assert all(3 in each["brokers"] or "3 at" in each["sentence"] for each in rotten.differences)
+
+
+def test_what_is_done_is_not_done_again(spark, cluster, tmp_path):
+    fill(cluster, "noted")
+    notes = tmp_path / "notes.jsonl"
+    first = scrub(
+        spark, cluster.bootstrap_servers, ["noted"], range_bytes=SMALL_RANGE, notes_path=notes
+    )
+    lines = notes.read_bytes().splitlines(keepends=True)
+    assert len(lines) > 2
+    notes.write_bytes(b"".join(lines[:2]) + lines[2][:10])  # killed within a line
+    again = scrub(
+        spark, cluster.bootstrap_servers, ["noted"], range_bytes=SMALL_RANGE, notes_path=notes
+    )
+    assert again.bytes_read == first.bytes_read
+    names = [json.loads(line)["name"] for line in notes.read_bytes().splitlines()[1:]]
+    assert len(names) == len(set(names)) == len(lines) - 1
+    with pytest.raises(NotesFault, match="is of another job"):
+        scrub(spark, cluster.bootstrap_servers, ["sound"], notes_path=notes)
+    notes.write_text("no note\n")
+    with pytest.raises(NotesFault, match="line 1: this is no note"):
+        scrub(spark, cluster.bootstrap_servers, ["noted"], notes_path=notes)
+
+
+def test_pieces_have_no_gap_and_no_overlap():
+    partition = Partition(Place("t", 0), (1, 2), (), 5, 1005, 10_000, False)
+    pieces = list(pieces_of("b", partition, 1_000))
+    assert len(pieces) == 10
+    assert [each.start for each in pieces] == [5, *(each.until for each in pieces[:-1])]
+    assert pieces[-1].until == 1005
+    assert not list(pieces_of("b", partition._replace(until=5), 1_000))
+
+
+def test_a_broker_that_is_away_is_named_and_not_taken_for_equal(spark, cluster):
+    fill(cluster, "alone")
+    with cluster.kill(3):
+        report = scrub(spark, cluster.bootstrap_servers, ["alone"])
+    assert not report.differing and not report.is_clean
+    assert [each["brokers"] for each in report.not_compared] == [[3]]
