@@ -6,7 +6,7 @@
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
-demo: ## 336,776 real records through three real brokers, and a SIGKILL of a leader; ends by itself
+demo: ## 336,776 real records through three brokers, a SIGKILL of a leader, and Spark; SPARK=0 without
 	@scripts/demo
 
 up: ## the demo's three brokers, kept serving until Ctrl-C; PORT=… is the first one's port

@@ -20,8 +20,6 @@ import click
 from anabranch.cli.running import Refused, VerbGroup, bootstrap_option, json_option, print_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from anabranch.pipelines.scrub import Report
 
 LOOK_SECONDS = 0.5
@@ -190,7 +188,7 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
 
 
 @contextmanager
-def _session(name: str, master: str) -> Iterator[SparkSession]:
+def _session(name: str, master: str) -> Iterator[Any]:
     """A session for one job. Raises ClickException without a Java."""
     from anabranch.pipelines.java import NoJava
     from anabranch.pipelines.session import job_session

@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from importlib.util import find_spec
 
 import click
 
@@ -35,11 +36,17 @@ FLIGHTS = 336_776
     help="Port of the first broker on the loopback interface; 0 takes free ones.",
 )
 @click.option(
+    "--spark/--no-spark",
+    "with_spark",
+    default=None,
+    help="Whether to read the flights with Spark, too; by default where it is installed.",
+)
+@click.option(
     "--keep-serving",
     is_flag=True,
     help="Load the flights, then leave the brokers serving until Ctrl-C.",
 )
-def command(records: int, port: int, keep_serving: bool) -> None:
+def command(records: int, port: int, with_spark: bool | None, keep_serving: bool) -> None:
     """Send 336,776 real records through three brokers, and survive a SIGKILL."""
     try:
         from anabranch.cli.demo.story import Story
@@ -47,8 +54,10 @@ def command(records: int, port: int, keep_serving: bool) -> None:
         raise click.ClickException(
             f"the demo needs {missing.name}: pip install 'anabranch[demo]'"
         ) from missing
+    if with_spark is None:
+        with_spark = all(find_spec(each) is not None for each in ("pyspark", "deltalake"))
     with _stopped_by_sigterm(), _new_folder() as folder:
-        story = Story(folder, records=records, port=port)
+        story = Story(folder, records=records, port=port, with_spark=with_spark)
         held = story.serve_until_interrupted() if keep_serving else story.tell()
     sys.exit(0 if held else 1)
 

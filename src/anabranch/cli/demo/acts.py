@@ -6,7 +6,7 @@ Every act works through confluent-kafka alone, against any address.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import click
@@ -32,6 +32,9 @@ QUEUE_RECORDS = 100_000
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.1
 ASK_AGAIN_SECONDS = 0.02
+PIECES = 6
+PIECE_SECONDS = 0.5
+"""Between two pieces of records that come bit by bit."""
 
 Advance = Callable[[int], None]
 Place = tuple[int, int]
@@ -175,6 +178,19 @@ def send_all(bootstrap: str, topic: str, records: Iterable[Keyed], *, advance: A
         sender.send(record)
     sender.finish()
     return Took(sender.acknowledged, sender.value_bytes, time.perf_counter() - begin)
+
+
+def send_in_pieces(
+    bootstrap: str, topic: str, records: Sequence[Keyed], *, advance: Advance
+) -> None:
+    """Send records piece by piece with pauses, so that whoever follows sees them come."""
+    sender = Sender(bootstrap, topic, advance=advance)
+    size = max(1, -(-len(records) // PIECES))
+    for first in range(0, len(records), size):
+        for record in records[first : first + size]:
+            sender.send(record)
+        sender.finish()
+        time.sleep(PIECE_SECONDS)
 
 
 def read_all(

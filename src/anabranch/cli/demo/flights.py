@@ -10,7 +10,7 @@ import csv
 import importlib.util
 import io
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -100,6 +100,11 @@ class Delay(msgspec.Struct):
     def mean_minutes(self) -> float:
         """Mean departure delay of the flights that departed."""
         return self.delay_minutes / max(self.departed, 1)
+
+
+def delays_from(counted: Mapping[str, tuple[int, int, int]]) -> dict[str, Delay]:
+    """Delays as Spark counts them: flights, departed flights and minutes of each carrier."""
+    return {carrier: Delay(*each) for carrier, each in counted.items()}
 
 
 class Tally:

@@ -8,6 +8,7 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -23,9 +24,10 @@ from anabranch.cli.demo.acts import (
     leader_of,
     read_all,
     send_all,
+    send_in_pieces,
     wait_in_sync,
 )
-from anabranch.cli.demo.flights import Keyed, Tally, carrier_names, flights
+from anabranch.cli.demo.flights import Delay, Keyed, Tally, carrier_names, delays_from, flights
 from anabranch.cli.local_brokers import LocalBrokers
 
 TOPIC = "flights"
@@ -33,6 +35,11 @@ CRASH_TOPIC = "flights-during-a-crash"
 KILL_AFTER_SHARE = 0.3
 """Of the records: the node is killed when this many are acknowledged and more are under way."""
 RACKS = ("a", "b", "c")
+LIVE_TOPIC = "flights-live"
+LIVE_RECORDS = 60_000
+"""Sent while a table of them is kept."""
+RANKED = 5
+"""Carriers in a ranking."""
 UNDER_WAY_SHARE = 0.2
 """Of the records: the client holds no more than this many, so the kill comes before the end."""
 
@@ -60,8 +67,10 @@ def rates(took: Took) -> str:
 class Story:
     """One run of the demo in `folder`, which the caller removes."""
 
-    def __init__(self, folder: str, *, records: int, port: int) -> None:
+    def __init__(self, folder: str, *, records: int, port: int, with_spark: bool = False) -> None:
         self.records = records
+        self.folder = folder
+        self.with_spark = with_spark
         self.cluster = LocalBrokers(folder, brokers=len(RACKS), racks=RACKS, port=port)
         self.console = Console(highlight=False, soft_wrap=True)
         self.held = True
@@ -75,6 +84,8 @@ class Story:
             self._carriers(tally)
             self._sizes(tally)
             self._crash(loaded)
+            if self.with_spark:
+                self._lake(loaded, tally)
         verdict = "every promise held" if self.held else "[red]a promise was broken[/red]"
         self.console.print(f"\n{verdict}; {time.perf_counter() - begin:.0f} s in all")
         return self.held
@@ -185,6 +196,63 @@ class Story:
         self._promise(
             True, f"broker {victim} is back, and every replica in sync {seconds:.2f} s after that"
         )
+
+    def _lake(self, loaded: list[Keyed], tally: Tally) -> None:
+        """The flights as a DataFrame and as a Delta table."""
+        from anabranch.pipelines import flights as pipeline
+
+        begin = time.perf_counter()
+        spark = pipeline.start(self.folder)
+        try:
+            seconds = time.perf_counter() - begin
+            self.console.print(f"Spark {spark.version} started in this process in {seconds:.1f} s")
+            begin = time.perf_counter()
+            found = delays_from(pipeline.delays_of(spark, self.cluster.bootstrap, TOPIC))
+            seconds = time.perf_counter() - begin
+            self._ranked("ranked by delay, from a DataFrame of the topic", found)
+            self._promise(
+                found == tally.carriers,
+                f'format("anabranch") gives all {self.records:,} records ({seconds:.1f} s), and of '
+                f"each of {len(found)} carriers what the consumers counted",
+            )
+            self._keep_table(spark, loaded[:LIVE_RECORDS])
+        finally:
+            spark.stop()
+
+    def _keep_table(self, spark: Any, live: list[Keyed]) -> None:
+        from anabranch.pipelines import flights as pipeline
+
+        table = os.path.join(self.folder, LIVE_TOPIC)
+        create_topic(self.cluster.bootstrap, LIVE_TOPIC)
+        query = pipeline.keep(spark, self.cluster.bootstrap, LIVE_TOPIC, table)
+        try:
+            with self._progress("sending beside a stream into a Delta table") as advance:
+                send_in_pieces(self.cluster.bootstrap, LIVE_TOPIC, live, advance=advance)
+            query.processAllAvailable()
+        finally:
+            query.stop()
+        kept, expected = pipeline.kept(spark, table), Tally(len(live))
+        for record in live:
+            expected.take(record.key, record.value)
+        found = delays_from(kept.delays)
+        self._ranked("ranked by delay, from the Delta table", found)
+        self._promise(
+            kept.rows == kept.distinct == len(live) and found == expected.carriers,
+            f"the Delta table has all {len(live):,} records that were sent meanwhile, each once, "
+            f"at version {kept.version}",
+        )
+
+    def _ranked(self, title: str, carriers: dict[str, Delay]) -> None:
+        """The carriers with the longest mean delays."""
+        names = carrier_names()
+        table = Table(title=title, title_justify="left")
+        for heading in ("carrier", "flights", "mean departure delay, min"):
+            table.add_column(heading, justify="left" if heading == "carrier" else "right")
+        ranked = sorted(carriers.items(), key=lambda each: -each[1].mean_minutes)
+        for code, delay in ranked[:RANKED]:
+            name = f"{names.get(code, code)} ({code})"
+            table.add_row(name, f"{delay.flights:,}", f"{delay.mean_minutes:.1f}")
+        self.console.print(table)
 
     def _look_for_each(self, sender: Sender, before: int) -> None:
         lost = dict(sender.places)
