@@ -987,6 +987,45 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{LANE_TESTS}::test_every_record_is_written_once_and_in_order_whatever_goes_wrong",
     ),
+    Mutant(
+        name="full-follower-is-asked-for",
+        rule="a leader asks for no follower that the metadata knows to have no room",
+        module=IN_SYNC,
+        old="not broker.active or _lacks_room(replica, broker, image):",
+        new="not broker.active:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_roomless_followers.py"
+        "::test_a_leader_asks_for_no_follower_that_has_no_room_until_it_has",
+    ),
+    Mutant(
+        name="proof-is-waited-for-with-too-few",
+        rule="with too few replicas in sync nobody is kept waiting for a proof",
+        module=SHARD,
+        old="if not replica.enough_in_sync:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_proofs.py"
+        "::test_nobody_waits_for_a_proof_once_too_few_are_in_sync",
+    ),
+    Mutant(
+        name="account-of-an-earlier-life-stays",
+        rule="a folder that takes no account of this life keeps none of an earlier one",
+        module="anabranch.core.log.incarnations",
+        old='self._files.remove(f"{folder}/{INCARNATIONS}")',
+        new="pass",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
+    ),
+    Mutant(
+        name="holes-are-looked-for-in-any-size",
+        rule="the walk that looks for holes is bounded in bytes too",
+        module="anabranch.core.log.holes",
+        old="if not left or left_bytes <= 0:",
+        new="if not left:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_holes.py::test_of_large_batches_fewer_are_looked_at",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

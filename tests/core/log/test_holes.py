@@ -38,3 +38,11 @@ def test_a_log_that_lost_records_to_compaction_has_some_where_they_were():
 def test_a_log_too_long_to_look_at_is_taken_for_compacted(monkeypatch, most, unsure):
     monkeypatch.setattr(holes, "MOST_BATCHES", most)
     assert may_have_holes(filled(), 2 * COUNT) is unsure
+
+
+@pytest.mark.parametrize(("most_batches", "unsure"), [(2, True), (COUNT + 1, False)])
+def test_of_large_batches_fewer_are_looked_at(monkeypatch, most_batches, unsure):
+    log = filled()
+    size_bytes = log.size_bytes // COUNT
+    monkeypatch.setattr(holes, "MOST_BYTES", most_batches * size_bytes)
+    assert may_have_holes(log, 2 * COUNT) is unsure

@@ -6,6 +6,7 @@ import itertools
 
 import pytest
 
+from anabranch.core.log.files import DiskFull
 from anabranch.core.log.incarnations import INCARNATIONS, MOST_ATTEMPTS, FolderNotes
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.wire.own_fields import FolderHistory, untagged
@@ -98,3 +99,34 @@ def test_a_rotten_account_knows_nothing() -> None:
     seen = {bytes(each.directory_id)[:1]: len(each.incarnation_ids) for each in told.folders}
     assert seen == {b"a": 1, b"b": 2}
     assert "cannot be read" in notes.faults[0]
+
+
+class TightFiles(MemoryFiles):
+    """A disk that may be full: then it takes no account, and lets go of what is there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_full = False
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        if self.is_full:
+            raise DiskFull(f"{path}: no space")
+        super().write_atomic(path, data, sync=sync)
+
+
+@pytest.mark.parametrize("full", list(itertools.product((False, True), repeat=4)))
+def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(full: tuple[bool, ...]) -> None:
+    """Every process is killed. A full disk holds every record that was acknowledged."""
+    files = TightFiles()
+    registered = b""
+    for number, is_full in enumerate(full, 1):
+        files.is_full = is_full
+        incarnation_id = number.to_bytes(16)
+        notes = FolderNotes(files, FOLDERS)
+        notes.begin(incarnation_id)
+        told = untagged(FolderHistory, notes.told())
+        for each in told.folders:
+            assert not registered or registered in map(bytes, each.incarnation_ids)
+        notes.registered(incarnation_id)
+        assert bool(notes.faults) is is_full
+        registered = incarnation_id

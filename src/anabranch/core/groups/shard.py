@@ -87,9 +87,13 @@ class Shard:
         Then no broker had led after this one when it was asked, for each in-sync replica has
         fetched from here since; and all that was read is committed. One record proves it to all
         who ask while the one before is under way. Alone in sync, this broker needs none: no other
-        can be elected before the metadata says so."""
+        can be elected before the metadata says so. With too few in sync nobody is kept waiting: a
+        record that is under way may wait for days."""
         replica = self.replica
-        if not replica.holders and replica.enough_in_sync and self.is_settled:
+        if not replica.enough_in_sync:
+            answer.give(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            return
+        if not replica.holders and self.is_settled:
             answer.give(ErrorCode.NONE)
             return
         self._unproven.append(answer)

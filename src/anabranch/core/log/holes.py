@@ -18,11 +18,13 @@ if TYPE_CHECKING:
 
 MOST_BATCHES = 1_000
 """Headers that are looked at: some milliseconds."""
+MOST_BYTES = 32 << 20
+"""What is read for that: batches may be large, and the disk is waited for."""
 
 
 def may_have_holes(log: Log, upto: int) -> bool:
     """Whether a record below `upto` may be missing. Raises nothing: what cannot be read may."""
-    expected, left = -1, MOST_BATCHES
+    expected, left, left_bytes = -1, MOST_BATCHES, MOST_BYTES
     try:
         for segment in log.segments:
             for _, header in scan(segment.file, segment.size, check_crc=False):
@@ -32,7 +34,8 @@ def may_have_holes(log: Log, upto: int) -> bool:
                 if starts_late or header.record_count != header.last_offset_delta + 1:
                     return True
                 expected, left = header.next_offset, left - 1
-                if not left:
+                left_bytes -= header.size_bytes
+                if not left or left_bytes <= 0:
                     return True
     except (BadBatch, CorruptLog):
         return True

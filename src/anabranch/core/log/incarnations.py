@@ -12,6 +12,7 @@ Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles. Not here: what follows
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 
@@ -45,8 +46,10 @@ def previous_broker_epoch(files: Files, folders: Sequence[str]) -> int:
 class FolderNotes:
     """The accounts of one broker's folders, in one life of its process.
 
-    A folder that cannot be read or written is named in `faults` and goes without: after a crash it
-    then counts as older than it is, which loses no record.
+    A folder that cannot be read or written is named in `faults`. One that takes no account, as on
+    a full disk, keeps none: with that of an earlier life it would count as older than it is after
+    the next crash, and what it alone has would have no leader. One whose account is rotten counts
+    so.
     """
 
     def __init__(self, files: Files, directories: Mapping[str, bytes]) -> None:
@@ -99,3 +102,5 @@ class FolderNotes:
             self._files.sync_dir(folder)
         except StorageFault as fault:
             self.faults.append(f"{folder}/{INCARNATIONS} cannot be written: {fault}")
+            with contextlib.suppress(StorageFault):
+                self._files.remove(f"{folder}/{INCARNATIONS}")

@@ -2,7 +2,8 @@
 
 Rules kept: one change of a partition's ISR is under way at a time. A follower may join when it has
 everything up to the high watermark and reaches into this leader's epoch, and when it is a replica
-(no observer) whose broker is active and of the broker epoch that it fetched with. A follower leaves
+(no observer) with room for records whose broker is active and of the broker epoch that it fetched
+with: what the controller would refuse is not asked with every fetch. A follower leaves
 when it was not caught up for `replica.lag.time.max.ms`. A proposed member bounds the high watermark
 at once, because the controller may have accepted it before the answer is here; a proposed leave
 changes nothing until it is committed.
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from anabranch.core.controller.room import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
 from anabranch.core.wire.messages.alter_partition import (
@@ -25,7 +27,7 @@ from anabranch.core.wire.messages.alter_partition import (
 from anabranch.core.wire.own_fields import Lag, Lags, tagged
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.controller.image import BrokerImage, MetadataImage
     from anabranch.core.replication.replica import Replica
 
 RECOVERED = 0
@@ -83,9 +85,18 @@ def may_join(replica: Replica, follower: Progress, image: MetadataImage) -> bool
     if follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset):
         return False
     broker = image.brokers.get(broker_id)
-    if broker is None or not broker.active:
+    if broker is None or not broker.active or _lacks_room(replica, broker, image):
         return False
     return follower.broker_epoch in (UNKNOWN_BROKER_EPOCH, broker.epoch)
+
+
+def _lacks_room(replica: Replica, broker: BrokerImage, image: MetadataImage) -> bool:
+    """Whether the metadata says that the broker's replica has no room, so that it may not join."""
+    if not broker.full_log_dirs:
+        return False
+    state = image.partition(*replica.topic_partition)
+    full = {broker.broker_id: broker.full_log_dirs}
+    return state is not None and broker.broker_id in without_room(full, image, state)
 
 
 def lagging(replica: Replica, now_ms: int, longest_ms: int, led_since_ms: int) -> tuple[Lag, ...]:
