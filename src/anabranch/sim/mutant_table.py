@@ -1026,6 +1026,16 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_holes.py::test_of_large_batches_fewer_are_looked_at",
     ),
+    Mutant(
+        name="older-version-s-life-counts",
+        rule="a life of a version that notes nothing makes no folder older",
+        module=SUCCESSION,
+        old="if not existing.is_noted:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_succession.py"
+        "::test_a_life_of_an_earlier_version_makes_no_folder_older",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

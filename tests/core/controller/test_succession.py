@@ -10,6 +10,7 @@ from tests.core.controller.test_in_sync import UNCLEAN, elect
 from tests.core.controller.world import World
 
 from anabranch.core.controller.hints import MOST_HINTS, PROBE_AFTER_MS, Answer
+from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.core.wire.own_fields import FolderHistory, SeenFolder, tagged
@@ -175,6 +176,19 @@ def test_a_crash_on_the_last_incarnation_s_folders_leads_again(
 ) -> None:
     start_again(alone, 3, told)
     assert alone.partition("t").leader == 1
+
+
+def test_a_life_of_an_earlier_version_makes_no_folder_older(alone: World) -> None:
+    """The node went back to it for a while, which noted nothing, and was killed there."""
+    start_again(alone, 3, None)
+    start_again(alone, 4, seen(2, 4))
+    assert alone.partition("t").leader == 1
+    start_again(alone, 5, seen(2, 5))
+    assert alone.partition("t").leader == -1
+    image = alone.image
+    assert from_snapshot(snapshot_records(image), image.next_offset, image.epoch).brokers == (
+        image.brokers
+    )
 
 
 @pytest.mark.parametrize("told", [seen(1, 3), seen(3)], ids=["older", "mixed"])

@@ -43,6 +43,7 @@ from anabranch.core.wire.metadata_records import (
     RegisterControllerRecord,
     UnregisterBrokerRecord,
 )
+from anabranch.core.wire.own_fields import has_own
 
 RESERVED_DIRECTORIES = frozenset(number.to_bytes(16) for number in range(100))
 """Directory ids that mean something else (KIP-858): unassigned, lost, migrating, and spare ones."""
@@ -183,6 +184,7 @@ def _registration_record(
         fenced=True if amended is None else amended.fenced,
         in_controlled_shutdown=amended is not None and amended.in_controlled_shutdown,
         log_dirs=list(request.log_dirs),
+        is_noted=has_own(request),
     )
 
 

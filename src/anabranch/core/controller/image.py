@@ -93,6 +93,8 @@ class BrokerImage(msgspec.Struct, frozen=True):
     features: Map[str, tuple[int, int]] = Map()
     full_log_dirs: tuple[bytes, ...] = ()
     """Those of its folders that have no room for records."""
+    is_noted: bool = False
+    """Whether its folders have noted this incarnation."""
 
     @property
     def active(self) -> bool:

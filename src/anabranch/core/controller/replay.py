@@ -272,6 +272,7 @@ def _register_broker(builder: ImageBuilder, record: records.RegisterBrokerRecord
         log_dirs=tuple(record.log_dirs),
         features=offered(record.features),
         full_log_dirs=tuple(record.full_log_dirs),
+        is_noted=record.is_noted,
     )
     builder.brokers.add(record.broker_id)
 

@@ -133,6 +133,7 @@ def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
         in_controlled_shutdown=broker.in_controlled_shutdown,
         log_dirs=list(broker.log_dirs),
         full_log_dirs=list(broker.full_log_dirs),
+        is_noted=broker.is_noted,
     )
 
 

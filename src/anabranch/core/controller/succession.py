@@ -58,9 +58,12 @@ def _has_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) ->
 def folders_of(existing: BrokerImage, request: BrokerRegistrationRequest) -> Folders:
     """What a new incarnation's folders are. One that does not tell what it has seen (it is of Kafka
     or of an earlier version) is believed to be the last one's, and so is one that the last
-    incarnation did without, as while its disk was broken."""
+    incarnation did without, as while its disk was broken. All are when the last incarnation was of
+    such a version, to which the node went back for a while: no folder can have seen it."""
     if request.previous_broker_epoch == existing.epoch:
         return Folders.CLOSED
+    if not existing.is_noted:
+        return Folders.CRASHED
     history = untagged(FolderHistory, request.unknown_tagged_fields)
     for folder in history.folders:
         was_used = folder.directory_id in existing.log_dirs

@@ -80,6 +80,8 @@ class RegisterBrokerRecord(Message, type_id=0, versions="0-3", flexible="0+"):
     log_dirs: Annotated[list[Uuid], "3+", "tag 0"] = []
     full_log_dirs: Annotated[list[Uuid], "tag 10001"] = []
     """Of ours: folders without room."""
+    is_noted: Annotated[Bool, "tag 10002"] = False
+    """Of ours: its folders have noted this incarnation; one of an earlier version notes nothing."""
 
 
 class UnregisterBrokerRecord(Message, type_id=1, versions="0", flexible="0+"):
