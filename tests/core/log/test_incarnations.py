@@ -115,7 +115,9 @@ class TightFiles(MemoryFiles):
 
 
 @pytest.mark.parametrize("full", list(itertools.product((False, True), repeat=4)))
-def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(full: tuple[bool, ...]) -> None:
+def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(
+    full: tuple[bool, ...],
+) -> None:
     """Every process is killed. A full disk holds every record that was acknowledged."""
     files = TightFiles()
     registered = b""
