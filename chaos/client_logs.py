@@ -63,7 +63,7 @@ def waits_for(log: Path, now_s: float) -> list[str]:
             asked.append(request)
         elif answered := ANSWER.search(line["rest"]):  # in order: earlier ones were another link's
             opened[:] = [each for each in opened if each.number > int(answered["number"])]
-        elif line["kind"] == "FAIL":
+        elif line["kind"] == "FAIL" or "-ApiVersion" in line["rest"]:  # its connection is gone
             opened.clear()
     unanswered = [
         f"{each.name} to {thread} was sent {now_s - each.at_s:.0f} s before and not answered"

@@ -39,10 +39,11 @@ class OperatorLog:
     def answered(self, topic: str, number: int) -> None:
         """That deletion took place."""
         self._asked[topic][number] = (self._asked[topic][number][0], True)
+        self._created.pop(topic, None)
 
     def creation(self, topic: str) -> None:
-        """A topic is about to be asked for."""
-        self._created[topic] = now_us()
+        """A topic is about to be asked for; one that is asked for again may be there already."""
+        self._created.setdefault(topic, now_us())
 
     def settled(self, topics: Iterable[str]) -> None:
         """Every broker serves, with all replicas in sync: all know the topics as they are now."""
@@ -58,6 +59,7 @@ class OperatorLog:
                 )  # fmt: skip
                 self._writer.flush()
             self._asked[topic] = []
+            self._created.pop(topic, None)
 
     def clock(self, began_us: int, seconds: float) -> None:
         """A broker's clock was wrong by so much from then until now."""

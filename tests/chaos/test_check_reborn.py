@@ -107,3 +107,19 @@ def test_a_topic_counts_as_new_when_its_id_is(tmp_path):
     log.close()
     (line,) = told(tmp_path)
     assert line["asked"] < line["created"] < line["t"]
+
+
+def test_a_topic_may_be_there_from_the_first_time_it_was_asked_for(tmp_path, monkeypatch):
+    times = iter(range(100))
+    monkeypatch.setattr("chaos.operator_log.now_us", lambda: next(times))
+    ids = Ids()
+    log = OperatorLog(tmp_path, ids)
+    log.settled(["t"])
+    log.answered("t", log.deletion("t"))
+    log.creation("t")
+    first = next(times) - 1
+    log.creation("t")  # the first answer was lost
+    ids.now = "two"
+    log.settled(["t"])
+    log.close()
+    assert told(tmp_path)[0]["created"] == first

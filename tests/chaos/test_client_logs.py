@@ -60,6 +60,7 @@ def test_who_waits_for_a_broker_is_no_fault_of_the_library(tmp_path, lines, wait
         [sent(900, "OffsetCommit", 7), answered(901, "OffsetCommit", 7)],
         [sent(900, "OffsetCommit", 7), sent(902, "Fetch", 8), answered(903, "Fetch", 8)],
         [sent(900, "LeaveGroup", 7), line(901, "FAIL", "Disconnected")],
+        [sent(900, "ApiVersion", 1), line(902, "FEATURE", "Updated protocol features -ApiVersion")],
         [sent(900, "Metadata", 1, thread="a:1/bootstrap"), sent(901, "Metadata", 1, thread="a:1/3"),
          answered(901, "Metadata", 1, thread="a:1/3")],
         [sent(998, "Fetch", 7, thread="b1"), sent(999, "Heartbeat", 8)],

@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import pytest
 from immutables import Map
+from msgspec.structs import replace
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
@@ -204,6 +205,21 @@ def test_the_log_of_an_earlier_topic_of_that_name_is_set_aside(world):
     world.publish()
     assert world.replica().log.end_offset == 0
     assert any(name.endswith("-stray") for name in world.files.list("/a"))
+
+
+def test_a_replica_that_was_moved_away_meanwhile_is_set_aside(world, caplog):
+    world.publish(world.create("t", 2))
+    world.append(3)
+    world.restart()
+    moved = replace(STATE, replicas=(2, 3), isr=(2, 3), leader=2, directories=())
+    topic = world.topics["t"]
+    world.topics["t"] = replace(topic, partitions=topic.partitions.set(0, moved))
+    world.publish()
+    assert world.replica() is None
+    assert world.replica(index=1) is not None
+    kept = {name.partition(".")[0]: name for name in world.files.list("/a")}
+    assert kept["t-0"].endswith("-stray"), "its bytes are kept: the metadata may be an old copy"
+    assert "set aside the log of a replica that was moved away" in caplog.text
 
 
 def test_logs_that_the_metadata_does_not_know_are_left_alone(world):

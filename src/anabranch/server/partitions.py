@@ -159,7 +159,7 @@ class PartitionShell:
             self._host(image, assignment, is_new=is_new)
             yield
         if delta is None:
-            self._report_unknown(image)
+            self._sort_out_found(image)
 
     def _reconfigured(self, image: MetadataImage, delta: MetadataDelta | None) -> list[Replica]:
         """Replicas whose effective configuration this change may have touched."""
@@ -308,19 +308,30 @@ class PartitionShell:
                 self._found.pop(place, None)
                 self._delete_log(folder, place)
 
-    def _set_aside(self, folder: LogFolder, place: TopicPartition) -> None:
-        """A folder of an earlier topic of the same name: keep its bytes under another name."""
+    def _set_aside(
+        self, folder: LogFolder, place: TopicPartition, what: str = "another topic of that name"
+    ) -> None:
+        """A log that does not belong here: keep its bytes under another name."""
         aside = f"{folder.path}/{place}.{uuid.uuid4().hex}-stray"
-        LOG.warning("set aside the log of another topic of that name", partition=place, path=aside)
+        LOG.warning(f"set aside the log of {what}", partition=place, path=aside)
         try:
             self._files.rename(f"{folder.path}/{place}", aside)
         except StorageFault as fault:
             self.folder_failed(folder.path, fault)
 
-    def _report_unknown(self, image: MetadataImage) -> None:
-        for place, (folder, _) in sorted(self._found.items()):
+    def _sort_out_found(self, image: MetadataImage) -> None:
+        """What lies in the folders and is not hosted: a replica that was moved away while this
+        broker was stopped is set aside and not removed, since metadata may have been restored from
+        an old copy. What the metadata does not know stays where it is."""
+        for place, (folder, topic_id) in sorted(self._found.items()):
+            topic = image.topic(place.topic)
             known = image.partition(place.topic, place.partition)
-            why = "is hosted elsewhere" if known else "is not in the metadata"
+            if known and topic is not None and topic_id == topic.topic_id:
+                if not self._broker.partitions.is_placed_here(known):
+                    del self._found[place]
+                    self._set_aside(folder, place, "a replica that was moved away")
+                continue
+            why = "is of another topic" if known else "is not in the metadata"
             LOG.warning(f"left alone a log whose partition {why}", path=f"{folder.path}/{place}")
 
     # Folders.

@@ -170,7 +170,7 @@ class Partitions:
                 replica = hosted.get(index)
                 if state is not None and state.leader == self.broker_id and not is_known:
                     state = replace(state, leader=-1)
-                if state is None or not self._is_placed_here(state):
+                if state is None or not self.is_placed_here(state):
                     drop += () if replica is None else (replica,)
                     if self.roomless:
                         self._wait_no_more(TopicPartition(topic.name, index), topic_id)
@@ -208,7 +208,8 @@ class Partitions:
         counted = (*state.isr, *state.elr, *state.last_known_elr)
         return state.leader not in (-1, self.broker_id) and self.broker_id not in counted
 
-    def _is_placed_here(self, state: PartitionImage) -> bool:
+    def is_placed_here(self, state: PartitionImage) -> bool:
+        """Whether the metadata gives this broker a replica, or an observer, of the partition."""
         return self.broker_id in state.replicas or self.broker_id in state.observers
 
     def _touched(self, delta: MetadataDelta) -> dict[TopicId, Iterable[int]]:
