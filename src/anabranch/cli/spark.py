@@ -194,13 +194,10 @@ def _session(name: str, master: str) -> Iterator[Any]:
     from anabranch.pipelines.session import job_session
 
     try:
-        spark = job_session(name, master)
+        with job_session(name, master) as spark:
+            yield spark
     except NoJava as fault:
         raise click.ClickException(str(fault)) from None
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 def _teller() -> Callable[[str], None]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
@@ -62,9 +63,21 @@ def local_session(
     return builder.getOrCreate()
 
 
-def job_session(name: str, master: str) -> SparkSession:
-    """The session of a job: local for a `local…` master, else of that cluster, whose executors are
-    given this project's Python. Raises NoJava."""
+@contextmanager
+def job_session(name: str, master: str) -> Iterator[SparkSession]:
+    """The session of a job, ended with it: local for a `local…` master, else of that cluster, whose
+    executors are given this project's Python. One that this process has already is used as it is,
+    and stays. Raises NoJava."""
+    there = SparkSession.getActiveSession()
+    spark = there or _made(name, master)
+    try:
+        yield spark
+    finally:
+        if there is None:
+            spark.stop()
+
+
+def _made(name: str, master: str) -> SparkSession:
     cores = LOCAL_MASTER.fullmatch(master)
     if cores is not None:
         return local_session(name, cores=cores[1] or 1)
