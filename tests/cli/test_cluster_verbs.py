@@ -24,7 +24,7 @@ def test_features_are_shown_with_what_all_support(verb):
 
 def test_there_is_nothing_to_raise_in_a_new_cluster(verb):
     done = verb("cluster", "upgrade")
-    assert (done.exit_code, done.output) == (0, "Nothing is to be raised.\n")
+    assert (done.exit_code, done.output) == (0, "No feature can be raised.\n")
     told = json.loads(verb("cluster", "upgrade", "--dry-run", "--json").output)
     assert told == {"dry_run": True, "raised": [], "held_back": []}
 

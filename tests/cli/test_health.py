@@ -89,7 +89,7 @@ def is_ill_without_the_third(verb):
         for topic in told(verb("topics", "describe", "--unavailable-partitions", "--json"))
         for part in topic["partitions"]
     ]
-    assert nobody[0] == "nobody may lead alone-0 (broker 3: it shuts down)"
+    assert nobody[0] == "no replica can lead alone-0 (broker 3: it shuts down)"
     table = verb("topics", "describe", "--under-min-isr-partitions").stdout
     assert "broker 3 left the ISR of strict-0: it shuts down" in table
     assert "strict  0" in table and "none" in table

@@ -261,7 +261,7 @@ def test_explain_says_why_here_why_not_there_and_why_nothing_moves(cluster, verb
     assert [each["state"] for each in told["here"]] == ["leader", "in sync", "in sync"]
     close = verb("explain", "near-0")
     assert "`anabranch plan racks` would move it from 3, 4 to 3, 1" in close.output
-    assert "Why not there, were it to get one replica more:" in close.output
+    assert "Why one more replica would not go to these brokers:" in close.output
 
 
 def test_explain_of_what_is_not_there(verb):

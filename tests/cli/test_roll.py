@@ -201,7 +201,7 @@ def test_nothing_begins_while_a_broker_is_away_or_could_not_be_spared(up):
     assert looked.returncode == 1
     told = looked.stdout
     assert told.splitlines()[2].endswith(", the active controller")
-    assert "against it: broker" in told
+    assert "objection: broker" in told
     words = ["--unavailable-allow", "--broker", "2"]
     done = anabranch("cluster", "roll", "--bootstrap-server", bootstrap, "--dir", folder, *words)
     assert done.returncode == 0, done.stderr

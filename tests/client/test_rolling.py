@@ -70,7 +70,7 @@ def test_nothing_begins_while_somebody_is_away():
     assert plan_roll(brokers(), [ill], 1).obstacles == (
         "broker 3 is not in the ISR of t-0",
         "brokers 1 and 2 are not in the ISR of t-1",
-        "nobody leads t-2",
+        "t-2 has no leader",
     )
 
 

@@ -20,7 +20,7 @@ def restart(node, bootstrap):
     node.process.send_signal(signal.SIGTERM)
     _, errors = node.process.communicate(timeout=START_SECONDS)
     assert node.process.returncode == 0, errors
-    assert "without the controller's leave" not in errors
+    assert "without the controller's permission" not in errors
     node.start().ready()
     until(lambda: kit.is_whole(bootstrap))
 

@@ -33,7 +33,7 @@ USUAL_AT_ONCE = 20
 )  # fmt: skip
 @click.option(
     "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
-    help="Copy at most so many bytes a second at each broker, until the plan ends.",
+    help="Copy at most this many bytes a second at each broker, until the plan ends.",
 )  # fmt: skip
 @json_option
 def command(
@@ -50,7 +50,7 @@ def command(
 
     show(ask(bootstrap, work, timeout_seconds=timeout_seconds), as_json=as_json)
     if not as_json:
-        click.echo("`anabranch plan status` says how it fares.")
+        click.echo("`anabranch plan status` shows its progress.")
 
 
 def _read(path: Path) -> PlanFile:

@@ -62,7 +62,7 @@ def _verb(name: str, sentence: str) -> click.Command:
 @timeout_option
 @json_option
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Say how the newest plan fares: what is done, what is under way, why it stopped."""
+    """Show the newest plan: what is done, what is under way, and why it stopped."""
     from anabranch.client.carried_plans import fares
 
     told = ask(bootstrap, fares, timeout_seconds=timeout_seconds)
@@ -75,7 +75,7 @@ def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
 
 
 def show(plan: PlanTold, *, as_json: bool) -> None:
-    """Print how a plan fares."""
+    """Print the status of a plan."""
     from anabranch.client.carried_plans import state_of
 
     if as_json:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     epilog="Example: anabranch cluster describe --bootstrap-server 127.0.0.1:9092",
 )
 def command() -> None:
-    """Show the nodes of a cluster and how it fares."""
+    """Show the nodes and the status of a cluster; restart and upgrade it."""
 
 
 command.add_command(roll, "roll")
@@ -124,7 +124,7 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
 @click.argument("broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE")
-@click.option("--force", is_flag=True, help="Also when the broker is alive and serves.")
+@click.option("--force", is_flag=True, help="Unregister the broker even if it is alive.")
 @bootstrap_option
 @timeout_option
 @json_option
@@ -163,7 +163,7 @@ broker_option = click.option(
 @broker_option
 @json_option
 def cordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Have nothing new placed on a broker; what is there stays (cordoned.log.dirs, KIP-1066)."""
+    """Place no new replicas on a broker; existing ones stay (cordoned.log.dirs, KIP-1066)."""
     from anabranch.client import admin
 
     ask(
@@ -186,7 +186,7 @@ def cordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool
 @broker_option
 @json_option
 def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Let a broker be given replicas again."""
+    """Allow new replicas on a broker again."""
     from anabranch.client import admin
 
     ask(
@@ -203,7 +203,7 @@ def uncordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bo
 @timeout_option
 @json_option
 def status(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show the active controller, who serves, how many partitions are ill, and what it decided."""
+    """Show the active controller, partitions with problems, and recent decisions."""
     from anabranch.client.overview import overview
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)
@@ -271,7 +271,7 @@ def _status(found: Overview) -> dict[str, Any]:
 
 
 def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
-    """What to look at next, the worst first; nothing for a cluster that fares well."""
+    """What to look at next, the worst first; nothing for a healthy cluster."""
     said = []
     if told["unavailable"]:
         said.append(
@@ -284,7 +284,7 @@ def _remedies(told: dict[str, Any], found: Overview) -> list[str]:
             "--under-min-isr-partitions` names them."
         )
     elif told["under_replicated"]:
-        said.append("`anabranch topics describe --under-replicated-partitions` says who is behind.")
+        said.append("`anabranch topics describe --under-replicated-partitions` lists those behind.")
     said += [
         f"Broker {each['broker']} has no room in {each['folder']}: what lies there takes no "
         "records, and others lead it; free space there, or let retention do it."
@@ -327,7 +327,7 @@ def _held_up(found: Overview) -> str:
 @timeout_option
 @json_option
 def brokers(bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Show each broker with what it leads, copies, and has not in sync."""
+    """Show what each broker leads and copies, and what it has out of sync."""
     from anabranch.client.overview import overview
 
     found = ask(bootstrap, overview, timeout_seconds=timeout_seconds)

@@ -59,7 +59,9 @@ def command() -> None:
 @type_option
 @name_option
 @default_option
-@click.option("--all", "everything", is_flag=True, help="Also settings that nobody has changed.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also settings that have their default value."
+)
 @click.option("--documentation", is_flag=True, help="Say what each setting is for.")
 @json_option
 def describe(

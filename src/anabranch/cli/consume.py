@@ -82,7 +82,9 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 @click.option(
     "--offset", metavar="N|earliest|latest", help="Where to start in --partition; default latest."
 )
-@click.option("--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after so many.")
+@click.option(
+    "--max-messages", type=click.IntRange(min=1), metavar="N", help="Stop after this many records."
+)
 @click.option(
     "--timeout",
     "timeout_seconds",

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @timeout_option
 @json_option
 def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -> None:
-    """Say why the replicas of a partition are where they are, and why not elsewhere."""
+    """Explain why the replicas of a partition are where they are, and not elsewhere."""
     from anabranch.client.explanations import explained
     from anabranch.core.types import TopicPartition
 
@@ -51,7 +51,7 @@ def command(place: str, bootstrap: str, timeout_seconds: float, as_json: bool) -
 
 def _print(found: Explained) -> None:
     state = found.state
-    leader = f"led by broker {state.leader}" if state.leader >= 0 else "led by nobody"
+    leader = f"led by broker {state.leader}" if state.leader >= 0 else "without a leader"
     observed = f", observed by {_ids(state.observers)}" if state.observers else ""
     click.echo(f"{found.place}: {leader}, in sync {_ids(state.isr)}{observed}")
     click.echo("Why here:")
@@ -59,7 +59,7 @@ def _print(found: Explained) -> None:
             for each in found.explanation.here]  # fmt: skip
     print_table(("broker", "rack", "state", "why"), rows)
     if found.explanation.not_there:
-        click.echo("Why not there, were it to get one replica more:")
+        click.echo("Why one more replica would not go to these brokers:")
         print_table(
             ("broker", "rack", "why not", "it would take"),
             [
@@ -71,7 +71,7 @@ def _print(found: Explained) -> None:
     for sentence in found.moves:
         click.echo(f"  {sentence}")
     if found.said:
-        click.echo("What was decided lately:")
+        click.echo("Recent decisions:")
         for told in found.said:
             click.echo(f"  {time_text(told.at_ms)} {told.sentence}")
 
@@ -92,7 +92,7 @@ def _takes(changes: tuple[Any, ...]) -> str:
 
 
 def _ids(row: tuple[int, ...]) -> str:
-    return ", ".join(map(str, row)) or "nobody"
+    return ", ".join(map(str, row)) or "none"
 
 
 def _told(found: Explained) -> dict[str, Any]:

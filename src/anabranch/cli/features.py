@@ -64,7 +64,7 @@ def _told(each: Feature) -> dict[str, Any]:
     "--feature", "wanted", multiple=True, metavar="NAME=LEVEL",
     help="Only this feature, to this level; may be given more than once.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Have it checked, and change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check only; change nothing.")
 @json_option
 def upgrade(
     bootstrap: str, timeout_seconds: float, wanted: tuple[str, ...], dry_run: bool, as_json: bool
@@ -96,7 +96,7 @@ def upgrade(
         would = "would go" if dry_run else "went"
         click.echo(f"{step.name} {would} from level {step.before} to {step.after}")
     if not steps:
-        click.echo("Nothing is to be raised.")
+        click.echo("No feature can be raised.")
     for each in held:
         brokers = " and ".join(map(str, each.holding_back))
         click.echo(

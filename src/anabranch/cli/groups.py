@@ -34,7 +34,7 @@ group_option = click.option("--group", required=True, metavar="NAME", help="The 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch groups describe --group reports")
 def command() -> None:
-    """List and describe consumer groups, move and delete their offsets."""
+    """List and describe consumer groups; reset or delete their offsets."""
 
 
 @command.command("list", epilog="Example: anabranch groups list --state stable")
@@ -156,14 +156,16 @@ def delete(bootstrap: str, timeout_seconds: float, group: str, as_json: bool) ->
     "--to-datetime", metavar="TIME",
     help="To the first record at or after a time, as in 2026-11-21T08:00:00 (UTC).",
 )  # fmt: skip
-@click.option("--execute", is_flag=True, help="Do it; without this the change is only shown.")
+@click.option(
+    "--execute", is_flag=True, help="Apply the change; without this option it is only shown."
+)
 @json_option
 def reset_offsets(
     bootstrap: str, timeout_seconds: float, group: str, topics: tuple[str, ...],
     to_earliest: bool, to_latest: bool, to_offset: int | None, shift_by: int | None,
     to_datetime: str | None, execute: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Move the offsets of a group without members; only shown unless --execute is given."""
+    """Reset the offsets of a group without members; without --execute, only show the change."""
     chosen = [to_earliest or None, to_latest or None, to_offset, shift_by, to_datetime]
     if sum(each is not None for each in chosen) != 1:
         raise click.UsageError(

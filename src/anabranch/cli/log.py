@@ -83,14 +83,16 @@ def batches_of(path: Path) -> Iterator[Found]:
 @command.command(epilog="Example: anabranch log dump anabranch-data/flights-0 --print-data-log")
 @paths_argument
 @click.option("--print-data-log", "with_records", is_flag=True, help="Show the records too.")
-@click.option("--from-offset", type=int, default=0, metavar="N", help="Leave out what is before.")
-@click.option("--to-offset", type=int, metavar="N", help="Leave out this offset and what follows.")
+@click.option(
+    "--from-offset", type=int, default=0, metavar="N", help="Skip batches before this offset."
+)
+@click.option("--to-offset", type=int, metavar="N", help="Stop before this offset.")
 @json_option
 def dump(
     paths: tuple[str, ...], with_records: bool, from_offset: int, to_offset: int | None,
     as_json: bool,
 ) -> None:  # fmt: skip
-    """Show the batches of segments, and their records if wanted."""
+    """Show the batches of segments and, optionally, their records."""
     faults = 0
     for path in segments_in(paths):
         if not as_json:

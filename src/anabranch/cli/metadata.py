@@ -16,7 +16,7 @@ PARTITION = "__cluster_metadata-0"
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch metadata dump anabranch-data")
 def command() -> None:
-    """Dump the metadata log, restore a lost metadata store."""
+    """Dump the metadata log; restore a lost metadata store."""
 
 
 @command.command(epilog="Example: anabranch metadata dump anabranch-data --json")
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="A setting that goes before the file's, such as metadata.store.url.",
+    help="A setting that overrides the file's, such as metadata.store.url.",
 )  # fmt: skip
 @json_option
 def restore(

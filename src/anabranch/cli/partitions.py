@@ -33,7 +33,7 @@ REMEDIES = {
     epilog="Example: anabranch partitions elect-leaders --topic flights --partition 0",
 )
 def command() -> None:
-    """Elect the leaders of partitions, and move their replicas."""
+    """Elect leaders, and move replicas between brokers."""
 
 
 command.add_command(reassign.command)
@@ -48,7 +48,7 @@ command.add_command(reassign.command)
 @click.option(
     "--type", "kind", type=click.Choice(("preferred", "unclean")), default="preferred",
     show_default=True,
-    help="The first replica of the list; or, where nobody leads, one that may lack records.",
+    help="preferred: the first replica; unclean: where none leads, one that may lack records.",
 )  # fmt: skip
 @click.option(
     "--topic", metavar="NAME", help="The topic; all its partitions unless some are named."
@@ -66,7 +66,7 @@ def elect(
     bootstrap: str, timeout_seconds: float, kind: str, topic: str | None,
     indexes: tuple[int, ...], everywhere: bool, as_json: bool,
 ) -> None:  # fmt: skip
-    """Let preferred replicas lead again, or anybody where nobody leads."""
+    """Elect preferred leaders, or any replica where there is no leader."""
     from anabranch.client.elections import Election, elect_leaders
 
     _refuse_unclear(topic, indexes, everywhere=everywhere)

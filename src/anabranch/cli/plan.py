@@ -37,7 +37,7 @@ SHOWN_MOVES = 50
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch plan drain --broker 3 --out plan.json")
 def command() -> None:
-    """Say what would have to move for a goal, and why; carry out what was reviewed."""
+    """Plan moves of replicas, with a reason for each, and control plans under way."""
 
 
 carried.register(command)
@@ -78,7 +78,7 @@ def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
 @_goal_options
 @_broker_option("The broker that is new; may be given more than once.")
 def add(broker_ids: tuple[int, ...], **shared: Any) -> None:
-    """Let new brokers carry their share."""
+    """Move a fair share of replicas to new brokers."""
     from anabranch.core.placement import planning
 
     _make(lambda layout: planning.fill(layout, broker_ids), **shared)
@@ -100,7 +100,7 @@ def racks(**shared: Any) -> None:
 @click.option("--topic", required=True, metavar="NAME", help="The topic.")
 @click.option(
     "--replication-factor", "factor", type=click.IntRange(1, 32767), required=True, metavar="N",
-    help="Replicas that each of its partitions shall have.",
+    help="Replicas of each partition.",
 )  # fmt: skip
 def factor(topic: str, factor: int, **shared: Any) -> None:
     """Give the partitions of a topic more or fewer replicas."""

@@ -71,10 +71,13 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 )
 @click.option(
     "--throttle", "rate", type=click.IntRange(1), metavar="BYTES",
-    help="Copy at most so many bytes a second at each broker.",
+    help="Copy at most this many bytes a second at each broker.",
 )  # fmt: skip
 @click.option(
-    "--preserve-throttles", "keeps_throttle", is_flag=True, help="With --verify: leave it on."
+    "--preserve-throttles",
+    "keeps_throttle",
+    is_flag=True,
+    help="With --verify: leave the throttle on.",
 )
 @click.option(
     "--disallow-replication-factor-change", "holds_factor", is_flag=True,

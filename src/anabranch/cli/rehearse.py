@@ -1,4 +1,4 @@
-"""`anabranch rehearse`: lose a broker, a rack or a data centre of a made-up cluster, and see."""
+"""`anabranch rehearse`: simulate the loss of a broker, a rack or a data centre."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ PLACES_SHOWN = 3
 @click.option("--list", "lists", is_flag=True, help="Show the rehearsals that come with Anabranch.")
 @click.option("--show", is_flag=True, help="Print the rehearsal's file instead of running it.")
 @click.option(
-    "--transcript", is_flag=True, help="Tell what happens to one partition, step by step."
+    "--transcript", is_flag=True, help="Show what happens to one partition, step by step."
 )
 @click.option(
     "--real",
     is_flag=True,
-    help="Perform it on processes of this machine too, and compare what came of each event.",
+    help="Repeat it on processes of this machine, and compare the results of each event.",
 )
-@click.option("--seed", type=click.IntRange(0), metavar="N", help="Another chance than the file's.")
+@click.option("--seed", type=click.IntRange(0), metavar="N", help="Override the file's seed.")
 @json_option
 def command(
     rehearsal: str | None, lists: bool, show: bool, transcript: bool, real: bool,
     seed: int | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Rehearse a failure: run a cluster and its accidents in a made-up world, and see what is lost.
+    """Rehearse a failure: simulate a cluster and its faults, and see what is lost.
 
     The cluster and what happens to it come from a small YAML file, or from one of those that come
     with Anabranch (--list). No node is started and nothing is written, but with --real: then the
@@ -129,7 +129,7 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
 
 
 def _perform(plan: Rehearsal, as_json: bool) -> None:
-    """Run a plan in the made-up world and on processes; the exit code says whether they agree."""
+    """Run a plan in the simulation and on processes; the exit code says whether they agree."""
     from anabranch.sim.rehearsal.outcome import rehearsed
     from anabranch.testing import ClusterError
     from anabranch.testing.staging.stage import performed

@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     "--broker", "chosen", type=int, multiple=True, metavar="ID",
     help="Only this node; may be given more than once.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show the order and what stands against it.")
+@click.option("--dry-run", is_flag=True, help="Show the order and any objections.")
 @click.option(
     "--unavailable-allow", is_flag=True,
-    help="Begin although some partitions cannot be written, or read, while one broker is away.",
+    help="Continue even if some partitions cannot be written or read while a broker is down.",
 )  # fmt: skip
 @click.option(
     "--wait", "wait_seconds", type=float, default=300.0, show_default=True, metavar="SECONDS",
-    help="How long one node may take to be back, a broker in all its ISRs.",
+    help="How long one node may take to return, and a broker to rejoin its ISRs.",
 )  # fmt: skip
 @json_option
 def command(
@@ -143,9 +143,9 @@ def _show(plan: Plan, *, as_json: bool) -> None:
         click.echo(f"{number}. {each.name} at {each.host}:{each.port}{rack}{last}")
     against = [*plan.obstacles, *plan.risks]
     for sentence in against:
-        click.echo(f"against it: {sentence}")
+        click.echo(f"objection: {sentence}")
     if not against:
-        click.echo("Nothing stands against it.")
+        click.echo("There are no objections.")
 
 
 def _tell_json(event: str, node: Node, seconds: float) -> None:

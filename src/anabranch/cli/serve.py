@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE",
-    help="A setting that goes before the file's; may be given more than once.",
+    help="A setting that overrides the file's; may be given more than once.",
 )  # fmt: skip
 @click.option("--dir", "folder", metavar="DIR", help="Where the node keeps its data (log.dirs).")
 @click.option("--port", type=int, metavar="N", help="Port of 127.0.0.1 for clients; 0: a free one.")

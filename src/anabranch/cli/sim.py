@@ -1,4 +1,4 @@
-"""`anabranch sim`: rehearse a schedule of faults in a made-up world, or thousands of them."""
+"""`anabranch sim`: run a simulated cluster through a schedule of faults, or thousands of them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: anabranch sim --seed 42")
 @click.option("--seed", type=int, default=None, help="Replay the schedule of this seed.")
-@click.option("--shrink", is_flag=True, help="Leave out of a failing schedule what is not needed.")
+@click.option(
+    "--shrink", is_flag=True, help="Reduce a failing schedule to the faults that it needs."
+)
 @click.option("--verdict", is_flag=True, help="Print the verdict alone, without the trace.")
 @click.option(
     "--seconds",
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     default=60.0,
     envvar="SECONDS",
     show_default=True,
-    help="Without a seed: run schedules for so long.",
+    help="Without --seed: run random schedules for this long.",
 )
 @click.option("--first", type=int, default=None, help="Begin a campaign at this seed.")
 @click.option("--processes", type=int, default=None, help="Processes of a campaign (default: all).")
@@ -38,7 +40,7 @@ def command(
     processes: int | None,
     as_json: bool,
 ) -> None:
-    """Run a cluster through faults in a made-up world, with every check on."""
+    """Run a simulated cluster through random faults, with every check on."""
     if seed is None:
         from anabranch.sim.campaign import Campaign
 

@@ -63,7 +63,9 @@ def command() -> None:
     '[{"id": 0, "replicas": [1, 2]}, …].',
 )  # fmt: skip
 @placement_option
-@click.option("--placer", metavar="NAME", help="Who chooses brokers: striped, computed or spread.")
+@click.option(
+    "--placer", metavar="NAME", help="How brokers are chosen: striped, computed or spread."
+)
 @click.option(
     "--config", "configs", multiple=True, metavar="KEY=VALUE",
     help="A setting of the topic; may be given more than once.",
@@ -163,7 +165,7 @@ def parse_assignment(text: str | None) -> list[list[int]] | None:
 @command.command("list", epilog="Example: anabranch topics list --exclude-internal")
 @bootstrap_option
 @timeout_option
-@click.option("--exclude-internal", is_flag=True, help="Leave out topics that nodes keep.")
+@click.option("--exclude-internal", is_flag=True, help="Leave out internal topics.")
 @json_option
 def list_topics(
     bootstrap: str, timeout_seconds: float, exclude_internal: bool, as_json: bool
@@ -196,7 +198,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @illness_option("under-replicated", "Only partitions with fewer in-sync replicas than replicas.")
 @illness_option("under-min-isr", "Only those with fewer in sync than min.insync.replicas, or none.")
 @illness_option("at-min-isr", "Only those with exactly min.insync.replicas in sync.")
-@illness_option("unavailable", "Only those that nobody leads.")
+@illness_option("unavailable", "Only those without a leader.")
 @click.option(
     "--rack-violations", "rack_violation", is_flag=True,
     help="Only those whose replicas are in fewer racks than they could be in.",
@@ -206,7 +208,7 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 def describe(
     bootstrap: str, timeout_seconds: float, topic: str | None, as_json: bool, **asked: bool
 ) -> None:
-    """Show partitions with leaders, replicas and in-sync replicas, settings, and what is ill."""
+    """Show partitions with leaders, replicas and in-sync replicas, settings, and problems."""
     wanted = [name.replace("_", "-") for name, is_asked in asked.items() if is_asked]
 
     async def work(cluster: Cluster) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ DEFAULT_PORT = 9092
 @click.command(epilog="Example: anabranch up --brokers 3 --racks a,b,c --dir ./data --port 9092")
 @click.option(
     "--dir", "folder", default=DEFAULT_FOLDER, show_default=True, metavar="DIR",
-    help="Where the nodes keep their data; made when it is not there.",
+    help="Where the nodes keep their data; created if missing.",
 )  # fmt: skip
 @click.option(
     "--port", type=click.IntRange(0, 65_535), default=DEFAULT_PORT, show_default=True, metavar="N",
@@ -42,7 +42,7 @@ DEFAULT_PORT = 9092
     help="How many nodes, each a broker and a controller.",
 )  # fmt: skip
 @click.option(
-    "--racks", metavar="A,B,…", help="Racks of the brokers, given out in turn.", default=""
+    "--racks", metavar="A,B,…", help="Racks, assigned to the brokers in turn.", default=""
 )
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Any other setting.")
 @click.option(
@@ -52,7 +52,7 @@ DEFAULT_PORT = 9092
 def command(
     folder: str, port: int, brokers: int, racks: str, settings: tuple[str, ...], as_json: bool
 ) -> None:
-    """Run a cluster with nothing to configure."""
+    """Start a cluster on this machine without configuration."""
     names = [each.strip() for each in racks.split(",")] if racks else []
     if not all(names):
         raise click.ClickException(f"--racks {racks}: a rack is without a name; write a,b,c")
@@ -179,14 +179,14 @@ def tell_text(event: str, node: LocalBroker, code: int | None) -> None:
         click.echo(f"broker {node.node_id} serves again, pid {node.pid}")
         return
     if event == "restarts":
-        click.echo(f"broker {node.node_id} is restarted, as was asked")
+        click.echo(f"broker {node.node_id} is being restarted, as requested")
         return
     if event == "failed":
         click.echo(f"broker {node.node_id} could not start; its log is {node.output}")
         return
     assert code is not None
     how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    click.echo(f"broker {node.node_id} {how}; its log is {node.output}; it is started again")
+    click.echo(f"broker {node.node_id} {how}; its log is {node.output}; restarting it")
 
 
 def say_cluster(cluster: LocalBrokers, *, as_json: bool) -> None:

@@ -107,7 +107,7 @@ def missing(topics: Sequence[Topic]) -> Iterator[str]:
             place = f"{topic.name}-{each.partition}"
             away = sorted(set(each.replicas) - set(each.isr))
             if each.leader < 0:
-                yield f"nobody leads {place}"
+                yield f"{place} has no leader"
             elif away:
                 yield f"{_brokers(away)} not in the ISR of {place}"
 

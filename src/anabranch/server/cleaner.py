@@ -337,7 +337,7 @@ class Cleaner:
         elif failed.kind == STORAGE:
             self._shell.folder_failed(replica.folder, StorageFault(why))
         else:
-            LOG.error("a log is not compacted any more", partition=place, why=why)
+            LOG.error("a log is no longer compacted", partition=place, why=why)
             self.uncleanable[place] = (replica.log, why)
 
     def _rest(self, replica: Replica) -> None:

@@ -207,12 +207,12 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_log_logcleanermanager_uncleanable_partitions_count",
         GAUGE,
-        "Partitions that are not compacted any more because a pass over them failed.",
+        "Partitions that are no longer compacted because a pass over them failed.",
     ),
     Exported(
         "kafka_log_logcleanermanager_uncleanable_bytes",
         GAUGE,
-        "Bytes of the partitions that are not compacted any more.",
+        "Bytes of the partitions that are no longer compacted.",
     ),
     Exported(
         "kafka_log_logcleaner_cleaner_recopy_percent",
@@ -332,7 +332,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "anabranch_request_faults_total",
         COUNTER,
-        "Requests that met an error nobody expected; each has a line in the log.",
+        "Requests that failed with an unexpected error; each is logged.",
         ("role",),
     ),
     Exported(

@@ -31,7 +31,7 @@ async def cluster_of_controllers(channel: ControllerChannel, node_id: int, timeo
     Raises ApiError when none answers within `timeout_ms`, or what answers is no controller.
     """
     request = DescribeClusterRequest(endpoint_type=CONTROLLERS)
-    LOG.info("asks the controllers for the cluster", node=node_id)
+    LOG.info("asking the controllers about the cluster", node=node_id)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
             answer: DescribeClusterResponse = await channel.send(request, patience_s=None)

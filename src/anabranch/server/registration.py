@@ -152,7 +152,9 @@ class Registration:
             async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
                 await self._leave()
         except (TimeoutError, ApiError) as fault:
-            LOG.warning("stopped without the controller's leave", why=str(fault) or "no answer")
+            LOG.warning(
+                "stopped without the controller's permission", why=str(fault) or "no answer"
+            )
         await self._channel.close()
 
     async def _leave(self) -> None:
@@ -285,7 +287,7 @@ class Registration:
 
     async def _register_again(self) -> None:
         """The controller knows this incarnation no more; nothing that it holds was lost."""
-        LOG.warning("the registration is not valid any more", epoch=self.broker_epoch)
+        LOG.warning("the registration is no longer valid", epoch=self.broker_epoch)
         self._previous_epoch = self.broker_epoch
         self.broker_epoch = await self._registered(frozenset())
         LOG.info("registered", broker=self.node_id, epoch=self.broker_epoch)

@@ -163,7 +163,7 @@ class ReplicationShell:
         """Once a leader that does not answer, not once an attempt."""
         if leader_id not in self._silent and not self._stopping:
             self._silent.add(leader_id)
-            LOG.warning("a leader does not answer", leader=leader_id, why=why)
+            LOG.warning("no answer from a leader", leader=leader_id, why=why)
 
     def _tell_cuts(self) -> None:
         cuts = self._broker.replication.cuts

@@ -152,10 +152,10 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "broker 3 left the ISR of t-1: its session expired",
         "broker 2 leads t-0 (broker 1: its process is gone)",
         "1 leadership(s) go back to preferred brokers",
-        "nobody may lead t-0 (broker 1: it asked to be fenced)",
-        "broker 1 closed its connection and nobody listens where it listened: it is fenced",
+        "no replica can lead t-0 (broker 1: it asked to be fenced)",
+        "broker 1 closed its connection and nothing listens at its address: it is fenced",
         "broker 3 sent no heartbeat for 9000 ms and is fenced",
-        "nobody leads u-0 (broker 7: its process is gone); an unclean election waits for a whole "
+        "u-0 has no leader (broker 7: its process is gone); an unclean election waits for a whole "
         "session of silence",
         "broker 7, fenced before, was silent for 9000 ms",
         "broker 8 leads u-0 and may lack acknowledged records (broker 7: its session expired)",

@@ -52,7 +52,7 @@ class Probe:
 class Answer(Enum):
     """What dialling found."""
 
-    REFUSED = "nobody listens where it listened"
+    REFUSED = "nothing listens at its address"
     ANOTHER = "another incarnation answers in its place"
     SAME = "it answers"
     SILENCE = "nothing is heard from there"

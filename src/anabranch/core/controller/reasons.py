@@ -57,16 +57,16 @@ CODES: Mapping[Code, str] = {
     Code.BROKER_REGISTERED: "A broker came, new or again, and got its epoch.",
     Code.BROKER_STATE_CHANGED: "A heartbeat moved a broker between fenced, unfenced and leaving.",
     Code.BROKER_SESSION_EXPIRED: "A broker was silent for broker.session.timeout.ms: fenced.",
-    Code.BROKER_PROCESS_GONE: "A broker's connection closed and nobody, or another, answered.",
+    Code.BROKER_PROCESS_GONE: "A broker's connection closed; no process, or another one, answered.",
     Code.BROKER_SILENCE_CONFIRMED: "A broker fenced early was silent for a whole session since.",
     Code.BROKER_UNREGISTERED: "A broker was forgotten by request.",
     Code.ISR_CHANGED: "A replica joined or left a partition's in-sync replicas.",
-    Code.ELR_LEFT: "A replica is no more eligible to lead: what it had may be lost.",
+    Code.ELR_LEFT: "A replica is no longer eligible to lead: its records may be lost.",
     Code.ELR_CLEARED: "min.insync.replicas changed, so who is eligible is counted anew.",
     Code.LEADER_ELECTED: "A replica that has every acknowledged record leads.",
     Code.LEADER_ELECTED_UNCLEANLY: "A replica leads that may lack acknowledged records.",
-    Code.LEADER_LOST: "No replica may lead.",
-    Code.UNCLEAN_ELECTION_WAITS: "Nobody leads until a hint is confirmed by silence.",
+    Code.LEADER_LOST: "No replica can lead.",
+    Code.UNCLEAN_ELECTION_WAITS: "No replica leads until silence confirms that the broker is gone.",
     Code.LEADERS_REBALANCED: "Leaderships went back to preferred replicas.",
     Code.OBSERVERS_SET: "Who only observes a partition changed.",
     Code.MISSING_REPLICA_FILLED: "A replica that no broker had was given to one.",
@@ -105,7 +105,7 @@ class Cause(Enum):
 
 
 NOTHING_LEFT = frozenset({Cause.RESTARTED_UNCLEANLY, Cause.FOLDERS_OLDER, Cause.UNREGISTERED})
-"""What makes a replica no more eligible to lead."""
+"""What makes a replica no longer eligible to lead."""
 
 
 def partition_reasons(
@@ -129,7 +129,7 @@ def partition_reasons(
     if cause in NOTHING_LEFT and broker_id in before.elr:
         yield Reason(
             Code.ELR_LEFT,
-            f"broker {broker_id} is no more eligible to lead {place}: {cause.value}",
+            f"broker {broker_id} is no longer eligible to lead {place}: {cause.value}",
             details,
         )
     if record.leader != NO_LEADER_CHANGE:
@@ -166,12 +166,12 @@ def leader_reason(
     if record.leader == NO_LEADER and waits:
         return Reason(
             Code.UNCLEAN_ELECTION_WAITS,
-            f"nobody leads {place} ({because}); an unclean election waits for a whole session of "
+            f"{place} has no leader ({because}); an unclean election waits for a whole session of "
             "silence",
             details,
         )
     if record.leader == NO_LEADER:
-        return Reason(Code.LEADER_LOST, f"nobody may lead {place} ({because})", details)
+        return Reason(Code.LEADER_LOST, f"no replica can lead {place} ({because})", details)
     details = {**details, "leader": record.leader}
     if record.leader not in (*before.isr, *before.elr):
         return Reason(

@@ -64,6 +64,6 @@ async def open_for_start(url: str, timeout_ms: int) -> MetadataStore:
             if time.monotonic() >= until_s:
                 raise
             if not said:
-                LOG.warning("waits for the metadata store", timeout_ms=timeout_ms, why=str(away))
+                LOG.warning("waiting for the metadata store", timeout_ms=timeout_ms, why=str(away))
             said = True
         await asyncio.sleep(TRY_AGAIN_S)
