@@ -21,7 +21,7 @@ check: ## ruff, mypy --strict, the import rule, the tidy rules
 fuzz: ## hostile frames at a node in memory, guided by coverage; Ctrl-C or SECONDS=… ends it
 	@scripts/fuzz
 
-sim: ## schedules of faults in a made-up world, on all cores; SECONDS=… says how long
+sim: ## simulated schedules of faults, on all cores; SECONDS=… says how long
 	@scripts/sim
 
 chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
