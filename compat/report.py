@@ -1,8 +1,8 @@
 """One table: row, what Kafka gave, what Anabranch gave, seconds, note; as a page, and as JSON.
 
-Verdicts: `same`; `differs`, `fails` where Kafka passes and Anabranch does not; `owed` where a later
-change owes it; `stale` where the mark should go; `broken` where Kafka itself does not pass, so that
-the row shows nothing.
+Verdicts: `same`; `differs`, `fails` where Kafka passes and Anabranch does not; `owed` where
+Anabranch lacks the feature; `stale` where the mark should go; `broken` where Kafka itself does not
+pass, so that the row shows nothing.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ INTRODUCTION = """\
 # Compatibility
 
 Apache Kafka {kafka} and Anabranch, started by the same script with the same settings, and what
-tools and clients that nobody here wrote saw of each. A row is a tool and a scenario; it passes when
+tools and clients of other projects saw of each. A row is a tool and a scenario; it passes when
 both servers gave the same, apart from addresses, ids and times. `make compat` wrote this page:
-{summary}. "owed" names the requirement that a later change owes.
+{summary}. "owed": Anabranch lacks the feature that the note names.
 
 Versions: Kafka's tools {kafka}{clients}.
 """

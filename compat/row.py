@@ -4,20 +4,19 @@ The function returns what it observed, with nothing in it that may differ betwee
 servers (`normal.py` takes out addresses, ids and times). It raises `Failed` where the tool or the
 server did not do what was asked. A row passes when it returns from both and the values are equal.
 
-`owed` names the row of the requirements that a later change owes: such a row may fail at Anabranch,
-and must not pass, or the mark is stale.
+`owed` names the feature that Anabranch lacks so far: such a row may fail at Anabranch, and must not
+pass, or the mark is stale.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-OWED = re.compile(r"[FKRMB]\d+")
-"""Ids of rows of the requirements."""
+OWED = frozenset({"quotas", "transactions"})
+"""Features that rows of the table wait for."""
 
 
 class Failed(Exception):
@@ -56,8 +55,8 @@ def row(
     """Register the function as a row called `name`, which is unique."""
     if name in ROWS:
         raise ValueError(f"two rows are called {name}")
-    if owed is not None and not OWED.fullmatch(owed):
-        raise ValueError(f"{name}: owed={owed!r} is no id of a row of the requirements")
+    if owed is not None and owed not in OWED:
+        raise ValueError(f"{name}: owed={owed!r} is no feature that a row waits for")
 
     def register(observe: Callable[[Any], Any]) -> Callable[[Any], Any]:
         what = inspect.getdoc(observe)

@@ -198,7 +198,7 @@ def alters_a_group(peer: Peer) -> object:
     return sorted(during), why
 
 
-@row("configs-quotas", owed="R16")
+@row("configs-quotas", owed="quotas")
 def alters_quotas(peer: Peer) -> object:
     """A client's quota is added, described and deleted."""
     entity = of("clients", "greedy")

@@ -53,11 +53,11 @@ NO = RuntimeError("no")
         ([1], [1], None, "same", 0),
         ([1], [2], None, "differs", 1),
         ([1], NO, None, "fails", 1),
-        ([1], NO, "R16", "owed", 0),
-        ([1], [2], "R16", "owed", 0),
-        ([1], [1], "R16", "stale", 1),
+        ([1], NO, "quotas", "owed", 0),
+        ([1], [2], "quotas", "owed", 0),
+        ([1], [1], "quotas", "stale", 1),
         (NO, [1], None, "broken", 1),
-        (NO, NO, "R16", "broken", 1),
+        (NO, NO, "quotas", "broken", 1),
     ],
 )
 def test_a_row_fails_where_kafka_passes_and_we_do_not(
@@ -105,7 +105,7 @@ def test_a_row_is_unique_has_a_sentence_and_names_a_known_debt(row):
     assert row.ROWS["one"].what == "It works."
     with pytest.raises(ValueError, match="two rows"):
         row.row("one")
-    with pytest.raises(ValueError, match="no id"):
+    with pytest.raises(ValueError, match="no feature"):
         row.row("two", owed="later")
     with pytest.raises(ValueError, match="sentence"):
         row.row("three")(lambda peer: None)

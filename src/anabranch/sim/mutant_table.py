@@ -230,7 +230,7 @@ MUTANTS = (
     ),
     Mutant(
         name="commit-acknowledged-early",
-        rule="a group's commit is acknowledged when its record is committed (R18)",
+        rule="a group's commit is acknowledged when its record is committed",
         module=SHARD,
         old="while pending and pending[0][0] <= committed:",
         new="while pending:",
@@ -239,7 +239,7 @@ MUTANTS = (
     ),
     Mutant(
         name="commit-acknowledged-across-epochs",
-        rule="a coordinator that was deposed acknowledges no commit, whatever its log has now (R5)",
+        rule="a coordinator that was deposed acknowledges no commit, whatever its log has now",
         module=SHARD,
         old="        if not self.is_current:\n            return False\n",
         new="",
@@ -248,7 +248,7 @@ MUTANTS = (
     ),
     Mutant(
         name="generation-told-from-memory",
-        rule="a member hears of a generation when a record of the present is committed (R5)",
+        rule="a member hears of a generation when a record of the present is committed",
         module=MEMBERS,
         old="group.shard.write([nothing_said(group.group_id, now_ms)], now_ms, tell)",
         new="tell(now_ms)",
@@ -257,7 +257,7 @@ MUTANTS = (
     ),
     Mutant(
         name="observer-counted-in-sync",
-        rule="an observer is never in sync (R9)",
+        rule="an observer is never in sync",
         module=IN_SYNC,
         old="    if broker_id not in replica.replicas:\n        return False\n",
         new="",
