@@ -69,7 +69,7 @@ def test_proposed_executed_verified(cluster, verb, create, tmp_path):
     path.write_text(proposed)
     begun = verb("--execute", "--file", str(path), "--throttle", "100000000")
     assert begun.exit_code == 0, begun.output
-    assert "3 move(s) begun" in begun.stdout
+    assert "3 move(s) started" in begun.stdout
     done = verified(verb, str(path))
     assert done.exit_code == 0, done.output
     assert {each["progress"] for each in json.loads(done.stdout)} == {"done"}
@@ -99,7 +99,7 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
             {"partition": "stuck-0", "progress": "moving"}
         ]
         assert verb("--cancel", "--file", path).stdout == (
-            "1 move(s) taken back, 0 were not under way.\n"
+            "1 move(s) cancelled, 0 were not under way.\n"
         )
         assert verb("--list").stdout == "No replica is moving.\n"
         lost = verb("--verify", "--file", path)

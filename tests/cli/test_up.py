@@ -65,7 +65,7 @@ def test_three_brokers_serve_a_killed_one_comes_back_and_ctrl_c_ends_them_all(up
         (["--port", "65534"], "--port 65534 leaves no room for 3 brokers"),
         (["--set", "node.id=7"], "--set node.id=… cannot hold for 3 brokers"),
         (["--set", "num.partitions=none"], "num.partitions"),
-        (["--racks", "a,,c"], "--racks a,,c: a rack is without a name"),
+        (["--racks", "a,,c"], "--racks a,,c: a rack name is empty"),
         (["--racks", "a,b,c,d"], "--racks a,b,c,d names 4 racks for 3 broker(s)"),
     ],
 )

@@ -39,7 +39,7 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
     lines(verb("topics", "create", "--topic", "twice"))
     refused(verb("topics", "create", "--topic", "twice"), "already exists", "TOPIC_ALREADY_EXISTS")
     again = verb("topics", "create", "--topic", "twice", "--if-not-exists")
-    assert lines(again) == ["Topic twice exists already."]
+    assert lines(again) == ["Topic twice already exists."]
     refused(verb("topics", "describe", "--topic", "nowhere"), "nowhere")
     refused(
         verb("topics", "delete", "--topic", "nowhere"), "nowhere: ", "UNKNOWN_TOPIC_OR_PARTITION"

@@ -34,9 +34,9 @@ NO_PLAN = "No plan was ever applied here."
 def register(group: click.Group) -> None:
     """Add the verbs to the group of plans."""
     for name, sentence in {
-        "pause": "Let what is under way go on, and begin nothing else.",
-        "resume": "Go on with a plan that was paused, or that stopped.",
-        "cancel": "Take back what is under way, and keep what is done.",
+        "pause": "Finish moves under way, and start no others.",
+        "resume": "Continue a plan that was paused, or that stopped.",
+        "cancel": "Cancel moves under way, and keep those that are done.",
         "roll-back": "Move everything that the plan moved to where it was.",
     }.items():
         group.add_command(_verb(name, sentence))

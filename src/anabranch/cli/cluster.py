@@ -142,8 +142,8 @@ def unregister(
         found = () if force else (await describe_cluster(cluster)).brokers
         if any(each.broker_id == broker_id and not each.is_fenced for each in found):
             raise click.ClickException(
-                f"broker {broker_id} is alive and serves: stop it first, or unregister it all the "
-                "same with --force"
+                f"broker {broker_id} is alive and serves: stop it first, or unregister it "
+                "with --force"
             )
         await unregister_broker(cluster, broker_id)
 

@@ -90,7 +90,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
     "timeout_seconds",
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Stop when no record has come for so long; without it, wait for ever. To reach the "
+    help="Stop when no record has come for so long; without it, wait forever. To reach the "
     f"cluster, {DEFAULT_TIMEOUT_SECONDS:.0f} s are allowed without it.",
 )
 @click.option(
@@ -100,7 +100,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]),
     default="read_uncommitted", show_default=True,
-    help="Whether records of open and aborted transactions are shown.",
+    help="Whether to show records of open and aborted transactions.",
 )  # fmt: skip
 @click.option(
     "--property", "properties", multiple=True, metavar="KEY=VALUE",

@@ -48,9 +48,11 @@ def _action(name: str, sentence: str) -> Callable[[F], F]:
 @bootstrap_option
 @timeout_option
 @_action("generate", "Propose replicas for the topics of --topics-file on --brokers; do nothing.")
-@_action("execute", "Begin the moves of --file, after writing down what is there now.")
-@_action("verify", "Say how far the moves of --file are; take the throttle off when all are done.")
-@_action("cancel", "Take back those moves of --file that are not done.")
+@_action("execute", "Start the moves of --file, and print the present replicas first.")
+@_action(
+    "verify", "Show the progress of the moves of --file; remove the throttle when all are done."
+)
+@_action("cancel", "Cancel those moves of --file that are not done.")
 @_action("list", "List every move that is not done.")
 @click.option(
     "--file", "--reassignment-json-file", "path", metavar="FILE",
@@ -177,7 +179,7 @@ def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_js
     elif had:
         click.echo("Replicas before; keep this to go back:")
         click.echo(write_moves(had))
-        click.echo(f"{len(outcomes) - len(failed)} move(s) begun; --verify says how far they are.")
+        click.echo(f"{len(outcomes) - len(failed)} move(s) started; --verify shows their progress.")
     _fail(failed)
 
 
@@ -222,7 +224,7 @@ def _cancel(run: Any, moves: Moves, as_json: bool) -> None:
         print_json([_outcome(each) for each in outcomes])
     else:
         done = sum(not each.code for each in outcomes)
-        click.echo(f"{done} move(s) taken back, {len(moves) - len(outcomes)} were not under way.")
+        click.echo(f"{done} move(s) cancelled, {len(moves) - len(outcomes)} were not under way.")
     _fail([each for each in outcomes if each.code])
 
 

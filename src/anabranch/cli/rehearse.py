@@ -31,7 +31,7 @@ PLACES_SHOWN = 3
 
 @click.command(epilog="Example: anabranch rehearse rack-loss")
 @click.argument("rehearsal", required=False, metavar="[FILE.yaml|NAME]")
-@click.option("--list", "lists", is_flag=True, help="Show the rehearsals that come with Anabranch.")
+@click.option("--list", "lists", is_flag=True, help="List the included rehearsals.")
 @click.option("--show", is_flag=True, help="Print the rehearsal's file instead of running it.")
 @click.option(
     "--transcript", is_flag=True, help="Show what happens to one partition, step by step."
@@ -57,7 +57,7 @@ def command(
         _list(as_json)
         return
     if rehearsal is None:
-        raise click.UsageError("Name a file or a rehearsal; --list shows those that come along.")
+        raise click.UsageError("Name a file or a rehearsal; --list lists the included ones.")
     text, source = _text(rehearsal)
     if show:
         click.echo(text, nl=False)
@@ -96,13 +96,15 @@ def _text(name: str) -> tuple[str, str]:
     if not path.exists():
         raise click.ClickException(
             f"There is no file and no rehearsal {name!r}.{nearest(name, names())} "
-            "`anabranch rehearse --list` shows those that come along."
+            "`anabranch rehearse --list` lists the included ones."
         )
     try:
         with path.open("rb") as file:
             return file.read(FILE_SIZE_MOST + 1).decode("utf-8-sig"), name
     except UnicodeDecodeError:
-        raise click.ClickException(f"{name} is not text in UTF-8. Save it as that.") from None
+        raise click.ClickException(
+            f"{name} is not text in UTF-8. Save it in that encoding."
+        ) from None
 
 
 def _plan(text: str, source: str, seed: int | None) -> Rehearsal:
@@ -145,7 +147,7 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
         print_json({"same": is_same, "rehearsed": rehearsed_lines, "real": seen_lines})
     else:
         click.echo(seen.text())
-        click.echo("As rehearsed." if is_same else f"Rehearsed was:\n\n{foretold.text()}")
+        click.echo("As rehearsed." if is_same else f"The rehearsal had:\n\n{foretold.text()}")
     if not is_same:
         sys.exit(1)
 

@@ -28,7 +28,7 @@ def placement_of(given: str) -> str:
         try:
             text = Path(given).read_text("utf-8")
         except (OSError, UnicodeDecodeError) as fault:
-            why = fault.strerror if isinstance(fault, OSError) else "it is no text"
+            why = fault.strerror if isinstance(fault, OSError) else "it is not text"
             raise click.UsageError(
                 f"--replica-placement {given!r} is neither text such as replicas=east:2 nor a file "
                 f"that can be read ({why})."

@@ -127,8 +127,8 @@ def _filled(word: str, node: Node) -> str:
 
 
 def _refusal(plan: Plan) -> str:
-    what = "nothing was restarted, since one broker less would be felt:"
-    how = "mend that" + ("" if plan.obstacles else ", or accept it with --unavailable-allow")
+    what = "nothing was restarted: with one broker less, clients would notice:"
+    how = "fix that" + ("" if plan.obstacles else ", or accept it with --unavailable-allow")
     return "\n  ".join([what, *plan.obstacles, *plan.risks, how])
 
 

@@ -48,7 +48,7 @@ def command() -> None:
     "--schema 'carrier string, delay double'"
 )
 @bootstrap_option
-@click.option("--topic", required=True, metavar="NAME", help="Whose records become rows.")
+@click.option("--topic", required=True, metavar="NAME", help="The topic whose records become rows.")
 @click.option("--table", required=True, metavar="FOLDER", help="The Delta table; it is created.")
 @click.option(
     "--schema", metavar="DDL",
@@ -61,15 +61,15 @@ def command() -> None:
 )  # fmt: skip
 @click.option(
     "--checkpoint", default="", metavar="FOLDER",
-    help="Where the job keeps how far it is; default: TABLE-checkpoint.",
+    help="Where the job stores its progress; default: TABLE-checkpoint.",
 )  # fmt: skip
 @click.option(
     "--max-records",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Records of a micro-batch at most; without it, all that there are.",
+    help="Most records of a micro-batch; default: all that there are.",
 )
-@click.option("--follow", is_flag=True, help="Go on with new records until Ctrl-C.")
+@click.option("--follow", is_flag=True, help="Continue with new records until Ctrl-C.")
 @master_option
 @json_option
 def tables(
@@ -140,7 +140,7 @@ def _show(progress: Any, shown: int) -> int:
 )  # fmt: skip
 @click.option(
     "--notes", "notes_path", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path),
-    help="Keep here what is done; a scrub that was ended goes on behind it.",
+    help="Store progress in this file; an interrupted scrub continues from it.",
 )  # fmt: skip
 @master_option
 @json_option

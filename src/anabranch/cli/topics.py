@@ -130,7 +130,7 @@ def _say_created(
             }
         )
     elif result is None:
-        click.echo(f"Topic {topic} exists already.")
+        click.echo(f"Topic {topic} already exists.")
     else:
         said = "would be created" if only_checked else "created"
         click.echo(
@@ -155,7 +155,7 @@ def parse_assignment(text: str | None) -> list[list[int]] | None:
     except InputFault as fault:
         raise click.ClickException(f"{text}: {fault}") from None
     except (OSError, UnicodeDecodeError) as fault:
-        why = fault.strerror if isinstance(fault, OSError) else "it is no text"
+        why = fault.strerror if isinstance(fault, OSError) else "it is not text"
         raise click.UsageError(
             f"--replica-assignment {text!r} is neither a list such as 1:2,2:3 nor a file that can "
             f"be read ({why})."

@@ -55,7 +55,7 @@ def command(
     """Start a cluster on this machine without configuration."""
     names = [each.strip() for each in racks.split(",")] if racks else []
     if not all(names):
-        raise click.ClickException(f"--racks {racks}: a rack is without a name; write a,b,c")
+        raise click.ClickException(f"--racks {racks}: a rack name is empty; write a,b,c")
     if len(names) > brokers:
         raise click.ClickException(
             f"--racks {racks} names {len(names)} racks for {brokers} broker(s); name fewer racks, "
@@ -176,7 +176,7 @@ def tell_json(event: str, node: LocalBroker, code: int | None) -> None:
 def tell_text(event: str, node: LocalBroker, code: int | None) -> None:
     """One line for people about a node."""
     if event == "ready":
-        click.echo(f"broker {node.node_id} serves again, pid {node.pid}")
+        click.echo(f"broker {node.node_id} is ready again, pid {node.pid}")
         return
     if event == "restarts":
         click.echo(f"broker {node.node_id} is being restarted, as requested")

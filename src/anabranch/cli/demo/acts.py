@@ -219,7 +219,7 @@ def read_all(
         while open_partitions:
             messages = consumer.consume(BATCH_MESSAGES, timeout=POLL_SECONDS)
             if not messages and time.perf_counter() - begin > WAIT_SECONDS:
-                raise click.ClickException(f"no record of {topic} came for too long")
+                raise click.ClickException(f"no record of {topic} arrived in time")
             advance(_take(messages, tally, open_partitions, each))
     finally:
         consumer.close()
