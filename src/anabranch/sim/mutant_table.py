@@ -569,8 +569,8 @@ DIRECTED = (
         name="offset-told-unsettled",
         rule="also alone in sync, a coordinator tells what it has read when all of it is committed",
         module=SHARD,
-        old="if not replica.holders and replica.enough_in_sync and self.is_settled:",
-        new="if not replica.holders and replica.enough_in_sync:",
+        old="if not replica.holders and self.is_settled:",
+        new="if not replica.holders:",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_offsets.py"
         "::test_alone_in_sync_a_new_coordinator_waits_until_what_it_read_is_flushed",
