@@ -61,7 +61,7 @@ def test_what_cannot_be_says_what_it_would_take(cluster, verb, topic, tmp_path):
     path.write_text("an earlier plan")
     stale = verb("plan", "drain", "--broker", "3", "--out", str(path), "--json")
     assert stale.exit_code == 1, "whoever applies the file now would apply another plan"
-    assert f"{path} is an earlier plan" in stale.stderr
+    assert f"{path} is an earlier plan" in json.loads(stale.stdout)["error"]["message"]
     lower = verb("plan", "factor", "--topic", "full", "--replication-factor", "3", "--json")
     (move,) = json.loads(lower.stdout)["moves"]
     assert (len(move["to"]), move["why"]) == (3, "FACTOR_CHANGED")

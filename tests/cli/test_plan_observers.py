@@ -67,13 +67,13 @@ def test_a_plan_promotes_the_observer_and_the_demoted_replica_observes(nodes, ve
     until(lambda: shapes(verb) == {((1, 3), (1, 3), (2,))})
     assert "nothing has to move" in verb("plan", "observers", "--topic", "t")
     constrain(verb, "replicas=a:1,c:2")
-    told = verb("plan", "observers", "--topic", "t")
+    told = verb("plan", "observers", "--topic", "t", code=1)
     assert "1 more active broker(s) in rack c that are not cordoned" in told
     topics = tmp_path / "topics.json"
     topics.write_text('{"version": 1, "topics": [{"topic": "t"}]}')
     words = ("--generate", "--topics-file", str(topics), "--brokers", "1,2,3")
     assert "which no proposal knows" in verb("partitions", "reassign", *words, code=1)
-    drained = verb("plan", "drain", "--broker", "1")
+    drained = verb("plan", "drain", "--broker", "1", code=1)
     assert "placement constraints want it in rack a" in drained
 
 

@@ -97,6 +97,6 @@ def test_a_broker_is_cordoned_up_or_down_and_says_so(nodes, verb):
     [[t, u]] = [[each["partitions"][0] for each in told]]
     assert (sorted(t["replicas"]), t["missing_replicas"]) == ([1, 2], 1)
     assert u["replicas"] == [3, 1], "what is there stays"
-    assert "is cordoned" in verb("plan", "add", "--broker", "3")
+    assert "is cordoned" in verb("plan", "add", "--broker", "3", code=1)
     verb("cluster", "uncordon", "--broker", "3")
     until(lambda: not places(verb("topics", "describe", "--missing-replicas", "--json")))

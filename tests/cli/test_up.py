@@ -99,9 +99,10 @@ def test_a_node_that_fails_again_and_again_ends_the_cluster_with_its_last_words(
     victim = ready["brokers"][2]
     (tmp_path / "data" / "broker-3" / "meta.properties").write_text("version=7\n")
     os.kill(victim["pid"], signal.SIGKILL)
-    told = up.communicate(timeout=2 * SECONDS)[0].splitlines()
+    told = [json.loads(each) for each in up.communicate(timeout=2 * SECONDS)[0].splitlines()]
     assert up.returncode == 1
-    assert [json.loads(each)["event"] for each in told] == ["ended", "failed", "failed", "failed"]
+    assert [each.get("event") for each in told] == ["ended", "failed", "failed", "failed", None]
+    assert "broker 3 failed to start 3 times in a row" in told[-1]["error"]["message"]
     assert not [each for each in ready["brokers"] if psutil.pid_exists(each["pid"])]
 
 

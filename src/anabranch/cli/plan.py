@@ -144,6 +144,11 @@ def _make(
         return view, plan(view, goal)
 
     view, made = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    if path is not None and not made.moves and path.exists():
+        raise click.ClickException(
+            f"{path} is an earlier plan, and now nothing can be planned: remove it. "
+            f"{made.sentence}."
+        )
     if path is not None and made.moves:
         _write(path, view.cluster_id, made._replace(moves=made.moves[:MOST_MOVES]))
     if as_json:
@@ -151,8 +156,6 @@ def _make(
     else:
         _print(made)
         _print_what_next(made, path, MOST_MOVES)
-    if path is not None and not made.moves and path.exists():
-        raise click.ClickException(f"{path} is an earlier plan, and not this one: remove it.")
     if made.obstacles and not made.moves:
         raise click.exceptions.Exit(1)
 
