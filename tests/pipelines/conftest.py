@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.testing import LocalCluster
+
 HERE = Path(__file__).parent
 LONGEST_TEST_SECONDS = 300
 """The first test of a worker starts a JVM and compiles the decoder, on a machine that may be busy."""
@@ -101,9 +103,11 @@ class Topics:
 
 
 @pytest.fixture(scope="session")
-def topics(anabranch_session_cluster):
-    """Topics of one broker that all tests of a worker share."""
-    return Topics(anabranch_session_cluster)
+def topics():
+    """Topics of one broker that all tests of a worker share; a process, since a cluster on threads
+    would go on to take up what later tests of this process log."""
+    with LocalCluster(processes=True) as cluster:
+        yield Topics(cluster)
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-COMMAND = [sys.executable, "-m", "anabranch", "demo", "--records", "20000"]
+COMMAND = [sys.executable, "-m", "anabranch", "demo", "--no-spark", "--records", "20000"]
 
 
 def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
