@@ -8,8 +8,18 @@ import sys
 import pytest
 
 from anabranch.pipelines import requirements, source
-from anabranch.pipelines.requirements import MissingPackage, check_packages
+from anabranch.pipelines.requirements import MissingPackage, check_executors, check_packages
 
+IMPORTED = """
+import sys
+from anabranch.pipelines import compacted, compiled, compiled_encoding, scrub, sink_task, table_sink
+from anabranch.pipelines import reading, assembling, decoding, encoding
+for name, module in list(sys.modules.items()):
+    if "." not in name and "site-packages" in (getattr(module, "__file__", None) or ""):
+        print(name)
+"""
+NOT_ASKED_FOR = {"pyspark", "py4j", "numba", "llvmlite", "yaml", "colorama", "typing_extensions"}
+"""Spark's own, what is done without, and what PySpark and numba import where it is there."""
 WITHOUT_NUMBA = """
 import sys
 sys.modules["numba"] = None
@@ -29,6 +39,40 @@ def test_a_missing_package_is_named_with_the_python_and_the_remedy(monkeypatch):
     assert "pip install 'anabranch[spark]'" in str(caught.value)
     with pytest.raises(MissingPackage):
         source.schema_of({"subscribe": "t"})
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            'Job aborted.\njava.io.IOException: Cannot run program "python9": error=2, No such file',
+            "cannot start the Python python9, which PYSPARK_PYTHON names",
+        ),
+        (
+            "Traceback\n[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than "
+            "that in driver: 3.11.\n\tat org",
+            "3.11. Let PYSPARK_PYTHON name a Python of that version",
+        ),
+    ],
+)
+def test_executors_without_a_fitting_python_are_named(told, said):
+    class Context:
+        def parallelize(self, *_):
+            raise RuntimeError(told)
+
+    class Session:
+        sparkContext = Context()  # noqa: N815
+
+    with pytest.raises(MissingPackage, match=said):
+        check_executors(Session())
+
+
+def test_what_tasks_import_is_what_is_asked_for():
+    answer = subprocess.run(
+        [sys.executable, "-c", IMPORTED], capture_output=True, text=True, timeout=60, check=True
+    )
+    found = {name for name in answer.stdout.split() if not name.startswith("_")}
+    assert found - NOT_ASKED_FOR == set(requirements.NEEDED)
 
 
 def test_without_numba_records_are_decoded_in_python():

@@ -189,14 +189,15 @@ def _say_scrubbed(report: Report, *, as_json: bool) -> None:
 
 @contextmanager
 def _session(name: str, master: str) -> Iterator[Any]:
-    """A session for one job. Raises ClickException without a Java."""
+    """A session for one job. Raises ClickException without a Java, or without what jobs need."""
     from anabranch.pipelines.java import NoJava
+    from anabranch.pipelines.requirements import MissingPackage
     from anabranch.pipelines.session import job_session
 
     try:
         with job_session(name, master) as spark:
             yield spark
-    except NoJava as fault:
+    except (NoJava, MissingPackage) as fault:
         raise click.ClickException(str(fault)) from None
 
 

@@ -1,9 +1,9 @@
-"""A Spark session on this machine, with what Python data sources need and Spark does not do itself.
+"""A Spark session, here or of a cluster, with what Python sources need and Spark does not do.
 
 Why: Spark runs its workers with the `python3` of the path, which may be another Python without
 pyarrow; it reads times in the machine's zone; it refuses sources that take filters unless told; and
 numba's compiled code needs a folder that can be written. Rule kept: what the user has set in the
-environment or gives as `conf` stays. Not here: sessions of a cluster, which spark-submit makes.
+environment or gives as `conf` stays; what is of this machine alone never goes to a cluster.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 from anabranch.pipelines.cache import cache_folder, set_numba_folder
 from anabranch.pipelines.java import java_home
+from anabranch.pipelines.requirements import check_executors
 from anabranch.pipelines.shipping import package_archive
 
 LOOPBACK = "127.0.0.1"
@@ -39,7 +40,6 @@ def prepare_environment() -> None:
     """Set what Spark's JVM and its Python workers take from the environment. Raises NoJava."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     set_numba_folder()
     home = java_home(os.environ, cache_folder())
     if home is not None:
@@ -55,6 +55,7 @@ def local_session(
     `ui` serves Spark's web page on loopback; `conf` are settings of Spark's that go over `USUAL`.
     Raises NoJava when there is no Java to run it.
     """
+    os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     prepare_environment()
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
     settings = {**USUAL, "spark.ui.enabled": str(ui).lower(), **(conf or {})}
@@ -67,7 +68,7 @@ def local_session(
 def job_session(name: str, master: str) -> Iterator[SparkSession]:
     """The session of a job, ended with it: local for a `local…` master, else of that cluster, whose
     executors are given this project's Python. One that this process has already is used as it is,
-    and stays. Raises NoJava."""
+    and stays. Raises NoJava, MissingPackage."""
     there = SparkSession.getActiveSession()
     spark = there or _made(name, master)
     try:
@@ -87,5 +88,18 @@ def _made(name: str, master: str) -> SparkSession:
         if key not in OF_THIS_MACHINE:
             builder = builder.config(key, value)
     spark = builder.getOrCreate()
-    spark.sparkContext.addPyFile(str(package_archive(cache_folder())))
+    try:
+        ship(spark)
+    except BaseException:
+        spark.stop()
+        raise
     return spark
+
+
+def ship(spark: SparkSession) -> None:
+    """Give this project's Python to the executors of a session, as one that spark-submit started.
+
+    Its first task looks whether their Python has what the project needs. Raises MissingPackage.
+    """
+    spark.sparkContext.addPyFile(str(package_archive(cache_folder())))
+    check_executors(spark)
