@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 import time
+from operator import itemgetter
 
 import psutil
 import pytest
 from click.testing import CliRunner
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyspark.sql.types import StringType, StructField, StructType
+from tests.pipelines.standalone import end
 
 from anabranch.cli.main import main
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines.faults import PipelineFault
+from anabranch.pipelines.fields import MOST_FIELDS
+from anabranch.pipelines.table_schema import PLACE, add_fields, prepare, schema_of_table
 from anabranch.pipelines.table_sink import Added, Files, TableWriter, add_once
 from anabranch.pipelines.tables import TableJob, counted, keep_table
 
@@ -113,13 +117,75 @@ def test_a_crash_between_the_tables_commit_and_the_checkpoints_adds_nothing_twic
     assert {each.name for each in (tmp_path / "table").glob("*.parquet")} == files
 
 
-def test_the_schema_is_derived_and_new_fields_are_added_at_the_next_start(spark, job, write_json):
-    one = job(schema=None)
+def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_json):
+    one = job(schema=None, options={"maxOffsetsPerTrigger": "5"})
     write_json(one.topic, {"id": 1, "name": "a"})
     run(spark, one)
-    write_json(one.topic, {"id": 2, "name": "b", "city": "Oslo"})
-    run(spark, one)
-    assert rows(one.table, "id", "name", "city") == [(1, "a", None), (2, "b", "Oslo")]
+    query = keep_table(spark, one, follow=True)
+    try:
+        write_json(
+            one.topic, {"id": 2, "name": "b", "city": None}, {"id": "x", "lost": 1}, {"id": 3}
+        )  # fmt: skip
+        query.processAllAvailable()
+        write_json(
+            one.topic, {"id": 4, "city": "Oslo", "rain": 1}, {"id": 5, "Id": 5},
+            {"id": 6, "rain": 1.5, "at": {"x": [1], "y": None}}, {"id": 7, "_offset": 7}, {"id": 8, "a b": 8},
+            {"id": 9, "wind": True}, {"id": 10, "rain": "much"},
+        )  # fmt: skip
+        query.processAllAvailable()
+        write_json(one.topic, {"id": 11, "wind": "strong"}, {"id": 12, "late": "l"}, b"bad")
+        query.processAllAvailable()
+    finally:
+        query.stop()
+    names = ("id", "name", "city", "rain", "at", "wind", "late", "_offset")
+    whole = dict.fromkeys(names)
+    assert rows(one.table, *names) == sorted(
+        (
+            tuple({**whole, **each}.values())
+            for each in (
+                {"id": 1, "name": "a", "_offset": 0},
+                {"id": 2, "name": "b", "_offset": 1},
+                {"id": 3, "_offset": 3},
+                {"id": 4, "city": "Oslo", "rain": 1.0, "_offset": 4},
+                {"id": 6, "rain": 1.5, "at": {"x": [1], "y": None}, "_offset": 6},
+                {"id": 9, "wind": True, "_offset": 9},
+                {"id": 12, "late": "l", "_offset": 12},
+            )
+        ),
+        key=str,
+    )
+    assert rows(f"{one.table}-dead-letters", "_offset", "reason") == sorted(
+        [
+            (2, "does not fit: id (bigint)"),
+            (5, "fields that cannot be columns: Id"),
+            (7, "fields that cannot be columns: _offset"),
+            (8, "fields that cannot be columns: a b"),
+            (10, "does not fit: rain (double)"),
+            (11, "does not fit: wind (boolean)"),
+            (13, "the value is not JSON"),
+        ],
+        key=str,
+    )
+
+
+def test_more_fields_than_a_table_may_have_are_refused(spark, tmp_path):
+    table = str(tmp_path / "table")
+    prepare(table, StructType.fromDDL("id bigint"))
+    add_fields(table, [StructField("name", StringType())])
+    many = [StructField(f"field{each}", StringType()) for each in range(MOST_FIELDS - 1)]
+    with pytest.raises(PipelineFault, match=r"bring 999 more, as 'field0'; .* at most 1000"):
+        add_fields(table, many)
+    assert schema_of_table(table).names == ["id", "name"]
+
+
+def test_fields_beyond_a_given_schema_are_left_out(spark, job, write_json):
+    one = job(schema="id bigint")
+    write_json(one.topic, {"id": 1, "more": 1, "Id": 2, "a b": 3})
+    done = run(spark, one)
+    assert (done.rows, done.dead_letters) == (1, 0)
+    assert [each.name for each in DeltaTable(one.table).schema().fields] == [
+        "id", "_partition", "_offset", "_timestamp",
+    ]  # fmt: skip
 
 
 def test_what_does_not_fit_together_is_refused(spark, job, write_json, tmp_path):
@@ -132,7 +198,7 @@ def test_what_does_not_fit_together_is_refused(spark, job, write_json, tmp_path)
         ({"schema": "id bigint,,"}, "cannot be read: write it as 'id bigint, name string'"),
         ({"schema": "_offset bigint"}, "has _offset, which the job writes itself"),
         ({"table": "s3://bucket/t"}, "is not a folder"),
-        ({"schema": None}, "None of the first|none of the first"),
+        ({"schema": None, "table": str(tmp_path / "new")}, "none of the first 10000 records"),
     ):
         with pytest.raises(PipelineFault, match=said):
             keep_table(spark, job(**changed))
@@ -169,33 +235,28 @@ def test_the_verb_tells_what_the_table_has_and_why_it_could_not(spark, job, writ
 
 
 @pytest.mark.slow
-def test_a_killed_driver_loses_and_repeats_nothing(spark, job, topics, write_json):
-    one = job(schema="id bigint")
-    for first in range(0, 6000, 1000):
-        write_json(one.topic, *({"id": each} for each in range(first, first + 1000)))
-    command = [sys.executable, "-m", "anabranch", "spark", "tables", "--max-records", "500"]
+def test_a_killed_driver_loses_and_repeats_nothing_while_the_schema_grows(spark, job, write_json):
+    one = job(schema=None)
+    values = [{"id": each, f"field{each // 500}": each} for each in range(6000)]
+    write_json(one.topic, values[0])
+    run(spark, one)
+    write_json(one.topic, *values[1:])
+    command = [sys.executable, "-m", "anabranch", "spark", "tables", "--max-records", "300"]
     command += ["--bootstrap-server", one.bootstrap_servers, "--topic", one.topic]
-    driver = subprocess.Popen(
-        [*command, "--table", one.table, "--schema", "id bigint"], start_new_session=True
-    )
+    driver = subprocess.Popen([*command, "--table", one.table], start_new_session=True)
     try:
         deadline = time.monotonic() + 200
-        while version_of(one.table) < 3:
+        while len(DeltaTable(one.table).schema().fields) < 3 + 5:
             assert time.monotonic() < deadline and driver.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.01)
     finally:
-        started = psutil.Process(driver.pid).children(recursive=True)
-        for each in (psutil.Process(driver.pid), *started):
-            each.send_signal(signal.SIGKILL)
+        end(psutil.Process(driver.pid))
         driver.wait()
-        psutil.wait_procs(started)
     assert counted(one).rows < 6000, "the job was done before it was killed"
     assert run(spark, one).rows == 6000
-    assert {each for (each,) in rows(one.table, "id")} == set(range(6000))
-
-
-def version_of(table):
-    return DeltaTable(table).version() if DeltaTable.is_deltatable(table) else -1
+    table = DeltaTable(one.table).to_pyarrow_table().drop_columns(PLACE.names).to_pylist()
+    found = [{name: each for name, each in row.items() if each is not None} for row in table]
+    assert sorted(found, key=itemgetter("id")) == values
 
 
 def test_a_failed_commit_takes_no_file_from_a_table_that_has_it(spark, job, write_json, tmp_path):

@@ -83,6 +83,7 @@ def tables(
     """
     _need("pyspark", "spark")
     _need("deltalake", "delta")
+    from anabranch.pipelines.session import leave_faults_to_the_job
     from anabranch.pipelines.tables import TableJob, counted, keep_table
 
     job = TableJob(
@@ -92,6 +93,7 @@ def tables(
     )  # fmt: skip
     try:
         with _session("anabranch spark tables", master) as spark:
+            leave_faults_to_the_job(spark)
             _watch(keep_table(spark, job, follow=follow))
     except click.ClickException:
         raise

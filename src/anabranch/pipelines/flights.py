@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.streaming.query import StreamingQuery
 
 from anabranch.pipelines.session import local_session
+from anabranch.pipelines.table_query import TableQuery
 from anabranch.pipelines.tables import TableJob, keep_table
 
 SCHEMA = (
@@ -80,7 +80,7 @@ def _counted(flights: DataFrame) -> Delays:
     return {row.carrier: (row.flights, row.departed, row.minutes or 0) for row in counted.collect()}
 
 
-def keep(spark: SparkSession, bootstrap: str, topic: str, table: str) -> StreamingQuery:
+def keep(spark: SparkSession, bootstrap: str, topic: str, table: str) -> TableQuery:
     """Keep a Delta table of a topic until the query is stopped."""
     job = TableJob(bootstrap_servers=bootstrap, topic=topic, table=table, schema=SCHEMA)
     return keep_table(spark, job, follow=True)

@@ -25,6 +25,11 @@ LOOPBACK = "127.0.0.1"
 LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")
 OF_THIS_MACHINE = frozenset({"spark.driver.bindAddress", "spark.driver.host"})
 """Settings that executors on other machines could not live with."""
+TELLS_FAULTS = (
+    "org.apache.spark.sql.execution.streaming",
+    "org.apache.spark.sql.execution.datasources.v2",
+)
+"""What of Spark logs that a micro-batch failed, besides raising it."""
 USUAL = {
     "spark.driver.bindAddress": LOOPBACK,
     "spark.driver.host": LOOPBACK,
@@ -94,6 +99,16 @@ def _made(name: str, master: str) -> SparkSession:
         spark.stop()
         raise
     return spark
+
+
+def leave_faults_to_the_job(spark: SparkSession) -> None:
+    """Keep Spark's traces of failed micro-batches out of the log, for a job that tells its faults
+    itself: a micro-batch that brings new fields to a table is none (table_query.py)."""
+    jvm = spark._jvm
+    assert jvm is not None
+    log4j = jvm.org.apache.logging.log4j
+    for package in TELLS_FAULTS:
+        log4j.core.config.Configurator.setLevel(package, log4j.Level.OFF)
 
 
 def ship(spark: SparkSession) -> None:

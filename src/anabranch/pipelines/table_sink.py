@@ -4,7 +4,8 @@ What: a task writes the rows that fit into one file of the table and the others 
 table of dead letters; the driver's commit adds the files of all tasks to each table in one
 transaction, with the query's name and the micro-batch's number. Rule kept: a table that has that
 transaction already is left alone, so that a micro-batch that is run again counts once; files that
-no transaction names are not part of a table. Not here: what fits (tables.py).
+no transaction names are not part of a table; a micro-batch with fields that the table lacks adds
+them and nothing else, and is run again. Not here: what fits (tables.py).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +30,16 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from anabranch.pipelines.fields import MOST_FIELDS, Fields, fields_of, merged, settled
+from anabranch.pipelines.table_schema import add_fields, sentence_of
+
 FORMAT = "anabranch-table"
 REASON = "_reason"
 """The column that says why a row is a dead letter; null for the rows that fit."""
 FITS, DEAD = "fits", "dead"
 """The two struct columns of a row: what the table gets, and what the dead letters get."""
+MORE = "_more"
+"""The column with the text of a record that fits and has fields which the schema lacks."""
 
 
 class Added(NamedTuple):
@@ -45,10 +52,15 @@ class Added(NamedTuple):
 
 @dataclass
 class Files(WriterCommitMessage):
-    """What a task wrote, for the table and for the dead letters."""
+    """What a task wrote, for the table and for the dead letters, and the fields it found."""
 
     fits: list[Added] = field(default_factory=list)
     dead: list[Added] = field(default_factory=list)
+    more: Fields = field(default_factory=dict)
+
+
+class FieldsAdded(Exception):
+    """The table has got columns; the micro-batch is to be run again, by the new schema."""
 
 
 class TableWriter(DataSourceStreamArrowWriter):
@@ -62,22 +74,39 @@ class TableWriter(DataSourceStreamArrowWriter):
     def write(self, iterator: Iterator[Any]) -> Files:
         """In a task: at most one file for each table."""
         fits, dead = _File(self._table), _File(self._dead_letters)
+        more: Fields = {}
         for batch in iterator:
             rows = pa.Table.from_batches([batch])
+            if len(more) <= MOST_FIELDS:  # beyond, the table does not take them
+                more = merged(more, _more(rows))
             is_dead = rows.column(REASON).is_valid()
             fits.write(_fields(rows.filter(pa.compute.invert(is_dead)), FITS))
             dead.write(_fields(rows.filter(is_dead), DEAD))
-        return Files(fits.close(), dead.close())
+        return Files(fits.close(), dead.close(), more)
 
     def commit(
         self, messages: Sequence[WriterCommitMessage | None], batchId: int  # noqa: N803
     ) -> None:  # fmt: skip
-        """On the driver: add the files to the tables that do not have this micro-batch yet."""
+        """On the driver: add the files to the tables that do not have this micro-batch yet.
+
+        Raises FieldsAdded, and adds no file, where records have fields that are to be columns.
+        """
         done = [each for each in messages if isinstance(each, Files)]
+        self._grow(done)
         add_once(self._table, [a for each in done for a in each.fits], self._application, batchId)
         add_once(
             self._dead_letters, [a for each in done for a in each.dead], self._application, batchId
         )
+
+    def _grow(self, done: Sequence[Files]) -> None:
+        found = settled(reduce(merged, (each.more for each in done), {}))
+        if not found:
+            return
+        add_fields(self._table, found)
+        for each in done:
+            _remove(self._table, each.fits)
+            _remove(self._dead_letters, each.dead)
+        raise FieldsAdded(f"The table {self._table} has new fields: {sentence_of(found)}.")
 
     def abort(
         self, messages: Sequence[WriterCommitMessage | None], batchId: int  # noqa: N803
@@ -130,6 +159,13 @@ def _fields(rows: Any, name: str) -> Any:
     """The fields of a struct column as columns."""
     struct = rows.column(name).combine_chunks()
     return pa.Table.from_batches([pa.RecordBatch.from_struct_array(struct)])
+
+
+def _more(rows: Any) -> Fields:
+    """The fields of records that are not among those of the schema."""
+    known = {each.name for each in rows.schema.field(FITS).type}
+    texts = rows.column(MORE).drop_null().to_pylist()
+    return reduce(merged, (fields_of(text, known) for text in texts), {})
 
 
 def _remove(folder: str, files: Iterable[Added]) -> None:

@@ -4,14 +4,16 @@ What: a stream reads the topic, Spark parses the values by the schema, rows that
 and the others, as they came and with the reason, to a table of dead letters (table_sink.py). The
 checkpoint says how far the job is; it holds the name under which the tables know the job, so that a
 micro-batch that is run again after a crash is not added twice. Rules kept: a checkpoint belongs to
-one table; a field that the table has is not changed; fields that are new are added when the job
-starts. Not here: changes of the schema while it runs.
+one table; a given schema stays as it is; a schema that is not given grows with the records
+(table_schema.py, table_query.py).
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -21,25 +23,25 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import (
     BinaryType,
-    IntegerType,
-    LongType,
     StringType,
     StructField,
     StructType,
-    TimestampType,
 )
 
 from anabranch.pipelines.faults import PipelineFault
-from anabranch.pipelines.table_sink import DEAD, FITS, FORMAT, REASON, TableSource
-
-PLACE = StructType(
-    [
-        StructField("_partition", IntegerType()),
-        StructField("_offset", LongType()),
-        StructField("_timestamp", TimestampType()),
-    ]
+from anabranch.pipelines.fields import NOT_IN_NAMES
+from anabranch.pipelines.table_query import TableQuery
+from anabranch.pipelines.table_schema import (
+    CORRUPT,
+    PLACE,
+    RESERVED,
+    derived_schema,
+    given_schema,
+    prepare,
+    schema_of_table,
 )
-"""Where a row comes from: columns of both tables, behind the others."""
+from anabranch.pipelines.table_sink import DEAD, FITS, FORMAT, MORE, REASON, TableSource
+
 DEAD_LETTER = StructType(
     [
         StructField("key", BinaryType()),
@@ -48,11 +50,8 @@ DEAD_LETTER = StructType(
         *PLACE.fields,
     ]
 )
-CORRUPT = "_corrupt"
 IDENTITY = "anabranch-table.json"
 """A file in the checkpoint: the job's name in the tables, and the table it belongs to."""
-SAMPLED = 10_000
-"""Records that a schema is derived from, when none is given."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,24 +76,58 @@ class Counted(NamedTuple):
     version: int
 
 
-def keep_table(spark: SparkSession, job: TableJob, *, follow: bool = False) -> StreamingQuery:
+def keep_table(spark: SparkSession, job: TableJob, *, follow: bool = False) -> TableQuery:
     """Start the job; without `follow` it ends with what is in the topic now.
 
     Raises PipelineFault for a table or a checkpoint that does not fit.
     """
-    table, dead_letters, checkpoint = _folders(job)
-    schema = _schema(spark, job)
-    _prepare(table, StructType([*schema.fields, *PLACE.fields]))
-    _prepare(dead_letters, DEAD_LETTER)
-    application = _application(Path(checkpoint), table)
+    _folders(job)
     spark.dataSource.register(TableSource)
+    parses: list[StructType] = []
+
+    def begin() -> StreamingQuery:
+        _make_active(spark)
+        parses[:] = [_schema(spark, job)]
+        return _started(spark, job, parses[0], follow=follow)
+
+    def has_grown() -> bool:
+        known = schema_of_table(_folders(job)[0])
+        return job.schema is None and known is not None and set(known.names) > set(parses[0].names)
+
+    return TableQuery(begin, has_grown)
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Spark looks for the sink in the session that is active in the thread; making any DataFrame
+    makes its session that one."""
+    spark.createDataFrame([], "nothing int")
+
+
+def _started(
+    spark: SparkSession, job: TableJob, schema: StructType, *, follow: bool
+) -> StreamingQuery:
+    table, dead_letters, checkpoint = _folders(job)
+    prepare(table, StructType([*schema.fields, *PLACE.fields]))
+    prepare(dead_letters, DEAD_LETTER)
+    application = _application(Path(checkpoint), table)
     source = {"startingOffsets": "earliest", **_source(job)}
     records = spark.readStream.format("anabranch").options(**source).load()
-    writer = parsed(records, schema).writeStream.format(FORMAT)
+    rows = parsed(records, schema, grows=job.schema is None)
+    writer = rows.writeStream.format(FORMAT)
     writer = writer.option("table", table).option("deadLetters", dead_letters)
     writer = writer.option("application", application)
     writer = writer.option("checkpointLocation", checkpoint)
     return writer.start() if follow else writer.trigger(availableNow=True).start()
+
+
+def _schema(spark: SparkSession, job: TableJob) -> StructType:
+    if job.schema is not None:
+        return given_schema(job.schema)
+    known = schema_of_table(_folders(job)[0])
+    if known is not None and known.names:
+        return known
+    records = spark.read.format("anabranch").options(**_source(job)).load()
+    return derived_schema(records, job.topic)
 
 
 def counted(job: TableJob) -> Counted:
@@ -106,22 +139,31 @@ def counted(job: TableJob) -> Counted:
     return Counted(known.count(), DeltaTable(dead_letters).count(), known.version())
 
 
-def parsed(records: DataFrame, schema: StructType) -> DataFrame:
-    """Records as the sink takes them: what fits, what is dead, and the reason."""
+def parsed(records: DataFrame, schema: StructType, *, grows: bool = False) -> DataFrame:
+    """Records as the sink takes them: what fits, what is dead and the reason, and, where the schema
+    grows, the text of those that fit and have more fields."""
     text = F.col("value").cast("string")
     asked = StructType([*schema.fields, StructField(CORRUPT, StringType())])
     rows = records.withColumn(
         "_row", F.from_json(text, asked, {"columnNameOfCorruptRecord": CORRUPT})
     )
+    more = F.array_except(F.json_object_keys(text), _names(schema.names))
+    rows = rows.withColumn("_more", more if grows else F.array().cast("array<string>"))
     rows = rows.withColumn(REASON, _reason(text, schema))
     place = [F.col(each.removeprefix("_")).alias(each) for each in PLACE.names]
     fields = [F.col("_row").getField(name).alias(name) for name in schema.names]
     dead = [F.col("key"), F.col("value"), F.col(REASON).alias("reason")]
+    fits = F.col(REASON).isNull()
     return rows.select(
-        F.when(F.col(REASON).isNull(), F.struct(*fields, *place)).alias(FITS),
-        F.when(F.col(REASON).isNotNull(), F.struct(*dead, *place)).alias(DEAD),
+        F.when(fits, F.struct(*fields, *place)).alias(FITS),
+        F.when(~fits, F.struct(*dead, *place)).alias(DEAD),
         F.col(REASON),
+        F.when(fits & (F.size("_more") > 0), text).alias(MORE),
     )
+
+
+def _names(names: Iterable[str]) -> Column:
+    return F.array(*(F.lit(each) for each in names)).cast("array<string>")
 
 
 def _reason(text: Column, schema: StructType) -> Column:
@@ -138,6 +180,7 @@ def _reason(text: Column, schema: StructType) -> Column:
         )
         for each in schema.fields
     ]
+    no_column = _no_columns(schema)
     return (
         F.when(F.col("value").isNull(), F.lit("the value is null"))
         .when(variant.isNull(), F.lit("the value is not JSON"))
@@ -146,7 +189,18 @@ def _reason(text: Column, schema: StructType) -> Column:
             F.col("_row").getField(CORRUPT).isNotNull(),
             F.concat(F.lit("does not fit: "), F.concat_ws(", ", *wrong)),
         )
+        .when(
+            F.size(no_column) > 0,
+            F.concat(F.lit("fields that cannot be columns: "), F.concat_ws(", ", no_column)),
+        )
     )
+
+
+def _no_columns(schema: StructType) -> Column:
+    """The fields of a record that `fields.columns_of` refuses beside those of the schema."""
+    taken = [each.lower() for each in (*schema.names, *RESERVED)]
+    refused = f"^$|[{re.escape(NOT_IN_NAMES)}]"
+    return F.filter("_more", lambda name: F.lower(name).isin(taken) | name.rlike(refused))
 
 
 def _folders(job: TableJob) -> tuple[str, str, str]:
@@ -173,64 +227,6 @@ def _source(job: TableJob) -> dict[str, str]:
         "kafka.bootstrap.servers": job.bootstrap_servers,
         "subscribe": job.topic,
     }
-
-
-def _schema(spark: SparkSession, job: TableJob) -> StructType:
-    schema = job.schema
-    if schema is None:
-        schema = _derived(spark, job)
-    elif isinstance(schema, str):
-        try:
-            schema = StructType.fromDDL(schema)
-        except Exception as problem:
-            raise PipelineFault(
-                f"The schema {schema!r} cannot be read: write it as 'id bigint, name string'. "
-                f"{str(problem).splitlines()[0]}"
-            ) from None
-    taken = sorted({*PLACE.names, CORRUPT} & set(schema.names))
-    if taken or not schema.names:
-        what = f"has {', '.join(taken)}, which the job writes itself" if taken else "has no field"
-        raise PipelineFault(f"The schema {what}: give another one.")
-    return schema
-
-
-def _derived(spark: SparkSession, job: TableJob) -> StructType:
-    """The schema of the first records, as Spark derives it from JSON."""
-    records = spark.read.format("anabranch").options(**_source(job)).load()
-    values = records.select(F.col("value").cast("string")).limit(SAMPLED)
-    found = spark.read.json(values.rdd.map(lambda row: row[0] or ""))
-    fields = [each for each in found.schema.fields if each.name != "_corrupt_record"]
-    if not fields:
-        raise PipelineFault(
-            f"No schema can be derived: none of the first {SAMPLED} records of topic "
-            f"{job.topic!r} is a JSON object. Give a schema, as 'id bigint, name string'."
-        )
-    return StructType(fields)
-
-
-def _prepare(table: str, schema: StructType) -> None:
-    """Create the table, or add the fields that it lacks. Raises PipelineFault for another type."""
-    from deltalake import DeltaTable
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    wanted = to_arrow_schema(schema, timezone="UTC")
-    if not DeltaTable.is_deltatable(table):
-        DeltaTable.create(table, wanted)
-        return
-    from deltalake import Schema
-
-    known = DeltaTable(table)
-    has = {each.name: each for each in known.schema().fields}
-    asked = Schema.from_arrow(wanted).fields
-    for each in asked:
-        if each.name in has and has[each.name].type != each.type:
-            raise PipelineFault(
-                f"The table {table} has the field {each.name} as {has[each.name].type}, and the "
-                f"schema says {each.type}: correct the schema, or write to another table."
-            )
-    missing = [each for each in asked if each.name not in has]
-    if missing:
-        known.alter.add_columns(missing)
 
 
 def _application(checkpoint: Path, table: str) -> str:

@@ -1,0 +1,148 @@
+"""The fields of JSON records and their types, for tables whose schema is not given.
+
+What: `fields_of` gives the fields of one record, `merged` joins what records say, `settled` makes
+columns of it. The rules are those of Spark's own derivation: whole numbers and fractions become
+double, types that have nothing in common become string, and so does what is null everywhere within
+an array or an object. Two more keep a table readable everywhere: a whole number beyond 64 bits is
+a double, and an object whose keys cannot be columns is kept as its text. Rule kept: a field that is
+null everywhere has no type yet, and no column.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    LongType,
+    NullType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+Fields = dict[str, DataType]
+NOT_IN_NAMES = " ,;{}()\n\t="
+"""What Delta Lake refuses in the names of columns."""
+MOST_FIELDS = 1_000
+"""Columns of a derived table, and keys of an object that becomes one: beyond, the keys are not
+names but values, and each record would bring more of them."""
+MOST_BITS = 63
+MOST_DIGITS = 20
+"""The longest number of 64 bits, with its sign."""
+
+
+def fields_of(text: str, known: Collection[str] = ()) -> Fields:
+    """The fields of a record that are not null, beyond those that are known; none for what is no
+    JSON object."""
+    try:
+        record = json.loads(text, parse_int=_whole)
+        if isinstance(record, dict):
+            return {
+                name: _type_of(value)
+                for name, value in record.items()
+                if value is not None and name not in known
+            }
+    except (ValueError, RecursionError):  # Spark says why it is a dead letter
+        pass
+    return {}
+
+
+def merged(one: Mapping[str, DataType], other: Mapping[str, DataType]) -> Fields:
+    """The fields of both, with types that hold the values of both."""
+    both = dict(one)
+    for name, kind in other.items():
+        both[name] = _common(both[name], kind) if name in both else kind
+    return both
+
+
+def settled(fields: Mapping[str, DataType]) -> list[StructField]:
+    """The columns for fields, by name; of names that differ only in case, the first."""
+    columns = []
+    for name in columns_of(sorted(fields)):
+        kind = _settled(fields[name])
+        if kind is not None:
+            columns.append(StructField(name, kind))
+    return columns
+
+
+def columns_of(names: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """The names that can be columns beside those that are taken; Delta Lake ignores case."""
+    seen = {name.lower() for name in taken}
+    fit = []
+    for name in names:
+        if name and not set(name) & set(NOT_IN_NAMES) and name.lower() not in seen:
+            seen.add(name.lower())
+            fit.append(name)
+    return fit
+
+
+def _whole(digits: str) -> int | float:
+    """A whole number; Python refuses to read thousands of digits as one."""
+    return int(digits) if len(digits) <= MOST_DIGITS else float(digits)
+
+
+def _type_of(value: Any) -> DataType:
+    if value is None:
+        return NullType()
+    if isinstance(value, bool):
+        return BooleanType()
+    if isinstance(value, int):
+        return LongType() if -(1 << MOST_BITS) <= value < 1 << MOST_BITS else DoubleType()
+    if isinstance(value, float):
+        return DoubleType()
+    if isinstance(value, str):
+        return StringType()
+    if isinstance(value, list):
+        element: DataType = NullType()
+        for each in value:
+            element = _common(element, _type_of(each))
+        return ArrayType(element)
+    return _object({name: _type_of(each) for name, each in value.items()})
+
+
+def _object(fields: Mapping[str, DataType]) -> DataType:
+    """An object as a struct, or as its text when its keys cannot be columns."""
+    names = sorted(fields)
+    if len(names) > MOST_FIELDS or columns_of(names) != names:
+        return StringType()
+    return StructType([StructField(name, fields[name]) for name in names])
+
+
+def _common(one: DataType, other: DataType) -> DataType:
+    """The type that holds the values of both."""
+    if one == other or isinstance(other, NullType):
+        return one
+    if isinstance(one, NullType):
+        return other
+    if {type(one), type(other)} == {LongType, DoubleType}:
+        return DoubleType()
+    if isinstance(one, ArrayType) and isinstance(other, ArrayType):
+        return ArrayType(_common(one.elementType, other.elementType))
+    if isinstance(one, StructType) and isinstance(other, StructType):
+        return _object(merged(_by_name(one), _by_name(other)))
+    return StringType()
+
+
+def _by_name(struct: StructType) -> Fields:
+    return {each.name: each.dataType for each in struct.fields}
+
+
+def _settled(kind: DataType, *, is_within: bool = False) -> DataType | None:
+    """A type that a table can have; None while there is none, as for an object without keys."""
+    if isinstance(kind, NullType):
+        return StringType() if is_within else None
+    if isinstance(kind, ArrayType):
+        return ArrayType(_settled(kind.elementType, is_within=True) or StringType())
+    if isinstance(kind, StructType):
+        fields = [
+            StructField(each.name, _settled(each.dataType, is_within=True) or StringType())
+            for each in kind.fields
+        ]
+        return StructType(fields) if fields else (StringType() if is_within else None)
+    return kind

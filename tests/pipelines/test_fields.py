@@ -1,0 +1,86 @@
+"""Fields and types of JSON records, for tables whose schema is not given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from anabranch.pipelines.fields import MOST_FIELDS, columns_of, fields_of, merged, settled
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text("aAb ", max_size=2), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+records = st.dictionaries(st.sampled_from(["a", "b", "c"]), values, max_size=3)
+
+
+def columns(*told):
+    found = {}
+    for each in told:
+        found = merged(found, fields_of(each if isinstance(each, str) else json.dumps(each)))
+    return {each.name: each.dataType.simpleString() for each in settled(found)}
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind"),
+    [
+        ([1, None], "bigint"),
+        ([2**63 - 1], "bigint"),
+        ([-(2**63)], "bigint"),
+        ([-(2**63) - 1], "double"),
+        ([10**4000], "double"),
+        ([2**63], "double"),
+        ([1, 0.5], "double"),
+        ([True], "boolean"),
+        ([True, 1], "string"),
+        (["x", [1]], "string"),
+        ([[]], "array<string>"),
+        ([[], [1], [None, 0.5]], "array<double>"),
+        ([{"x": 1}, {"y": None}], "struct<x:bigint,y:string>"),
+        ([{"x": 1}, {"X": 1}], "string"),
+        ([{"a b": 1}], "string"),
+        ([dict.fromkeys(map(str, range(MOST_FIELDS + 1)), 1)], "string"),
+    ],
+)
+def test_a_column_holds_all_values_of_its_field(seen, kind):
+    assert columns(*({"field": each} for each in seen)) == {"field": kind}
+
+
+@pytest.mark.parametrize("value", [None, {}])
+def test_a_field_without_a_value_has_no_column_yet(value):
+    assert columns({"field": value}) == {}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", "7", '{"a": ' + "[" * 100_000])
+def test_what_is_no_object_has_no_fields(text):
+    assert fields_of(text) == {}
+
+
+def test_known_fields_are_not_looked_at():
+    assert list(fields_of('{"a": 1, "b": 2}', {"a"})) == ["b"]
+
+
+def test_names_that_delta_lake_refuses_are_no_columns():
+    names = ["", "a", "A", "b c", "d;", "e=", "f", "taken"]
+    assert columns_of(names, ["TAKEN"]) == ["a", "f"]
+
+
+@given(st.lists(records, max_size=4), st.data())
+def test_the_order_of_records_and_tasks_does_not_matter(told, data):
+    other = data.draw(st.permutations(told))
+    cut = data.draw(st.integers(0, len(told)))
+
+    def found(part):
+        fields = {}
+        for each in part:
+            fields = merged(fields, fields_of(json.dumps(each)))
+        return fields
+
+    assert settled(merged(found(other[:cut]), found(other[cut:]))) == settled(found(told))
