@@ -121,6 +121,7 @@ def test_the_process_that_compacts_ends_with_the_cluster():
     assert [each for each in working if each.is_running()] == []
 
 
+@pytest.mark.usefixtures("anabranch_session_cluster")  # a cluster that began before the capture
 def test_what_nodes_log_stays_out_of_the_process_log(caplog):
     found = logging.getLogger("anabranch")
     before = (found.level, found.propagate, list(found.handlers))
@@ -134,6 +135,7 @@ def test_what_nodes_log_stays_out_of_the_process_log(caplog):
     assert (found.level, found.propagate, found.handlers) == before
 
 
+@pytest.mark.usefixtures("anabranch_session_cluster")
 def test_warnings_go_where_warnings_of_the_process_go(caplog):
     with LocalCluster(config={"no.such.setting": 1}) as cluster:
         assert "no.such.setting" in cluster.log

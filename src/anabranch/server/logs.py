@@ -14,10 +14,15 @@ import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 ROOT = "anabranch"
 FIELDS = "anabranch_fields"
+
+WATCHERS: list[Callable[[logging.LogRecord], None]] = []
+"""Who gets every event from INFO on, whatever levels and handlers the process has set: the test
+fixture keeps what the nodes of a cluster log. Empty in a node that serves."""
 
 LEVELS = {
     "debug": logging.DEBUG,
@@ -89,8 +94,14 @@ class EventLog:
         self._write(logging.ERROR, sentence, fields)
 
     def _write(self, level: int, sentence: str, fields: dict[str, Any]) -> None:
+        extra = {FIELDS: fields}
+        if WATCHERS and level >= logging.INFO:
+            name = self._logger.name
+            event = self._logger.makeRecord(name, level, "", 0, sentence, (), None, extra=extra)
+            for watcher in tuple(WATCHERS):
+                watcher(event)
         if self._logger.isEnabledFor(level):
-            self._logger.log(level, sentence, extra={FIELDS: fields})
+            self._logger.log(level, sentence, extra=extra)
 
 
 def logger(name: str) -> EventLog:
