@@ -27,13 +27,13 @@ from workloads import Sample
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.batches import decode_batches, encode_batch
-from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.controller import Controller
-from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.metadata_store import Committed, StoredBatch
-from anabranch.core.controller.replay import replay_batch
+from anabranch.core.metadata.batches import decode_batches, encode_batch
+from anabranch.core.metadata.committed_log import CommittedLog
+from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_records
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.store import Committed, StoredBatch
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (

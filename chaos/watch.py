@@ -14,13 +14,13 @@ import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from anabranch.core.controller.batches import decode_batches
-from anabranch.core.controller.election_counts import elections_in
-from anabranch.core.controller.image import RECOVERING, MetadataImage, PartitionImage
-from anabranch.core.controller.metadata_store import NOBODY, Lease, MetadataStore
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot
+from anabranch.core.controller.partitions.election_counts import elections_in
 from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.batches import decode_batches
+from anabranch.core.metadata.image import RECOVERING, MetadataImage, PartitionImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot
+from anabranch.core.metadata.store import NOBODY, Lease, MetadataStore
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.server.metadata_store.opening import open_store
 

@@ -21,23 +21,23 @@ from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.batches import encode_batch
-from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
+from anabranch.core.controller.brokers.hints import Hints
+from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.duties import Duties
-from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
-from anabranch.core.controller.hints import Hints
-from anabranch.core.controller.image import (
+from anabranch.core.groups import offsets
+from anabranch.core.groups.coordinator import GroupCoordinator
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.metadata.batches import encode_batch
+from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog
+from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_records
+from anabranch.core.metadata.image import (
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     MetadataDelta,
     MetadataImage,
 )
-from anabranch.core.controller.sessions import Sessions
-from anabranch.core.groups import offsets
-from anabranch.core.groups.coordinator import GroupCoordinator
-from anabranch.core.log.logs import LogFolder
-from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.replication.partitions import Assignment, Partitions
 from anabranch.core.replication.replica import Replica
 from anabranch.core.replication.replication import Replication

@@ -14,12 +14,12 @@ from random import Random
 from typing import Any
 
 from anabranch.core.access.principal_bytes import read_principal
-from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
 from anabranch.core.errors import ProtocolError
 from anabranch.core.groups.subscription import assigned_partitions, subscribed_topics
 from anabranch.core.log import checkpoints
 from anabranch.core.log.indexes import InvalidIndex, OffsetIndex, TimeIndex, decode_aborted
 from anabranch.core.log.producer_snapshot import decode_snapshot, encode_snapshot
+from anabranch.core.metadata.batches import decode_batches, snapshot_is_whole
 from anabranch.core.wire import control_records, metadata_records, offsets_records
 from anabranch.core.wire.batch import BATCH_OVERHEAD, read_header
 from anabranch.core.wire.codec import decode, encode_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from anabranch.core.controller.features import BOOTSTRAP_LEVELS
+from anabranch.core.metadata.features import BOOTSTRAP_LEVELS
 from anabranch.core.wire.own_records import RECORDS_FEATURE
 
 

@@ -129,7 +129,7 @@ def test_a_plan_that_is_too_large_is_written_as_far_as_one_can_be_applied(
     verb, topic, tmp_path, monkeypatch
 ):
     topic("large", "1:3,2:3,1:3")
-    monkeypatch.setattr("anabranch.core.controller.plans.MOST_MOVES", 2)
+    monkeypatch.setattr("anabranch.core.controller.moves.plans.MOST_MOVES", 2)
     path = tmp_path / "plan.json"
     made = verb("plan", "drain", "--broker", "3", "--out", str(path))
     assert "3 partition(s) move" in made.output

@@ -8,8 +8,8 @@ carry them, so that a log with one of these stops it as it would stop a real one
 from __future__ import annotations
 
 from anabranch.cli.main import main
-from anabranch.core.controller import features
-from anabranch.core.controller.levels import version_at
+from anabranch.core.metadata import features
+from anabranch.core.metadata.levels import version_at
 from anabranch.core.wire.metadata_records import PartitionChangeRecord, PartitionRecord
 from anabranch.core.wire.own_records import RECORDS_FEATURE
 

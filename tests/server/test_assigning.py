@@ -8,15 +8,15 @@ import pytest
 from immutables import Map
 from server_kit import eventually
 
-from anabranch.core.controller.features import METADATA_VERSION
-from anabranch.core.controller.image import (
+from anabranch.core.controller.brokers.membership import LOST_DIRECTORY
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.features import METADATA_VERSION
+from anabranch.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.controller.membership import LOST_DIRECTORY
-from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsResponse

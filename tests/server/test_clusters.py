@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from node_kit import ProcessNode, ThreadNode, free_port, settings_of
 
-from anabranch.core.controller.batches import decode_batches
-from anabranch.core.controller.image import RECOVERED, RECOVERING
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.metadata.batches import decode_batches
+from anabranch.core.metadata.image import RECOVERED, RECOVERING
 from anabranch.server.config import load_config
 from anabranch.server.folders import FolderFault
 from anabranch.server.node import Node

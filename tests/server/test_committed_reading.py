@@ -12,8 +12,8 @@ import pytest
 from controller_kit import CLUSTER, FEW_BYTES, SECONDS, eventually, topic
 
 from anabranch.core.api.handler import Propose
-from anabranch.core.controller.metadata_store import Lease
 from anabranch.core.controller.result import Result
+from anabranch.core.metadata.store import Lease
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import committed_reading
 from anabranch.server import controller as controller_module

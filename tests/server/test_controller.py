@@ -10,13 +10,13 @@ import pytest
 from controller_kit import eventually
 
 from anabranch.core.api.handler import Propose
-from anabranch.core.controller.batches import encode_batch
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.metadata_store import StoredBatch
-from anabranch.core.controller.replay import everything
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ApiError, StorageFault
+from anabranch.core.metadata.batches import encode_batch
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import everything
+from anabranch.core.metadata.store import StoredBatch
+from anabranch.core.metadata.store_check import CopyEnd, store_fault
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRecord

@@ -13,8 +13,8 @@ from tests.core.controller.world import World
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.handler import Request
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller import hints
-from anabranch.core.controller.hints import MOST_HINTS, Answer
+from anabranch.core.controller.brokers import hints
+from anabranch.core.controller.brokers.hints import MOST_HINTS, Answer
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.server import dialling

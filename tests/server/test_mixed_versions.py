@@ -20,7 +20,7 @@ from tests.server.node_kit import START_SECONDS
 from tests.server.test_three_nodes import RECORDS
 from tests.server.three_kit import IDS, Acks, bootstrap_of, is_whole, three_processes
 
-from anabranch.core.controller.features import BOOTSTRAP_LEVELS, ELR_VERSION, METADATA_VERSION
+from anabranch.core.metadata.features import BOOTSTRAP_LEVELS, ELR_VERSION, METADATA_VERSION
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.metadata_records import (
     PartitionChangeRecord,

@@ -11,7 +11,12 @@ from msgspec.structs import replace
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.controller.image import (
+from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.log.room import FULL_AT_LEAST_MS
+from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     BrokerImage,
     MetadataDelta,
@@ -19,11 +24,6 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
-from anabranch.core.log.files import DiskFull
-from anabranch.core.log.memory_files import MemoryFiles
-from anabranch.core.log.room import FULL_AT_LEAST_MS
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, TopicPartition

@@ -14,11 +14,11 @@ from types import SimpleNamespace
 import pytest
 from controller_kit import topic
 
-from anabranch.core.controller.batches import encode_batch, encode_snapshot
-from anabranch.core.controller.levels import level_of
-from anabranch.core.controller.snapshot import snapshot_records
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.metadata.batches import encode_batch, encode_snapshot
+from anabranch.core.metadata.levels import level_of
+from anabranch.core.metadata.snapshot import snapshot_records
 from anabranch.server import folders
 from anabranch.server.files import RealFiles
 from anabranch.server.metadata_copy import MetadataCopy

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from test_partitions import FOLDERS, STATE, World
 
-from anabranch.core.controller.image import MetadataDelta
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.room import FULL_AT_LEAST_MS
+from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.types import TopicPartition
 
 

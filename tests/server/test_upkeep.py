@@ -11,9 +11,9 @@ from immutables import Map
 from server_kit import eventually
 from test_partitions import World
 
-from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataDelta
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
+from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 

@@ -20,7 +20,7 @@ SIMULATION = ROOT / "docs/concepts/simulation.md"
 NEXT = Mutant(
     name="next-offset",
     rule="the next offset follows the last",
-    module="anabranch.core.controller.image",
+    module="anabranch.core.metadata.image",
     old="return Offset(self.offset + 1)",
     new="return Offset(self.offset + 2)",
     seed=0,
@@ -47,9 +47,9 @@ sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--asser
 """
 SHOW = """
 from anabranch.sim.mutants import Mutant, plant
-import anabranch.core.controller.image as sound
+import anabranch.core.metadata.image as sound
 plant(Mutant(**{fields!r}))
-import anabranch.core.controller.image as mutant
+import anabranch.core.metadata.image as mutant
 print(sound.EMPTY.next_offset, mutant.EMPTY.next_offset)
 """
 

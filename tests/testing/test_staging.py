@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from anabranch.core.controller.image import MetadataImage
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.rehearsal.model import Action
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.staging.acting import Acting

@@ -137,7 +137,7 @@ def _make(
 ) -> None:
     """Make a plan of what is there, show it, write it down."""
     from anabranch.client.plans import look, plan
-    from anabranch.core.controller.plans import MOST_MOVES
+    from anabranch.core.controller.moves.plans import MOST_MOVES
 
     async def work(cluster: Cluster) -> tuple[View, Plan]:
         view = await look(cluster)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from anabranch.client.cluster import Cluster
     from anabranch.client.reassignments import Asked, Progress
-    from anabranch.core.controller.reassignment import Move
+    from anabranch.core.controller.moves.reassignment import Move
     from anabranch.core.placement.reassignment_file import Moves
     from anabranch.core.types import TopicPartition
 

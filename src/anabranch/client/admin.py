@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.controller.cordoning import CORDON, EVERY_FOLDER
+from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,

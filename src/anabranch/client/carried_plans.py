@@ -10,8 +10,8 @@ Source: `core/wire/own_fields.py`. Not here: making plans (`plans.py`).
 from __future__ import annotations
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.controller.plan_state import OPEN, State
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.plan_state import OPEN, State
 from anabranch.core.placement.plan_file import PlanFile
 from anabranch.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

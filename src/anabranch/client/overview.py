@@ -18,7 +18,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.partitions import Illness, Topic, describe_topics
 from anabranch.client.reasons import Reasons
 from anabranch.client.reassignments import under_way
-from anabranch.core.controller.reassignment import Move
+from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.errors import ApiError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.describe_cluster import (

@@ -22,7 +22,7 @@ from anabranch.client.admin import ResourceKind, describe_cluster
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import ConnectionLost
 from anabranch.client.reassignments import under_way
-from anabranch.core.controller.reassignment import Move
+from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.placement.constraints import (

@@ -17,7 +17,7 @@ from anabranch.client.admin import cordoned_in, describe_cluster
 from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.client.reassignments import under_way
-from anabranch.core.controller.reassignment import Move
+from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.placement.layout import Layout, Row, Site
 from anabranch.core.placement.planning import Obstacle, Plan, Why
 from anabranch.core.types import TopicPartition

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs, describe_cluster
 from anabranch.client.carried_plans import is_open, newest
 from anabranch.client.cluster import Cluster, check
-from anabranch.core.controller.plan_throttle import RATES, REPLICAS
-from anabranch.core.controller.reassignment import Move, Row
+from anabranch.core.controller.moves.plan_throttle import RATES, REPLICAS
+from anabranch.core.controller.moves.reassignment import Move, Row
 from anabranch.core.errors import ERRORS, ErrorCode
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition_reassignments import (

@@ -7,7 +7,7 @@ lost, and only of that. Rules kept: what no other broker is in sync with is neve
 replica that was begun anew says nothing while the metadata names another folder: it has to catch up
 first, and the controller notes the new folder then; what lies in a folder that fails before it was
 told is told all the same. Source: KIP-858. Not here: which folder is chosen (`partitions.py`), what
-follows (`core/controller/directories.py`).
+follows (`core/controller/brokers/directories.py`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.api.context import Broker
-from anabranch.core.controller.image import MetadataDelta, MetadataImage
-from anabranch.core.controller.levels import DIRECTORIES_SINCE, level_of
-from anabranch.core.controller.membership import ANYWHERE, LOST_DIRECTORY, directory_of
+from anabranch.core.controller.brokers.membership import ANYWHERE, LOST_DIRECTORY, directory_of
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.levels import DIRECTORIES_SINCE, level_of
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.messages.assign_replicas_to_dirs import (

@@ -12,21 +12,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from anabranch.core.controller.batches import understood
-from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog, SnapshotView
 from anabranch.core.controller.history import History
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.levels import check_supported
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.batches import understood
+from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog, SnapshotView
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.levels import check_supported
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot
+from anabranch.core.metadata.store import (
     Lease,
     MetadataStore,
     Snapshot,
     StoredBatch,
 )
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot
-from anabranch.core.controller.store_check import CopyEnd, store_fault
-from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store_check import CopyEnd, store_fault
 
 READ_BYTES = 8 * 1024 * 1024
 

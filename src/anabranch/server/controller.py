@@ -20,20 +20,24 @@ from random import Random
 from typing import Any
 
 from anabranch.core.api.handler import Propose
-from anabranch.core.controller.batches import (
+from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.giving_way import GivenBack
+from anabranch.core.controller.history import carrying
+from anabranch.core.controller.partitions.election_counts import ElectionCounts, elections_in
+from anabranch.core.controller.result import Result
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
+from anabranch.core.metadata.batches import (
     encode_batch,
     encode_snapshot,
     leader_change_batch,
 )
-from anabranch.core.controller.committed_log import CommittedBatch, SnapshotView
-from anabranch.core.controller.controller import METADATA_KEY, Controller
-from anabranch.core.controller.election_counts import ElectionCounts, elections_in
-from anabranch.core.controller.features import bootstrap_records
-from anabranch.core.controller.giving_way import GivenBack
-from anabranch.core.controller.history import carrying
-from anabranch.core.controller.image import NO_LEADER, MetadataImage
-from anabranch.core.controller.levels import level_of, to_write
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.metadata.committed_log import CommittedBatch, SnapshotView
+from anabranch.core.metadata.features import bootstrap_records
+from anabranch.core.metadata.image import NO_LEADER, MetadataImage
+from anabranch.core.metadata.levels import level_of, to_write
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import snapshot_is_due, snapshot_records
+from anabranch.core.metadata.store import (
     NOBODY,
     Committed,
     Lease,
@@ -41,11 +45,7 @@ from anabranch.core.controller.metadata_store import (
     Snapshot,
     StoredBatch,
 )
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.result import Result
-from anabranch.core.controller.snapshot import snapshot_is_due, snapshot_records
-from anabranch.core.controller.store_check import UNKNOWN_URL, CopyEnd
-from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
+from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms

@@ -5,7 +5,7 @@ for brokers whose connection to the controller closed. `Watch` holds an idle con
 controller; when it ends it dials once more and tells when nobody listens there any more. Why: the
 kernel of a machine whose process died says so at once, where a session takes seconds. Rule kept: an
 answer is a hint and nothing more; what follows from it is decided elsewhere
-(`core/controller/hints.py`), or rests on the lease's epochs.
+(`core/controller/brokers/hints.py`), or rests on the lease's epochs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import contextlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe, asks_again_in_ms
+from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer, Probe, asks_again_in_ms
 from anabranch.server.clocks import steady_ms
 
 if TYPE_CHECKING:

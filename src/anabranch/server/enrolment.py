@@ -5,7 +5,7 @@ controller is told, until it is. Why: every node can then name all controllers, 
 raised to a level that one of them lacks. Rules kept: a controller that lacks a level which the
 cluster uses stops with one sentence; one whose id another process takes says so, and does not
 contend with it for every change. Source: KIP-919. Not here: what is decided
-(`core/controller/controllers.py`).
+(`core/controller/brokers/controllers.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import asyncio
 import uuid
 from collections.abc import Callable, Mapping
 
-from anabranch.core.controller.features import (
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.features import (
     CONTROLLERS_SINCE,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,

@@ -14,20 +14,20 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import TypeVar
 
-from anabranch.core.controller.batches import (
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.files import ColdRead, Files
+from anabranch.core.log.log import Log
+from anabranch.core.metadata.batches import (
     decode_batches,
     encode_snapshot,
     snapshot_is_whole,
     understood,
 )
-from anabranch.core.controller.image import MetadataDelta, MetadataImage
-from anabranch.core.controller.levels import check_supported, level_of
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_is_due, snapshot_records
-from anabranch.core.controller.store_check import CopyEnd
-from anabranch.core.log.config import LogConfig
-from anabranch.core.log.files import ColdRead, Files
-from anabranch.core.log.log import Log
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.levels import check_supported, level_of
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_is_due, snapshot_records
+from anabranch.core.metadata.store_check import CopyEnd
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import (
     CLUSTER_METADATA_TOPIC,

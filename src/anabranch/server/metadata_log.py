@@ -14,11 +14,11 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from anabranch.core.controller.image import MetadataDelta, MetadataImage
-from anabranch.core.controller.replay import everything
-from anabranch.core.controller.store_check import CopyEnd, snapshot_fault, store_fault
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault, TooOld
 from anabranch.core.log.files import DiskFull
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.replay import everything
+from anabranch.core.metadata.store_check import CopyEnd, snapshot_fault, store_fault
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import (

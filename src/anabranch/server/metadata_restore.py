@@ -15,10 +15,10 @@ import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from anabranch.core.controller.batches import decode_batches, snapshot_is_whole
-from anabranch.core.controller.metadata_store import Snapshot, StoredBatch
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Files
+from anabranch.core.metadata.batches import decode_batches, snapshot_is_whole
+from anabranch.core.metadata.store import Snapshot, StoredBatch
 from anabranch.server.folders import lock
 from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
 from anabranch.server.metadata_store.opening import open_store

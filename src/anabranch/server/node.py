@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.levels import check_supported
+from anabranch.core.metadata.levels import check_supported
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
@@ -37,7 +37,7 @@ from anabranch.server.metadata_store.opening import open_for_start, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataDelta, MetadataImage
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
 

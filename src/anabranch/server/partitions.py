@@ -21,15 +21,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from anabranch.core.api.context import Broker
-from anabranch.core.controller.image import (
-    RESOURCE_TOPIC,
-    MetadataDelta,
-    MetadataImage,
-)
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.metadata.image import (
+    RESOURCE_TOPIC,
+    MetadataDelta,
+    MetadataImage,
+)
 from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config

@@ -7,7 +7,7 @@ in only when it knows of its own registration; it wants to stay fenced while it 
 that it never leads what it cannot serve yet. When another incarnation took its place it stops. The
 epoch of the last clean shutdown, if every folder says the same, is shown at registration, so that
 the controller knows that nothing was lost. Source: KIP-631, KIP-966.
-The states themselves are decided in `core/controller/brokers.py`.
+The states themselves are decided in `core/controller/brokers/lifecycle.py`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import contextlib
 import uuid
 from collections.abc import Callable, Sequence
 
-from anabranch.core.controller.features import SUPPORTED_FEATURES
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.levels import check_supported
 from anabranch.core.errors import ApiError, ErrorCode, TooOld
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
+from anabranch.core.metadata.features import SUPPORTED_FEATURES
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.levels import check_supported
 from anabranch.core.wire.messages.broker_heartbeat import (
     BrokerHeartbeatRequest,
     BrokerHeartbeatResponse,

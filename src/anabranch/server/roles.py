@@ -19,16 +19,16 @@ from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Propose, Request, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
-from anabranch.core.controller.image import (
+from anabranch.core.errors import Bug
+from anabranch.core.groups import offsets
+from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
+from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
     MetadataDelta,
     MetadataImage,
 )
-from anabranch.core.controller.replay import everything
-from anabranch.core.errors import Bug
-from anabranch.core.groups import offsets
-from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
+from anabranch.core.metadata.replay import everything
 from anabranch.core.replication.partitions import Partitions
 from anabranch.server.assigning import Assigning
 from anabranch.server.cleaner import Cleaner

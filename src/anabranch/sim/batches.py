@@ -7,9 +7,9 @@ very image object that they are applied to. Not here: what is decided.
 
 from __future__ import annotations
 
-from anabranch.core.controller.batches import MetadataBatch, decode_batches
-from anabranch.core.controller.image import MetadataDelta, MetadataImage
-from anabranch.core.controller.replay import replay_batch
+from anabranch.core.metadata.batches import MetadataBatch, decode_batches
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import Buffer
 from anabranch.core.wire.metadata_records import MetadataRecord
 

@@ -15,12 +15,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from anabranch.core.controller.features import (
+from anabranch.core.metadata.features import (
     CONTROLLERS_SINCE,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from anabranch.core.controller.image import MetadataImage
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import (

@@ -4,7 +4,7 @@ What: a process that ends closes its connections, and so does a broker that move
 controller; whoever it was connected to hears that. A controller then dials the node: a machine
 whose process is gone refuses, a new process says that it is another, a paused process or a dark
 machine says nothing. Rule kept: everything goes over the network and may be late or lost. Not here:
-what a finding means (`core/controller/hints.py`).
+what a finding means (`core/controller/brokers/hints.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.hints import Answer
+from anabranch.core.controller.brokers.hints import Answer
 from anabranch.sim.processes import State
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.replay import everything
-from anabranch.core.controller.store_check import CopyEnd, store_fault
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import everything
+from anabranch.core.metadata.store_check import CopyEnd, store_fault
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import (

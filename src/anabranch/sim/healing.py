@@ -20,7 +20,7 @@ from anabranch.sim.plan import SECOND_US
 from anabranch.sim.store import StoreFaults
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import PartitionImage
+    from anabranch.core.metadata.image import PartitionImage
     from anabranch.sim.clients.workload import Workload
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.faults import Faults

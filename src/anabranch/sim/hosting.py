@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull, Syncable
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import effective_topic_config, log_config

@@ -18,9 +18,9 @@ IN_SYNC = "anabranch.core.replication.in_sync"
 FETCH = "anabranch.core.api.fetch_pass"
 HISTORY = "anabranch.core.api.fetch_history"
 PRODUCERS = "anabranch.core.log.producers"
-ELECTIONS = "anabranch.core.controller.elections"
-MEMBERSHIP = "anabranch.core.controller.membership"
-REPLAY = "anabranch.core.controller.replay"
+ELECTIONS = "anabranch.core.controller.partitions.elections"
+MEMBERSHIP = "anabranch.core.controller.brokers.membership"
+REPLAY = "anabranch.core.metadata.replay"
 SHARD = "anabranch.core.groups.shard"
 MEMBERS = "anabranch.core.groups.members"
 
@@ -269,7 +269,7 @@ MUTANTS = (
 OFFSETS = "anabranch.core.groups.offsets"
 OFFSET_FETCH = "anabranch.core.api.p09_offset_fetch"
 HELD_UP = "anabranch.core.api.held_up"
-IN_SYNC_CHANGES = "anabranch.core.controller.in_sync"
+IN_SYNC_CHANGES = "anabranch.core.controller.partitions.in_sync_replicas"
 LANES = "anabranch.client.lanes"
 LANE_TESTS = "tests/client/test_lanes.py"
 ISR_TESTS = "tests/core/controller/test_in_sync.py"
@@ -279,10 +279,10 @@ HELD_UP_ORDER = (
     "tests/core/api/test_held_up_order.py"
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
 )
-SUCCESSION = "anabranch.core.controller.succession"
+SUCCESSION = "anabranch.core.controller.brokers.succession"
 
 LEADERS = "tests/core/controller/test_leader_histories.py"
-HINTS = "anabranch.core.controller.hints"
+HINTS = "anabranch.core.controller.brokers.hints"
 HINT_TESTS = "tests/core/controller/test_hints.py"
 OVERTAKEN = "tests/core/replication/test_overtaken_metadata.py"
 LOG = "anabranch.core.log.log"
@@ -293,7 +293,7 @@ HISTORIES_TESTS = "tests/core/log/test_histories.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 SYNCING_TESTS = "tests/core/log/test_syncing.py"
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
-CONTROLLER_ROOM = "anabranch.core.controller.room"
+CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
@@ -320,7 +320,7 @@ DIRECTED = (
     Mutant(
         name="cancel-puts-the-first-in-sync",
         rule="taking a move back puts no replica into the ISR that was not there",
-        module="anabranch.core.controller.reassignment",
+        module="anabranch.core.controller.moves.reassignment",
         old="isr = _without(partition.isr, partition.adding)",
         new="isr = _without(partition.isr, partition.adding) or replicas[:1]",
         seed=NO_SCHEDULE,
@@ -330,7 +330,7 @@ DIRECTED = (
     Mutant(
         name="cancel-leaves-no-leader",
         rule="a move is not taken back where nobody of those that were there before may lead",
-        module="anabranch.core.controller.moving",
+        module="anabranch.core.controller.moves.requests",
         old="if leader < 0 and (may_lose or partition.leader >= 0):",
         new="if False:",
         seed=NO_SCHEDULE,
@@ -348,7 +348,7 @@ DIRECTED = (
     Mutant(
         name="hint-is-taken-for-silence",
         rule="a broker that a hint fenced is suspected until it was silent for a session",
-        module="anabranch.core.controller.fencing",
+        module="anabranch.core.controller.brokers.fencing",
         old="sessions.suspect(broker.broker_id, broker.epoch)",
         new="sessions.forget(broker.broker_id, broker.epoch)",
         seed=NO_SCHEDULE,
@@ -781,7 +781,7 @@ DIRECTED = (
     Mutant(
         name="append-by-who-had-the-epoch-before",
         rule="two that got the same epoch from a store that was put back do not both append",
-        module="anabranch.core.controller.metadata_store",
+        module="anabranch.core.metadata.store",
         old="return mine == (present.epoch, present.holder, present.incarnation)",
         new="return mine[0] == present.epoch",
         seed=NO_SCHEDULE,
@@ -791,11 +791,11 @@ DIRECTED = (
     Mutant(
         name="older-snapshot-loaded",
         rule="a copy of the metadata is never replaced by an older snapshot",
-        module="anabranch.core.controller.store_check",
+        module="anabranch.core.metadata.store_check",
         old="if min(end_offset, snapshot_end) < copy.end_offset:",
         new="if end_offset < 0:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/controller/test_store_check.py::test_no_snapshot_takes_a_copy_back",
+        caught_by="tests/core/metadata/test_store_check.py::test_no_snapshot_takes_a_copy_back",
     ),
     Mutant(
         name="cut-by-older-metadata",

@@ -30,17 +30,17 @@ from anabranch.core.api.handler import (
 )
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.features import SUPPORTED_FEATURES
-from anabranch.core.controller.image import (
+from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
+from anabranch.core.groups import offsets
+from anabranch.core.log.incarnations import previous_broker_epoch
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.metadata.features import SUPPORTED_FEATURES
+from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
     MetadataDelta,
     MetadataImage,
 )
-from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
-from anabranch.core.groups import offsets
-from anabranch.core.log.incarnations import previous_broker_epoch
-from anabranch.core.log.logs import LogFolder
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS

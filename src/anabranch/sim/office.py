@@ -14,17 +14,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.api.handler import Propose
-from anabranch.core.controller.batches import encode_batch, leader_change_batch
-from anabranch.core.controller.committed_log import CommittedBatch, CommittedLog
+from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.controller import METADATA_KEY, Controller
-from anabranch.core.controller.features import bootstrap_records
 from anabranch.core.controller.giving_way import GivenBack
-from anabranch.core.controller.hints import REDIAL_MS, Answer, Probe
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.levels import to_write
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.store_check import store_fault
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.batches import encode_batch, leader_change_batch
+from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog
+from anabranch.core.metadata.features import bootstrap_records
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.levels import to_write
+from anabranch.core.metadata.store_check import store_fault
 from anabranch.sim.dialling import Dial
 from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch

@@ -4,7 +4,7 @@ What: `server/registration.py` in the made-up world: registration with a fresh i
 heartbeats (every 10 ms until the broker is let in, then every `broker.heartbeat.interval.ms`), and
 controlled shutdown. Rule kept: the broker serves only when its own copy of the metadata shows it
 unfenced under its epoch; when another incarnation took its place it stops. Not here: the states
-themselves (`core/controller/brokers.py`).
+themselves (`core/controller/brokers/lifecycle.py`).
 """
 
 from __future__ import annotations

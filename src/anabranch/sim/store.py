@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.metadata.store import (
     NOBODY,
     Appended,
     Committed,

@@ -19,7 +19,9 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Request, Wait
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.image import (
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     BrokerImage,
     Endpoint,
@@ -27,8 +29,6 @@ from anabranch.core.controller.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.log.logs import LogFolder
-from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.broker import BrokerConfig

@@ -3,7 +3,7 @@
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.controller.brokers import BrokerState, next_state
+from anabranch.core.controller.brokers.lifecycle import BrokerState, next_state
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.broker_registration import Feature
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest

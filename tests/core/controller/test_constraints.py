@@ -11,11 +11,11 @@ from tests.core.controller.test_rack_violations import racks
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import World
 
-from anabranch.core.controller import observing
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.image import RESOURCE_TOPIC
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.partitions import observer_placement as observing
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.placement.constraints import in_racks
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsAssignment,

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.controller.features import METADATA_VERSION, SUPPORTED_FEATURES
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
 from anabranch.core.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     Feature,

@@ -6,7 +6,7 @@ import pytest
 from tests.core.controller.world import World
 
 from anabranch.core.controller import duties
-from anabranch.core.controller.sessions import AFTER_A_HIT_MS
+from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,

@@ -1,7 +1,7 @@
 """R19: what counts as an election, and as an unclean one."""
 
-from anabranch.core.controller.election_counts import elections_in
-from anabranch.core.controller.image import RECOVERED, RECOVERING
+from anabranch.core.controller.partitions.election_counts import elections_in
+from anabranch.core.metadata.image import RECOVERED, RECOVERING
 from anabranch.core.wire.metadata_records import FenceBrokerRecord, PartitionChangeRecord
 
 

@@ -7,9 +7,9 @@ from tests.core.controller.test_in_sync import UNCLEAN, alter, elect
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
-from anabranch.core.controller.features import ELR_VERSION
-from anabranch.core.controller.image import PartitionImage
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.features import ELR_VERSION
+from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.wire.messages.alter_configs import (
     AlterableConfig,
     AlterConfigsRequest,

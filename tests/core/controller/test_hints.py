@@ -12,7 +12,7 @@ from tests.core.controller.test_plans import carry
 from tests.core.controller.test_reassignment import move
 from tests.core.controller.world import World
 
-from anabranch.core.controller.hints import (
+from anabranch.core.controller.brokers.hints import (
     HINT_WINDOW_MS,
     MOST_HINTS,
     PROBE_AFTER_MS,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tests.core.controller.world import World
 
-from anabranch.core.controller.batches import decode_batches, encode_batch, encode_snapshot
 from anabranch.core.controller.history import MOST, MOST_A_DECISION, History, carrying
-from anabranch.core.controller.image import MetadataImage
 from anabranch.core.controller.reasons import Code
-from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Reason
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.metadata.batches import decode_batches, encode_batch, encode_snapshot
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.messages.describe_quorum import DescribeQuorumRequest
 from anabranch.core.wire.metadata_records import FeatureLevelRecord
 from anabranch.core.wire.own_fields import ASKED, OWN_TAG, SaidReasons, untagged

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from anabranch.core.controller.elections import Rules, change_isr
-from anabranch.core.controller.image import RECOVERING, PartitionImage
+from anabranch.core.controller.partitions.elections import Rules, change_isr
+from anabranch.core.metadata.image import RECOVERING, PartitionImage
 from anabranch.core.types import TopicId
 
 CASES = json.loads((Path(__file__).parent / "kafka_elections.json").read_text())["cases"]

@@ -18,9 +18,9 @@ from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
-from anabranch.core.controller.hints import Answer
-from anabranch.core.controller.image import RECOVERED, RECOVERING, PartitionImage
-from anabranch.core.controller.membership import emptied
+from anabranch.core.controller.brokers.hints import Answer
+from anabranch.core.controller.brokers.membership import emptied
+from anabranch.core.metadata.image import RECOVERED, RECOVERING, PartitionImage
 
 BROKERS = (1, 2, 3, 4)
 TOPIC = 2

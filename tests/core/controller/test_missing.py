@@ -9,10 +9,10 @@ from tests.core.controller.test_reassignment import alter, listed, move
 from tests.core.controller.world import World, speaking
 
 from anabranch.core.api.metadata_view import View, partition_view
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import snapshot_records
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import snapshot_records
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsRequest,
     CreatePartitionsTopic,

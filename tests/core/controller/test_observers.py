@@ -6,12 +6,12 @@ import pytest
 from tests.core.controller.test_in_sync import alter, elect
 from tests.core.controller.world import World, speaking
 
-from anabranch.core.controller.batches import decode_batches, encode_snapshot
-from anabranch.core.controller.image import MetadataImage, PartitionImage
-from anabranch.core.controller.observers import set_observers
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.partitions.observers import set_observers
 from anabranch.core.errors import ApiError, Bug, ErrorCode
+from anabranch.core.metadata.batches import decode_batches, encode_snapshot
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,

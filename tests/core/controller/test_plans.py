@@ -11,16 +11,16 @@ from tests.core.controller.test_features import SAFE, refused, update
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import CLUSTER, World, speaking
 
-from anabranch.core.controller.batches import decode_batches, encode_snapshot
-from anabranch.core.controller.carrying import PATIENCE_MS, Step
-from anabranch.core.controller.committed_log import CommittedLog
-from anabranch.core.controller.cordoning import CORDON
-from anabranch.core.controller.image import RESOURCE_BROKER, RESOURCE_TOPIC
-from anabranch.core.controller.membership import is_active
-from anabranch.core.controller.plan_state import PlanImage, State
-from anabranch.core.controller.replay import replay_batch
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.brokers.cordons import CORDON
+from anabranch.core.controller.brokers.membership import is_active
+from anabranch.core.controller.moves.plan_progress import PATIENCE_MS, Step
 from anabranch.core.errors import Bug, ErrorCode
+from anabranch.core.metadata.batches import decode_batches, encode_snapshot
+from anabranch.core.metadata.committed_log import CommittedLog
+from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.metadata.plan_state import PlanImage, State
+from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
 )

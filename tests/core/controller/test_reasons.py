@@ -17,7 +17,7 @@ from tests.core.controller.test_room import tell
 from tests.core.controller.world import World
 
 import anabranch.core
-from anabranch.core.controller.observers import set_observers
+from anabranch.core.controller.partitions.observers import set_observers
 from anabranch.core.controller.reasons import CODES, Code
 from anabranch.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

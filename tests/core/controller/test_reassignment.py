@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.core.controller.world import World
 
-from anabranch.core.controller.image import PartitionImage
-from anabranch.core.controller.reassignment import Move, begun, reverted, settled
+from anabranch.core.controller.moves.reassignment import Move, begun, reverted, settled
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,

@@ -11,11 +11,11 @@ from tests.core.controller.test_directories import assign
 from tests.core.controller.test_in_sync import alter, elect
 from tests.core.controller.world import World
 
-from anabranch.core.controller.elections import Rules
-from anabranch.core.controller.leader_elections import ElectionType
-from anabranch.core.controller.room import with_room
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.brokers.full_folders import with_room
+from anabranch.core.controller.partitions.elect_leaders import ElectionType
+from anabranch.core.controller.partitions.elections import Rules
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import FullDirectories, tagged
 

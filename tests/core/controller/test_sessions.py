@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.membership import usable_brokers
-from anabranch.core.controller.sessions import Sessions
+from anabranch.core.controller.brokers.membership import usable_brokers
+from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 TIMEOUT_MS = 9_000

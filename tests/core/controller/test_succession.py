@@ -9,9 +9,9 @@ import pytest
 from tests.core.controller.test_in_sync import UNCLEAN, elect
 from tests.core.controller.world import World
 
-from anabranch.core.controller.hints import MOST_HINTS, PROBE_AFTER_MS, Answer
-from anabranch.core.controller.snapshot import from_snapshot, snapshot_records
+from anabranch.core.controller.brokers.hints import MOST_HINTS, PROBE_AFTER_MS, Answer
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.core.wire.own_fields import FolderHistory, SeenFolder, tagged
 

@@ -6,14 +6,14 @@ from typing import Any
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.batches import decode_batches, encode_batch
-from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.controller import Controller
-from anabranch.core.controller.features import SUPPORTED_FEATURES, bootstrap_records
-from anabranch.core.controller.image import MetadataImage, PartitionImage
-from anabranch.core.controller.levels import level_of, to_write
-from anabranch.core.controller.replay import replay_batch
 from anabranch.core.controller.result import Reason
+from anabranch.core.metadata.batches import decode_batches, encode_batch
+from anabranch.core.metadata.committed_log import CommittedLog
+from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_records
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
+from anabranch.core.metadata.levels import level_of, to_write
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (

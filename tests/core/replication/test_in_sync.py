@@ -3,8 +3,8 @@
 import pytest
 from tests.core.replication.peers import Peers, outcome_of
 
-from anabranch.core.controller.image import RECOVERING
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import RECOVERING
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replica import Role
 

@@ -14,9 +14,9 @@ from tests.core.controller.test_reassignment import move
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.world import World
 
-from anabranch.core.controller.image import MetadataImage, PartitionImage
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
 from anabranch.core.replication.in_sync import asked, may_join, propose, settle
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.broker import BrokerConfig

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 from tests.core.api.in_memory_node import InMemoryNode
 
-from anabranch.core.controller.image import MetadataDelta
+from anabranch.core.metadata.image import MetadataDelta
 from anabranch.core.types import TopicPartition
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-from anabranch.core.controller.metadata_store import Committed, StoredBatch
+from anabranch.core.metadata.store import Committed, StoredBatch
 from anabranch.server.metadata_store.opening import open_store
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store import (
     Committed,
     Deposed,
     Lease,
@@ -23,7 +24,6 @@ from anabranch.core.controller.metadata_store import (
     StoreEnd,
     Unknown,
 )
-from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.opening import open_store
 
 ENGINES = ("sqlite", "postgres")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from node_kit import free_port
 
-from anabranch.core.controller.metadata_store import Committed, Deposed, StoreAway, StoredBatch
 from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store import Committed, Deposed, StoreAway, StoredBatch
 from anabranch.server.metadata_store import postgres as postgres_store
 from anabranch.server.metadata_store.opening import open_for_start, open_store, shown
 

@@ -11,8 +11,8 @@ import pytest
 from controller_kit import Host, eventually, topic
 from postgres_kit import PostgresServer
 
-from anabranch.core.controller.metadata_store import Committed, StoredBatch, Unknown
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.metadata.store import Committed, StoredBatch, Unknown
 from anabranch.server.metadata_store.opening import open_store
 
 

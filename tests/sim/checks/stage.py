@@ -10,10 +10,10 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.replay import replay_batch
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicId, TopicPartition

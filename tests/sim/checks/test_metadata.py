@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.sim.checks.stage import KEY, TOPIC_ID, Stage
 
-from anabranch.core.controller.replay import replay_batch
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,

@@ -23,8 +23,8 @@ from anabranch.core.replication.replication import Replication
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
-    from anabranch.core.controller.image import MetadataImage
     from anabranch.core.errors import StorageFault
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig

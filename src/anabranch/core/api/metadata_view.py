@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from anabranch.core.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from anabranch.core.wire.messages.metadata import MetadataResponsePartition
 
 NO_LEADER = -1

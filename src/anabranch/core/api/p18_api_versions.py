@@ -17,8 +17,8 @@ from typing import Any
 
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.registry import BROKER, CONTROLLER, advertised
-from anabranch.core.controller.features import SUPPORTED_FEATURES
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,

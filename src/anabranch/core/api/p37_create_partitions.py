@@ -16,7 +16,7 @@ from anabranch.core.api.handler import Handler, Request, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
-from anabranch.core.controller.topics import create_partitions
+from anabranch.core.controller.topics.topics import create_partitions
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsResponse,

@@ -12,9 +12,14 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request
+from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.controller import Controller, decides
-from anabranch.core.controller.in_sync import ANY_EPOCH, Altered, Wanted, alter_partition
-from anabranch.core.controller.membership import Consequences, check_broker_epoch
+from anabranch.core.controller.partitions.in_sync_replicas import (
+    ANY_EPOCH,
+    Altered,
+    Wanted,
+    alter_partition,
+)
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.alter_partition import (

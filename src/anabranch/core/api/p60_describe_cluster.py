@@ -24,9 +24,9 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.api.metadata_view import some_alive_broker
+from anabranch.core.controller.brokers.cordons import cordoned
+from anabranch.core.controller.brokers.full_folders import full_folders
 from anabranch.core.controller.controller import Controller
-from anabranch.core.controller.cordoning import cordoned
-from anabranch.core.controller.room import full_folders
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,

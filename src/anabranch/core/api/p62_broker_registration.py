@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request
-from anabranch.core.controller.brokers import register
+from anabranch.core.controller.brokers.lifecycle import register
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode

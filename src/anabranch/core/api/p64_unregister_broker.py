@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request, forward
-from anabranch.core.controller.brokers import unregister
+from anabranch.core.controller.brokers.lifecycle import unregister
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.handler import Handler, Request
+from anabranch.core.controller.brokers.controllers import register_controller
 from anabranch.core.controller.controller import Controller, decides
-from anabranch.core.controller.controllers import register_controller
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.controller_registration import ControllerRegistrationResponse

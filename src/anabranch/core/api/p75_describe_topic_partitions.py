@@ -27,8 +27,8 @@ from anabranch.core.api.metadata_view import (
     reachable_leader,
 )
 from anabranch.core.api.topic_names import is_internal, is_legal
-from anabranch.core.controller.image import PartitionImage, TopicImage
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.image import PartitionImage, TopicImage
 from anabranch.core.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import BrokerImage, MetadataImage
+    from anabranch.core.metadata.image import BrokerImage, MetadataImage
 
 VERDICT_MS = 500
 """How long a client waits to hear who leads now: a controller that died itself takes 300 ms to be

@@ -6,7 +6,8 @@ number it leads, the number it should lead and those of them that it does not; t
 without a leader, those whose replicas move, how wide replica lists spread over racks, and topic
 names that could collide. Why: fencing a broker among a million partitions must not look at a
 million partitions. Rule kept: everything here follows from the image: `ClusterState.of(image)`
-equals the state advanced record by record. What racks cost is said in `rack_counts.py`.
+equals the state advanced record by record. What racks cost is said in
+`core/controller/partitions/rack_counts.py`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
-from anabranch.core.controller.rack_counts import RackCounts
-from anabranch.core.controller.replay import replay_batch
+from anabranch.core.controller.partitions.rack_counts import RackCounts
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, RegisterBrokerRecord
 

@@ -15,16 +15,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from anabranch.core.controller.eligible import MIN_INSYNC, clear_elr
-from anabranch.core.controller.features import elr_enabled
-from anabranch.core.controller.image import (
+from anabranch.core.controller.partitions.eligible_replicas import MIN_INSYNC, clear_elr
+from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.features import elr_enabled
+from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
     RESOURCE_BROKER,
     RESOURCE_TOPIC,
     MetadataImage,
 )
-from anabranch.core.controller.topic_names import illegal_name
-from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.constraints import SETTING, read_constraints
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.resources import (

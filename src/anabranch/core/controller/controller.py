@@ -14,24 +14,24 @@ from typing import Any, NamedTuple
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
 from anabranch.core.api.handler import Outcome, Propose, Request
-from anabranch.core.controller import fencing
+from anabranch.core.controller.brokers import fencing
+from anabranch.core.controller.brokers.hints import Answer, Hints, Probe, was_heard
+from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.committed_log import CommittedLog
 from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.giving_way import NOTHING_GIVEN, Solitude, solitude
-from anabranch.core.controller.hints import Answer, Hints, Probe, was_heard
 from anabranch.core.controller.history import History
-from anabranch.core.controller.image import (
+from anabranch.core.controller.result import Result
+from anabranch.core.controller.topics.topics import Planner
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.committed_log import CommittedLog
+from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
     NO_LEADER,
     RESOURCE_BROKER,
     MetadataDelta,
     MetadataImage,
 )
-from anabranch.core.controller.result import Result
-from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
-from anabranch.core.controller.topics import Planner
-from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic

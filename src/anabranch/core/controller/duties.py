@@ -4,11 +4,13 @@ looked at again.
 What: every `leader.imbalance.check.interval.seconds` the brokers of whose preferred leaderships
 more than `leader.imbalance.per.broker.percentage` are led elsewhere get them back where that is
 clean; every `unclean.leader.election.interval.ms` partitions without a leader, of topics that allow
-it, elect uncleanly; replicas that no broker has yet get one (`filling.py`); a plan of moves goes on
-(`carrying.py`); observers follow their topics' constraints (`observing.py`). Why the percentage:
-the document honours it although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4.
-Rules kept: at most MOST_RECORDS a run, the rest after a short pause, so that one batch stays small;
-a run looks only at partitions that are led elsewhere, or by nobody.
+it, elect uncleanly; replicas that no broker has yet get one
+(`core/controller/partitions/missing_replicas.py`); a plan of moves goes on
+(`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
+(`core/controller/partitions/observer_placement.py`). Why the percentage: the document honours it
+although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules kept: at most
+MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run looks only at
+partitions that are led elsewhere, or by nobody.
 
 Source: Kafka's ReplicationControlManager (maybeBalancePartitionLeaders,
 maybeElectUncleanLeaders); document row R7. A dynamic change of `unclean.leader.election.enable`
@@ -19,15 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.core.controller.carrying import Carrying, is_carried
+from anabranch.core.controller.brokers.membership import Consequences, is_active
+from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
-from anabranch.core.controller.elections import change_isr, prefer_first
-from anabranch.core.controller.filling import Filling
-from anabranch.core.controller.membership import Consequences, is_active
-from anabranch.core.controller.observing import Observing
+from anabranch.core.controller.moves.plan_progress import Carrying, is_carried
+from anabranch.core.controller.partitions.elections import change_isr, prefer_first
+from anabranch.core.controller.partitions.missing_replicas import Filling
+from anabranch.core.controller.partitions.observer_placement import Observing
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
-from anabranch.core.controller.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.metadata_records import MetadataRecord, PartitionChangeRecord
 

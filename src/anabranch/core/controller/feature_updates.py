@@ -16,17 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from anabranch.core.controller.eligible import enabling_records
-from anabranch.core.controller.features import (
+from anabranch.core.controller.partitions.eligible_replicas import enabling_records
+from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.result import Reason
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.features import (
     ELR_VERSION,
     KRAFT_VERSION,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
 )
-from anabranch.core.controller.image import MetadataImage, PartitionImage
-from anabranch.core.controller.reasons import Code
-from anabranch.core.controller.result import Reason
-from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
 from anabranch.core.wire.metadata_records import (
     ClearElrRecord,
     FeatureLevelRecord,

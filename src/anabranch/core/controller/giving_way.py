@@ -23,8 +23,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from anabranch.core.controller.image import MetadataImage
-from anabranch.core.controller.sessions import Sessions
+from anabranch.core.controller.brokers.sessions import Sessions
+from anabranch.core.metadata.image import MetadataImage
 
 LEAST_VOICES = 2
 """With fewer, whoever takes the lease has no more brokers than a controller that is one."""

@@ -6,8 +6,8 @@ answer is sent; a broker that dies wastes the rest of its block.
 
 from __future__ import annotations
 
+from anabranch.core.controller.brokers.membership import check_broker_epoch
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.membership import check_broker_epoch
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.wire.messages.allocate_producer_ids import (

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 
-from anabranch.core.controller.image import NO_LEADER, PartitionImage
 from anabranch.core.controller.result import Reason
+from anabranch.core.metadata.image import NO_LEADER, PartitionImage
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag
 

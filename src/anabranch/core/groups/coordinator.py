@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.image import EMPTY
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
@@ -24,6 +23,7 @@ from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.groups.shard import Shard
 from anabranch.core.groups.states import DEAD
 from anabranch.core.groups.timers import Action, Timer, Timers
+from anabranch.core.metadata.image import EMPTY
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker

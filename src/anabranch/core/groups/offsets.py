@@ -25,10 +25,10 @@ from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STAB
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
     from anabranch.core.groups.answers import Answer
     from anabranch.core.groups.coordinator import GroupCoordinator
     from anabranch.core.groups.shard import Shard
+    from anabranch.core.metadata.image import MetadataImage
 
 MINUTE_MS = 60_000
 NO_GENERATION = -1

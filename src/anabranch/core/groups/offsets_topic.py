@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.cordoning import cordoned
+from anabranch.core.controller.brokers.cordons import cordoned
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.settings.broker import BrokerConfig
 
 OFFSETS_TOPIC = "__consumer_offsets"

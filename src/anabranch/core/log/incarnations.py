@@ -7,7 +7,7 @@ process may die between the controller's commit and its own note; its id is in t
 an epoch would not be. Rule kept: the controller's last incarnation of a broker is in every folder
 that was not replaced by an older copy. Here too: the epoch of the last clean stop. Source of that:
 Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles. Not here: what follows from it
-(`core/controller/succession.py`).
+(`core/controller/brokers/succession.py`).
 """
 
 from __future__ import annotations

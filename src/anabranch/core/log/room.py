@@ -8,7 +8,8 @@ floor of free bytes: a floor is asked for at every append and not seen by quotas
 processes fill a disk beyond it. Why more must be free than was kept: else a folder would change its
 state with every batch. Rules kept: the table below; an unknown pair is a bug.
 
-Not here: allocating, giving back (`server/room.py`), who leads instead (`core/controller/room.py`).
+Not here: allocating, giving back (`server/room.py`), who leads instead
+(`core/controller/brokers/full_folders.py`).
 """
 
 from __future__ import annotations

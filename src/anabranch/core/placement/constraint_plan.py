@@ -5,7 +5,8 @@ stays, and the list keeps its order, so that the leader stays where it fits; a b
 the partition is taken before others, since it has the records already; of a rack with too many,
 whoever is down or carries most goes, the first last; a partition whose constraints cannot be met
 does not move at all. Observers are not moved by a plan: the controller sets them when replicas are
-as constrained (`core/controller/observing.py`); what they would lack is an obstacle here.
+as constrained (`core/controller/partitions/observer_placement.py`); what they would lack is an
+obstacle here.
 
 Worked example: replicas on 1, 2 (east), observed by 3 (west); with `replicas=east:1,west:1` broker
 3 is promoted and 2 gives its replica up: 1, 2 becomes 1, 3, and nothing is copied.

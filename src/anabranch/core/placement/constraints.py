@@ -17,7 +17,7 @@ say, and the racks that are named are all that is used.
 
 Source: document row R9; Confluent's documentation of multi-region clusters for the JSON. Not here:
 bringing a topic that exists to its constraints (`constraint_plan.py`), records
-(`core/controller/placing.py`, `core/controller/observers.py`).
+(`core/controller/topics/placement.py`, `core/controller/partitions/observers.py`).
 """
 
 from __future__ import annotations

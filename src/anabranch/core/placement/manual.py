@@ -12,7 +12,7 @@ partitions led by brokers 0 and 1. Trade-off: nothing is balanced for you, and a
 needs a list for each new partition.
 
 Source: Fluvio's manual replica assignment (document 000). Not here: whether the brokers exist,
-which only the controller knows (`core/controller/assignments.py`).
+which only the controller knows (`core/controller/topics/assignments.py`).
 """
 
 from __future__ import annotations

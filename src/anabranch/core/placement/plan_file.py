@@ -6,7 +6,8 @@ Why `from`: whoever applies the file can tell that the cluster has changed since
 partition is named once; lists are of different brokers, none negative, and not equal; what was
 written is read as it was.
 
-Not here: making plans (`planning.py`), whether a cluster still fits one (`core/controller/plans`).
+Not here: making plans (`planning.py`), whether a cluster still fits one
+(`core/controller/moves/plans`).
 """
 
 from __future__ import annotations

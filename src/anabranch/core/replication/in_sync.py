@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from anabranch.core.controller.room import without_room
+from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
 from anabranch.core.wire.messages.alter_partition import (
@@ -27,7 +27,7 @@ from anabranch.core.wire.messages.alter_partition import (
 from anabranch.core.wire.own_fields import Lag, Lags, tagged
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import BrokerImage, MetadataImage
+    from anabranch.core.metadata.image import BrokerImage, MetadataImage
     from anabranch.core.replication.replica import Replica
 
 RECOVERED = 0

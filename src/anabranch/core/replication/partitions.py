@@ -21,7 +21,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataDelta, MetadataImage, PartitionImage
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import TopicId
 

@@ -26,9 +26,9 @@ from anabranch.core.replication.progress import (
 from anabranch.core.replication.throttling import is_listed
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import PartitionImage
     from anabranch.core.log.appending import AppendResult
     from anabranch.core.log.log import Log
+    from anabranch.core.metadata.image import PartitionImage
     from anabranch.core.replication.in_sync import Proposal
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.progress import Progress
     from anabranch.core.replication.replica import Replica
 

@@ -21,7 +21,7 @@ from anabranch.core.settings.catalogue import TOPIC_SETTINGS, TOPIC_TO_BROKER
 from anabranch.core.settings.setting import ConfigFault, attribute_of, parse
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS

@@ -101,7 +101,7 @@ class AskedMove(Struct):
 
 class PlanAsked(Message, versions="0", flexible="0+"):
     """What a plan shall do: "carry" with everything, or one of the verbs of
-    `core/controller/plans.py` alone."""
+    `core/controller/moves/plans.py` alone."""
 
     verb: String = ""
     cluster_id: String = ""

@@ -8,7 +8,7 @@ so no node meets a record that it cannot read. A version of a record that adds t
 its own in the same way. Every id that was ever meant for something stands in `OWN_RECORD_IDS`; none
 is given twice.
 
-Not here: what the records do to the image (`core/controller/replay.py`).
+Not here: what the records do to the image (`core/metadata/replay.py`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class PlanMove(Struct):
 
 
 class PlanRecord(Message, type_id=10_003, versions="0", flexible="0+"):
-    """A plan of moves, and how it fares (`core/controller/plan_state.py`, State).
+    """A plan of moves, and how it fares (`core/metadata/plan_state.py`, State).
 
     Another `plan_id` than before forgets the plan before; `NO_PLAN` forgets the only one.
     """

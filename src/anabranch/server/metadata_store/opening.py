@@ -1,7 +1,7 @@
 """From `metadata.store.url` to a store.
 
 What: the one place that knows which engine a URL names. Why: an engine is imported only when it is
-chosen. Not here: what a store does, see `core/controller/metadata_store.py`.
+chosen. Not here: what a store does, see `core/metadata/store.py`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import asyncio
 import re
 import time
 
-from anabranch.core.controller.metadata_store import MetadataStore, StoreAway
 from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store import MetadataStore, StoreAway
 from anabranch.server.logs import logger
 
 LOG = logger("node")

@@ -22,7 +22,8 @@ from typing import Any, TypeAlias, TypeVar
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store import (
     MARK_BYTES,
     NOBODY,
     Appended,
@@ -36,7 +37,6 @@ from anabranch.core.controller.metadata_store import (
     Unknown,
     next_lease,
 )
-from anabranch.core.errors import StorageFault
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
 
 ResultT = TypeVar("ResultT")

@@ -20,7 +20,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
 
-from anabranch.core.controller.metadata_store import (
+from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.store import (
     MARK_BYTES,
     NOBODY,
     Appended,
@@ -33,7 +34,6 @@ from anabranch.core.controller.metadata_store import (
     Unknown,
     next_lease,
 )
-from anabranch.core.errors import StorageFault
 from anabranch.server.files import make_folder
 
 ResultT = TypeVar("ResultT")

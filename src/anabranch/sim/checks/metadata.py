@@ -21,7 +21,7 @@ from anabranch.sim.checks.model import MIN_ISR, NOBODY, Broker, Changes, Key, Mo
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.sim.node import SimNode
 
 UNCLEAN, LAST_KNOWN, BY_OPERATOR = "unclean election", "last known leader", "operator's election"

@@ -12,7 +12,7 @@ from anabranch.sim.checks.copies import Copy
 from anabranch.sim.checks.model import MIN_ISR, Key, Model
 
 if TYPE_CHECKING:
-    from anabranch.core.controller.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.sim.node import SimNode
 
 TOPIC, BROKER = 2, 4

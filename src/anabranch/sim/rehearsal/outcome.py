@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from anabranch.core.controller.image import PartitionImage
+from anabranch.core.metadata.image import PartitionImage
 from anabranch.sim.rehearsal.answers import Condition, Place
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
 from anabranch.sim.rehearsal.producing import UNANSWERED, Sent

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from anabranch.core.controller.image import RECOVERING, MetadataImage, PartitionImage
+from anabranch.core.metadata.image import RECOVERING, MetadataImage, PartitionImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicPartition
 from anabranch.sim.cluster import Cluster, Watcher

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from anabranch.core.controller.topic_names import illegal_name
+from anabranch.core.controller.topics.topic_names import illegal_name
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting

@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from anabranch.core.controller.image import RECOVERING, PartitionImage
+from anabranch.core.metadata.image import RECOVERING, PartitionImage
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
 from anabranch.sim.rehearsal.answers import Answers, Place, acks_text

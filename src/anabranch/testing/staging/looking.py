@@ -22,10 +22,10 @@ from typing import Any
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.client.partitions import Illness, describe_topics
-from anabranch.core.controller.batches import decode_batches
-from anabranch.core.controller.image import MetadataImage, PartitionImage
-from anabranch.core.controller.replay import replay_batch
 from anabranch.core.errors import ApiError, ProtocolError
+from anabranch.core.metadata.batches import decode_batches
+from anabranch.core.metadata.image import MetadataImage, PartitionImage
+from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,

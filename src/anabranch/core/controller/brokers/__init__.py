@@ -1,0 +1,1 @@
+"""Decisions about brokers and controllers: who is registered, alive, fenced, cordoned, full."""

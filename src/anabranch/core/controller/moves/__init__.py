@@ -1,0 +1,1 @@
+"""Decisions about moves of replicas, and about plans of many moves."""

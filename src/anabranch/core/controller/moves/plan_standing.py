@@ -1,0 +1,121 @@
+"""How far a move of a plan is, read off its partition, and how the whole plan fares.
+
+What: `standing` compares a partition's replicas with what the plan found and wants; `told` is what
+people and programs are answered. Rule kept: the partition decides, not what was written down of it,
+so whatever somebody else did in the meantime is seen. Not here: what follows (`plan_progress.py`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from anabranch.core.controller.brokers.membership import is_active
+from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.moves.reassignment import Move, begun
+from anabranch.core.metadata.image import PartitionImage
+from anabranch.core.metadata.plan_state import MoveImage, PlanImage, Row, Status
+from anabranch.core.wire.own_fields import PlanTold, ToldMove
+
+MOST_TOLD = 100
+"""Moves that an answer names: those under way, and those that wait for somebody."""
+
+
+class Standing(Enum):
+    """Where a partition is, as its plan sees it."""
+
+    AT_START = "at the start"
+    GOING = "going"
+    AT_AIM = "at the aim"
+    ELSEWHERE = "elsewhere"
+    """Neither: somebody else moved it."""
+    GONE = "gone"
+
+
+def found(state: ClusterState, move: MoveImage) -> PartitionImage | None:
+    """The partition of a move, None when it was deleted."""
+    topic = state.image.topic_by_id(move.topic_id)
+    return None if topic is None else topic.partitions.get(move.partition)
+
+
+def standing(
+    partition: PartitionImage | None, plan: PlanImage, move: MoveImage, status: Status
+) -> Standing:
+    """Where the partition of a move is. A move that was taken back with Kafka's tools has the
+    replicas that it had, in another order."""
+    if partition is None:
+        return Standing.GONE
+    running = Move.of(partition)
+    if running.is_running:
+        return Standing.GOING if running.target == plan.aim(move) else Standing.ELSEWHERE
+    if partition.replicas == plan.aim(move):
+        return Standing.AT_AIM
+    start = plan.start(move)
+    if partition.replicas == start:
+        return Standing.AT_START
+    is_back = status is Status.UNDER_WAY and sorted(partition.replicas) == sorted(start)
+    return Standing.AT_START if is_back else Standing.ELSEWHERE
+
+
+def away(state: ClusterState, row: Row) -> list[int]:
+    """Brokers of a list that are down."""
+    return [each for each in row if not is_active(state.image, each)]
+
+
+def held_up(state: ClusterState, partition: PartitionImage, aim: Row) -> list[int]:
+    """Brokers that are down, without whom a move of the partition to `aim` cannot end."""
+    running = Move.of(partition)
+    goes = running.is_running and running.target == aim
+    return away(state, (running if goes else begun(partition.replicas, aim)).needed)
+
+
+def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
+    """How a plan fares now."""
+    if plan is None:
+        return PlanTold()
+    answer = PlanTold(
+        plan_id=plan.plan_id,
+        goal=plan.goal,
+        made_at_ms=plan.made_at_ms,
+        state=plan.state,
+        backwards=plan.backwards,
+        most_at_once=plan.most_at_once,
+        throttle=plan.throttle,
+        sentence=plan.sentence,
+    )
+    counts = dict.fromkeys(Status, 0)
+    for index, move in enumerate(plan.moves):
+        status = plan.status(index)
+        if status is Status.UNDER_WAY:
+            if standing(found(state, move), plan, move, status) is Standing.AT_AIM:
+                status = plan.aimed
+        counts[status] += 1
+        is_open = status is Status.UNDER_WAY or (plan.is_open and status is plan.untouched)
+        if is_open and len(answer.moves) < MOST_TOLD:
+            _tell(answer, state, plan, move, status)
+    answer.waiting, answer.under_way, answer.done, answer.gone = (counts[each] for each in Status)
+    return answer
+
+
+def _tell(
+    answer: PlanTold, state: ClusterState, plan: PlanImage, move: MoveImage, status: Status
+) -> None:
+    """Name a move that is under way, or that waits for brokers."""
+    partition = found(state, move)
+    if partition is None:
+        return
+    down = held_up(state, partition, plan.aim(move))
+    if status is not Status.UNDER_WAY and not down:
+        return
+    if down:
+        sentence = f"waits for broker(s) {', '.join(map(str, down))} to be back"
+    else:
+        sentence = "copies"
+    answer.moves.append(
+        ToldMove(
+            topic=state.topic_name((move.topic_id, move.partition)),
+            partition=move.partition,
+            before=list(plan.start(move)),
+            after=list(plan.aim(move)),
+            sentence=sentence,
+        )
+    )

@@ -1,0 +1,1 @@
+"""Decisions about one partition's leader, in-sync replicas, missing replicas and observers."""

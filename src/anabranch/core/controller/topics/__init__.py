@@ -1,0 +1,1 @@
+"""Decisions about topics: created, deleted, given partitions, placed."""
