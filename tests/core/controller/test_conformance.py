@@ -194,10 +194,11 @@ COVERED: dict[str, tuple[str, ...]] = {
 
 @pytest.fixture(scope="module")
 def ours() -> set[str]:
-    """The names of all tests of this folder."""
+    """The names of all tests of this folder and of the metadata's."""
     return {
         node.name
-        for path in FOLDER.glob("test_*.py")
+        for folder in (FOLDER, FOLDER.parent / "metadata")
+        for path in folder.glob("test_*.py")
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef)
     }

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tests.core.controller.test_features import SAFE, refused, update
 from tests.core.controller.test_reassignment import alter, move
 from tests.core.controller.world import CLUSTER, World, speaking
+from tests.core.metadata.test_features import SAFE, refused, update
 
 from anabranch.core.controller.brokers.cordons import CORDON
 from anabranch.core.controller.brokers.membership import is_active

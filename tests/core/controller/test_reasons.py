@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from tests.core.controller.test_controllers import register as register_controller
-from tests.core.controller.test_features import SAFE, UPGRADE, update
 from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
 from tests.core.controller.test_plans import ask as ask_plan
@@ -15,6 +14,7 @@ from tests.core.controller.test_plans import carry
 from tests.core.controller.test_resources import alter as alter_config
 from tests.core.controller.test_room import tell
 from tests.core.controller.world import World
+from tests.core.metadata.test_features import SAFE, UPGRADE, update
 
 import anabranch.core
 from anabranch.core.controller.partitions.observers import set_observers
