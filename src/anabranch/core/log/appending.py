@@ -8,19 +8,19 @@ offline.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log import incoming
+from anabranch.core.log.beside import assign_epoch
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.indexes import INT32_MAX
 from anabranch.core.log.producer_replay import note_batch
+from anabranch.core.log.rolling import roll
 from anabranch.core.log.segment import Segment
+from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, read_header
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
 
 NO_TIMESTAMP = -1
 
@@ -43,7 +43,7 @@ class AppendResult(NamedTuple):
 
 
 def as_leader(
-    log: Log, records: Buffer, leader_epoch: int, now_ms: int, *, client: bool
+    log: LogState, records: Buffer, leader_epoch: int, now_ms: int, *, client: bool
 ) -> AppendResult:
     """Give whole batches the next offsets and append them; a writable buffer is patched in
     place.
@@ -76,12 +76,12 @@ def as_leader(
         offset += header.last_offset_delta + 1
     if entries:
         _write(log, view, entries, now_ms)
-        log.assign_epoch(leader_epoch, first_offset)
+        assign_epoch(log, leader_epoch, first_offset)
     appended_ms = now_ms if log_append_time else NO_TIMESTAMP
     return AppendResult(first_offset, offset - 1, appended_ms, log.start_offset, False)
 
 
-def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
+def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
     """Append whole batches as the leader wrote them; an incomplete batch at the end is left
     out."""
     if log.fault is not None:
@@ -103,11 +103,11 @@ def as_follower(log: Log, records: Buffer, now_ms: int) -> AppendResult:
         for _, header, offset, _ in run:
             if header.leader_epoch != epoch or log.epochs.unsaved:
                 epoch = header.leader_epoch
-                log.assign_epoch(epoch, offset)
+                assign_epoch(log, epoch, offset)
     return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
 
 
-def _runs(log: Log, entries: list[Entry], size_bytes: int) -> Iterator[list[Entry]]:
+def _runs(log: LogState, entries: list[Entry], size_bytes: int) -> Iterator[list[Entry]]:
     """Batches of a leader, as each segment can take them: one run, nearly always.
 
     More where the leader's segments are larger, or compaction left out more than 2^31 offsets."""
@@ -131,7 +131,7 @@ def _runs(log: Log, entries: list[Entry], size_bytes: int) -> Iterator[list[Entr
 
 
 def _check_client(
-    log: Log, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
+    log: LogState, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
 ) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
     """Every check that depends on the topic; the batches in the topic's own codec if it has
     one."""
@@ -150,7 +150,7 @@ def _check_client(
     return view, batches
 
 
-def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
+def _duplicate(log: LogState, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
     """The first place of a batch that came before; refuses one that is fenced or out of
     order."""
     for _, header in batches:
@@ -165,7 +165,7 @@ def _duplicate(log: Log, batches: list[tuple[int, BatchHeader]]) -> AppendResult
     return None
 
 
-def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> None:
+def _write(log: LogState, view: memoryview, entries: list[Entry], now_ms: int) -> None:
     """Append bytes and note each batch."""
     if log.room.is_full:
         raise log.room.refusal(log.topic_partition)
@@ -181,7 +181,7 @@ def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> Non
     segment = log.active
     if segment is None or _must_roll(log, segment, size, end_offset, newest, now_ms):
         is_far = end_offset - 1 - log.end_offset > INT32_MAX
-        segment = log.roll(now_ms, base_offset=entries[0][2] if is_far else log.end_offset)
+        segment = roll(log, now_ms, base_offset=entries[0][2] if is_far else log.end_offset)
     start = segment.size
     try:
         segment.file.write(start, (view,))
@@ -207,7 +207,7 @@ def _write(log: Log, view: memoryview, entries: list[Entry], now_ms: int) -> Non
     log.end_offset = end_offset
 
 
-def _undo_write(log: Log, segment: Segment, fault: StorageFault) -> None:
+def _undo_write(log: LogState, segment: Segment, fault: StorageFault) -> None:
     """Cut what a full disk let through; anything else, or failing to cut, is the log's end."""
     if isinstance(fault, DiskFull):
         try:
@@ -220,7 +220,7 @@ def _undo_write(log: Log, segment: Segment, fault: StorageFault) -> None:
 
 
 def _must_roll(
-    log: Log, segment: Segment, size: int, end_offset: int, newest: int, now_ms: int
+    log: LogState, segment: Segment, size: int, end_offset: int, newest: int, now_ms: int
 ) -> bool:
     config = log.config
     if segment.size + size > config.segment_bytes and segment.size > 0:

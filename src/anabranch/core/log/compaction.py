@@ -23,7 +23,7 @@ the three.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -37,11 +37,9 @@ from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
 from anabranch.core.log.record_walk import Place, plain_records, survivors
 from anabranch.core.log.rewriting import rewritten
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
+from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, read_header
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
 
 CLEANED = ".cleaned"
 SMALLEST_BUFFER_BYTES = 4096
@@ -69,7 +67,7 @@ class Dirt(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
 
-def dirt(log: Log, *, now_ms: int, high_watermark: int, first_dirty_offset: int) -> Dirt:
+def dirt(log: LogState, *, now_ms: int, high_watermark: int, first_dirty_offset: int) -> Dirt:
     """How much of a log may be compacted and has not been.
 
     `first_dirty_offset` is where the last pass ended, from the checkpoint. Whole segments only,
@@ -96,7 +94,7 @@ def dirt(log: Log, *, now_ms: int, high_watermark: int, first_dirty_offset: int)
     return Dirt(first, upto, clean_bytes, dirty_bytes, is_late)
 
 
-def _is_late(log: Log, segment: Segment, now_ms: int) -> bool:
+def _is_late(log: LogState, segment: Segment, now_ms: int) -> bool:
     lag_ms = log.config.max_compaction_lag_ms
     if lag_ms >= now_ms or segment.size == 0:
         return False
@@ -104,7 +102,7 @@ def _is_late(log: Log, segment: Segment, now_ms: int) -> bool:
     return (first if first >= 0 else newest_timestamp(log, segment)) < now_ms - lag_ms
 
 
-def is_worth_it(log: Log, found: Dirt) -> bool:
+def is_worth_it(log: LogState, found: Dirt) -> bool:
     """Whether the settings of the topic want this dirt compacted now."""
     if found.dirty_bytes == 0:
         return False
@@ -134,7 +132,7 @@ class Job(msgspec.Struct, frozen=True):
     """Every AbortedRange that begins in the segments, by first offset."""
 
 
-def job(log: Log, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: int) -> Job:
+def job(log: LogState, found: Dirt, *, now_ms: int, map_bytes: int, io_bytes: int) -> Job:
     """The pass that removes some dirt, half of `io_bytes` for what is read and half for what is
     written. May raise CorruptLog from reading an index."""
     segments = [each for each in log.segments[:-1] if each.base_offset < found.upto]

@@ -7,20 +7,18 @@ page cache like any fetch, so ColdRead may be raised; the same call is then made
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.files import DiskFull
-from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted, encode_aborted
+from anabranch.core.log.beside import save_aborted
+from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted
 from anabranch.core.log.producer_replay import replay, state_at
 from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
 from anabranch.core.log.scan import BadBatch, sound_header
 from anabranch.core.log.segment import TRANSACTIONS, Segment
+from anabranch.core.log.state import LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 from anabranch.core.wire.records import decode_records
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
 
 
 class AbortedTransaction(NamedTuple):
@@ -38,7 +36,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int, upto: int) -> TimestampOffset | None:
+def offset_for_timestamp(log: LogState, timestamp: int, upto: int) -> TimestampOffset | None:
     """The first record at or after the log start, before `upto`, that is not older."""
     if log.fault is not None:
         raise log.fault
@@ -50,7 +48,7 @@ def offset_for_timestamp(log: Log, timestamp: int, upto: int) -> TimestampOffset
     return None
 
 
-def max_timestamp_offset(log: Log, upto: int) -> TimestampOffset | None:
+def max_timestamp_offset(log: LogState, upto: int) -> TimestampOffset | None:
     """The first record that has the largest timestamp in the log."""
     if log.fault is not None:
         raise log.fault
@@ -69,19 +67,19 @@ def max_timestamp_offset(log: Log, upto: int) -> TimestampOffset | None:
     return None
 
 
-def newest_timestamp(log: Log, segment: Segment) -> int:
+def newest_timestamp(log: LogState, segment: Segment) -> int:
     """The largest timestamp of a segment, -1 when its records have none."""
     if segment.max_timestamp < 0 and segment is not log.active and segment.size > 0:
         log.time_index(segment)
     return segment.max_timestamp
 
 
-def nothing_after(log: Log, segment: Segment, offset: int) -> bool:
+def nothing_after(log: LogState, segment: Segment, offset: int) -> bool:
     """Whether no batch of a segment ends at or after an offset."""
     return position_of(log, segment, offset)[0] == segment.size
 
 
-def _first_not_older(log: Log, segment: Segment, timestamp: int) -> TimestampOffset | None:
+def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> TimestampOffset | None:
     relative = log.time_index(segment).offset_before(timestamp)
     relative = max(relative, log.start_offset - segment.base_offset)
     position = log.offset_index(segment).position_before(relative)
@@ -94,7 +92,7 @@ def _first_not_older(log: Log, segment: Segment, timestamp: int) -> TimestampOff
 
 
 def _record(
-    log: Log, segment: Segment, position: int, header: BatchHeader, timestamp: int
+    log: LogState, segment: Segment, position: int, header: BatchHeader, timestamp: int
 ) -> TimestampOffset | None:
     batch = memoryview(segment.file.read(position, header.size_bytes))
     for record in decode_records(batch):
@@ -103,7 +101,7 @@ def _record(
     return None
 
 
-def _headers(log: Log, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
+def _headers(log: LogState, segment: Segment, position: int) -> Iterator[tuple[int, BatchHeader]]:
     """Batch headers from a position on, read in small probes."""
     while position < segment.size:
         probe = memoryview(segment.file.read(position, min(PROBE_BYTES, segment.size - position)))
@@ -120,7 +118,7 @@ def _headers(log: Log, segment: Segment, position: int) -> Iterator[tuple[int, B
         position += at
 
 
-def aborted_transactions(log: Log, first: int, upto: int) -> list[AbortedTransaction]:
+def aborted_transactions(log: LogState, first: int, upto: int) -> list[AbortedTransaction]:
     """Every aborted transaction that overlaps `[first, upto)`."""
     found = []
     for segment in log.segments[max(0, log.segment_index(first)) :]:
@@ -132,7 +130,7 @@ def aborted_transactions(log: Log, first: int, upto: int) -> list[AbortedTransac
     return found
 
 
-def aborted_ranges(log: Log, segment: Segment) -> list[AbortedRange]:
+def aborted_ranges(log: LogState, segment: Segment) -> list[AbortedRange]:
     """A segment's aborted ranges, from memory or from its file."""
     held = log.aborted.get(segment.base_offset)
     if held is not None or segment is log.active:
@@ -140,7 +138,7 @@ def aborted_ranges(log: Log, segment: Segment) -> list[AbortedRange]:
     return load_aborted(log, segment)
 
 
-def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
+def load_aborted(log: LogState, segment: Segment) -> list[AbortedRange]:
     """Read a transaction index; rebuilt from the markers when the file is missing or wrong."""
     try:
         ranges = decode_aborted(log.files.read(segment.stem + TRANSACTIONS))
@@ -153,17 +151,3 @@ def load_aborted(log: Log, segment: Segment) -> list[AbortedRange]:
         log.aborted[segment.base_offset] = ranges
         save_aborted(log, segment, sync=True)
         return ranges
-
-
-def save_aborted(log: Log, segment: Segment, *, sync: bool = False) -> None:
-    """Write a segment's transaction index; an empty one says that nothing was aborted, so it is
-    synced, at once or with a round."""
-    ranges = log.aborted.get(segment.base_offset, [])
-    try:
-        log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=sync)
-    except DiskFull:
-        return
-    if not ranges:
-        log.aborted[segment.base_offset] = []
-    elif segment is not log.active:
-        log.aborted.pop(segment.base_offset, None)

@@ -11,7 +11,6 @@ missing something.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ProtocolError, StorageFault
 from anabranch.core.log.indexes import AbortedRange
@@ -19,13 +18,10 @@ from anabranch.core.log.producer_snapshot import decode_snapshot
 from anabranch.core.log.producers import BATCHES_KEPT, Producer, ProducerBatch, ProducerStates
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import SNAPSHOT, Segment, offset_name, offset_of
+from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader
 from anabranch.core.wire.control import end_marker
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
-
 
 TAIL_BYTES = 128 << 10
 """How far back `recall` looks: five batches of 16 KB and some of others between them."""
@@ -66,7 +62,7 @@ def note_in_file(
 
 
 def replay(
-    log: Log,
+    log: LogState,
     states: ProducerStates,
     segment: Segment,
     aborted: list[AbortedRange],
@@ -84,7 +80,7 @@ def replay(
         raise log.corrupt(segment, bad.position, bad.why) from None
 
 
-def recall(log: Log, states: ProducerStates) -> None:
+def recall(log: LogState, states: ProducerStates) -> None:
     """Find again, in the log's tail, what producers wrote before their last batch. Raises
     CorruptLog."""
     newest_ms = max((each.last_written_ms for each in states), default=0)
@@ -104,7 +100,7 @@ def recall(log: Log, states: ProducerStates) -> None:
 
 
 def _recall_within(
-    log: Log, segment: Segment, incomplete: dict[int, Producer], most_bytes: int
+    log: LogState, segment: Segment, incomplete: dict[int, Producer], most_bytes: int
 ) -> int:
     """Complete producers from a segment's last bytes; how many were read. Raises BadBatch."""
     end = segment.size
@@ -122,14 +118,14 @@ def _recall_within(
     return segment.size - end
 
 
-def _starts(log: Log, segment: Segment) -> Sequence[int]:
+def _starts(log: LogState, segment: Segment) -> Sequence[int]:
     """Places where batches of a segment begin, the last one first, down to the segment's begin."""
     if segment.size == 0:
         return ()
     return (*reversed(log.offset_index(segment).positions), 0)
 
 
-def state_before_cut(log: Log, segment: Segment) -> ProducerStates:
+def state_before_cut(log: LogState, segment: Segment) -> ProducerStates:
     """Producer state of a log that was just cut, and ends with this segment; `log.producers` is
     still the state before. Raises BadBatch, or as `state_at` does.
 
@@ -146,7 +142,7 @@ def state_before_cut(log: Log, segment: Segment) -> ProducerStates:
     return states
 
 
-def _found_back(log: Log, states: ProducerStates, wanted: set[int], segment: Segment) -> bool:
+def _found_back(log: LogState, states: ProducerStates, wanted: set[int], segment: Segment) -> bool:
     """Note the last batch of each producer that is wanted; whether all have one in the segment."""
     end = segment.size
     for start in _starts(log, segment):
@@ -181,7 +177,7 @@ def _recall_batch(producer: Producer, header: BatchHeader) -> None:
         producer.batches.insert(0, batch)
 
 
-def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerStates:
+def state_at(log: LogState, offset: int, names: list[str] | None = None) -> ProducerStates:
     """Producer state just before an offset: a snapshot, and the batches between it and the
     offset. Raises CorruptLog where these are not sound."""
     states, reached = _newest_snapshot(log, offset, names)
@@ -195,7 +191,9 @@ def state_at(log: Log, offset: int, names: list[str] | None = None) -> ProducerS
     return states
 
 
-def _newest_snapshot(log: Log, offset: int, names: list[str] | None) -> tuple[ProducerStates, int]:
+def _newest_snapshot(
+    log: LogState, offset: int, names: list[str] | None
+) -> tuple[ProducerStates, int]:
     listed = log.files.list(log.folder) if names is None else names
     offsets = sorted(offset_of(name, SNAPSHOT) for name in listed)
     for taken in reversed([one for one in offsets if 0 <= one <= offset]):

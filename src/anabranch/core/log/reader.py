@@ -9,24 +9,20 @@ with the batch that holds the offset and ends with a whole batch below `upto`.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.scan import MAGIC
 from anabranch.core.log.segment import Segment
+from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD
 
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
-
-HINTS_KEPT = 64  # readers of one partition that are each found without a search
 PROBE_BYTES = 4096 + BATCH_OVERHEAD  # one index interval and the header that follows
 _HEAD = struct.Struct(">qiibIhi")  # as far as the last offset delta
 
 
 def batch_end(
-    log: Log, segment: Segment, buffer: Buffer, at: int, position: int
+    log: LogState, segment: Segment, buffer: Buffer, at: int, position: int
 ) -> tuple[int, int, int]:
     """(base offset, last offset, size) of the batch at `at`, or CorruptLog."""
     base_offset, length, _, magic, _, _, delta = _HEAD.unpack_from(buffer, at)
@@ -43,7 +39,7 @@ def batch_end(
     return base_offset, base_offset + delta, size
 
 
-def rot(log: Log, segment: Segment, position: int) -> CorruptLog:
+def rot(log: LogState, segment: Segment, position: int) -> CorruptLog:
     """Take the partition offline: bytes that were sound when they were written are not any more."""
     fault = log.corrupt(segment, position, "no sound batch begins here")
     log.fault = fault
@@ -51,7 +47,7 @@ def rot(log: Log, segment: Segment, position: int) -> CorruptLog:
 
 
 def position_of(
-    log: Log, segment: Segment, offset: int, *, blocking: bool = False
+    log: LogState, segment: Segment, offset: int, *, blocking: bool = False
 ) -> tuple[int, int]:
     """(position, base offset) of the first batch that ends at or after an offset.
 
@@ -73,7 +69,7 @@ def position_of(
 
 
 def read_batches(
-    log: Log, segment: Segment, offset: int, max_bytes: int, upto: int, at_least_one: bool
+    log: LogState, segment: Segment, offset: int, max_bytes: int, upto: int, at_least_one: bool
 ) -> Buffer | None:
     """Whole batches of one segment from the one that holds `offset`; b"" when none may be read.
 
@@ -88,7 +84,7 @@ def read_batches(
     return _read_some(log, segment, offset, start, limit, max_bytes, at_least_one)
 
 
-def _start(log: Log, segment: Segment, offset: int) -> int:
+def _start(log: LogState, segment: Segment, offset: int) -> int:
     hint = log.hints.get(offset)
     if hint is not None and hint[0] is segment:
         return hint[1]
@@ -97,7 +93,7 @@ def _start(log: Log, segment: Segment, offset: int) -> int:
     return position_of(log, segment, offset)[0]
 
 
-def _limit(log: Log, segment: Segment, upto: int) -> int:
+def _limit(log: LogState, segment: Segment, upto: int) -> int:
     """Where the first batch begins that reaches `upto`."""
     if upto >= log.end_of(segment):
         return segment.size
@@ -108,7 +104,7 @@ def _limit(log: Log, segment: Segment, upto: int) -> int:
 
 
 def _read_some(
-    log: Log,
+    log: LogState,
     segment: Segment,
     offset: int,
     start: int,
@@ -140,7 +136,7 @@ def _read_some(
     return memoryview(held)[:boundary]
 
 
-def _sound(log: Log, segment: Segment, held: Buffer, offset: int, start: int) -> Buffer:
+def _sound(log: LogState, segment: Segment, held: Buffer, offset: int, start: int) -> Buffer:
     """The bytes read, if they begin with the batch that was looked for."""
     if len(held) < BATCH_OVERHEAD:
         raise rot(log, segment, start)

@@ -12,8 +12,6 @@ them: CorruptLog. The same holds for a log that ends before its recovery point.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log import swapping
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
@@ -21,6 +19,7 @@ from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, recall, state_at
+from anabranch.core.log.rolling import close_segment, roll
 from anabranch.core.log.scan import BadBatch, scan, sound_header
 from anabranch.core.log.segment import (
     DELETED,
@@ -32,10 +31,8 @@ from anabranch.core.log.segment import (
     Segment,
     offset_of,
 )
+from anabranch.core.log.state import LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
 
 FAR_OFFSETS = INT32_MAX // 2
 """No power cut takes so many: a record has seven bytes or more, and a segment a gigabyte or two."""
@@ -55,7 +52,7 @@ class _Opening:
 
 
 def load(
-    log: Log,
+    log: LogState,
     *,
     now_ms: int,
     recovery_point: int,
@@ -89,7 +86,7 @@ def load(
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
 
 
-def _own_names(log: Log) -> list[str]:
+def _own_names(log: LogState) -> list[str]:
     """The folder's names, once what a crash interrupted is finished and rubbish is removed."""
     listed = log.files.list(log.folder)
     if swapping.complete(log.files, log.folder, listed):
@@ -103,7 +100,7 @@ def _own_names(log: Log) -> list[str]:
     return names
 
 
-def _find_segments(log: Log, names: list[str], now_ms: int) -> None:
+def _find_segments(log: LogState, names: list[str], now_ms: int) -> None:
     for name in names:
         base_offset = offset_of(name, LOG)
         if base_offset >= 0:
@@ -117,7 +114,7 @@ def _find_segments(log: Log, names: list[str], now_ms: int) -> None:
         log.end_offset = log.active.base_offset
 
 
-def _load_epochs(log: Log, names: list[str]) -> bool:
+def _load_epochs(log: LogState, names: list[str]) -> bool:
     """Read the epoch table; False when it has to be made again."""
     if LEADER_EPOCHS not in names:
         return False
@@ -128,7 +125,7 @@ def _load_epochs(log: Log, names: list[str]) -> bool:
     return True
 
 
-def _open_clean(log: Log, names: list[str], opening: _Opening, epochs_known: bool) -> bool:
+def _open_clean(log: LogState, names: list[str], opening: _Opening, epochs_known: bool) -> bool:
     """Walk from the last index entry to the end; False when that does not hold together."""
     active = log.segments[-1]
     _check_closed_indexes(log, log.segments[:-1], names, opening)
@@ -163,7 +160,7 @@ def first_timestamp(segment: Segment) -> int:
     return sound_header(head, 0, 0).max_timestamp
 
 
-def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
+def _note(log: LogState, segment: Segment, position: int, header: BatchHeader) -> None:
     segment.note(
         position,
         header.size_bytes,
@@ -173,7 +170,7 @@ def _note(log: Log, segment: Segment, position: int, header: BatchHeader) -> Non
     )
 
 
-def _load_active_aborted(log: Log, active: Segment, names: list[str]) -> None:
+def _load_active_aborted(log: LogState, active: Segment, names: list[str]) -> None:
     if active.size:
         ranges = load_aborted(log, active)
         if ranges:
@@ -181,7 +178,7 @@ def _load_active_aborted(log: Log, active: Segment, names: list[str]) -> None:
 
 
 def _check_closed_indexes(
-    log: Log, segments: list[Segment], names: list[str], opening: _Opening
+    log: LogState, segments: list[Segment], names: list[str], opening: _Opening
 ) -> None:
     """Rebuild indexes that are missing beside closed segments; wrong ones show when they are
     used."""
@@ -198,7 +195,7 @@ def _check_closed_indexes(
         opening.rebuilt += 1
 
 
-def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: bool) -> None:
+def _recover(log: LogState, names: list[str], opening: _Opening, *, epochs_known: bool) -> None:
     """Read every segment from the recovery point's on, checksums included."""
     # A segment that ends at the recovery point may have been closed after that sync: its indexes
     # were then not synced with it.
@@ -215,7 +212,7 @@ def _recover(log: Log, names: list[str], opening: _Opening, *, epochs_known: boo
     recall(log, log.producers)
 
 
-def _recover_segments(log: Log, first: int, opening: _Opening) -> None:
+def _recover_segments(log: LogState, first: int, opening: _Opening) -> None:
     for index, segment in enumerate(log.segments[first:], first):
         log.active = segment
         whole = _recover_segment(log, segment, opening)
@@ -230,10 +227,10 @@ def _recover_segments(log: Log, first: int, opening: _Opening) -> None:
             _drop_segments(log, index + 1, opening)
             return
         log.end_offset = following.base_offset
-        log.close_segment(segment)
+        close_segment(log, segment)
 
 
-def _rebuild_epochs(log: Log, segments: list[Segment]) -> None:
+def _rebuild_epochs(log: LogState, segments: list[Segment]) -> None:
     log.epochs = LeaderEpochs()
     for segment in segments:
         try:
@@ -243,7 +240,7 @@ def _rebuild_epochs(log: Log, segments: list[Segment]) -> None:
             raise log.corrupt(segment, bad.position, bad.why) from None
 
 
-def _recover_segment(log: Log, segment: Segment, opening: _Opening) -> bool:
+def _recover_segment(log: LogState, segment: Segment, opening: _Opening) -> bool:
     """Check one segment and make its indexes; False when it had to be cut."""
     segment.reset()
     try:
@@ -256,7 +253,7 @@ def _recover_segment(log: Log, segment: Segment, opening: _Opening) -> bool:
     return True
 
 
-def _cannot_follow(log: Log, segment: Segment, opening: _Opening) -> bool:
+def _cannot_follow(log: LogState, segment: Segment, opening: _Opening) -> bool:
     """Whether a segment cannot be the next one.
 
     Offsets may be left out between segments where compaction was at work, now or ever: it cleans
@@ -270,7 +267,7 @@ def _cannot_follow(log: Log, segment: Segment, opening: _Opening) -> bool:
     return segment.base_offset > compacted_upto and left_out < FAR_OFFSETS
 
 
-def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> None:
+def _accept(log: LogState, segment: Segment, position: int, header: BatchHeader) -> None:
     # Offsets may be left out within a file, whatever the policy is now: a compacted log, or its
     # copy on a follower, stays as it is. No crash leaves sound batches out of a file's middle.
     if header.base_offset < log.end_offset or not segment.can_hold(header.last_offset):
@@ -286,7 +283,7 @@ def _accept(log: Log, segment: Segment, position: int, header: BatchHeader) -> N
     log.end_offset = header.next_offset
 
 
-def _cut(log: Log, segment: Segment, bad: BadBatch, opening: _Opening) -> None:
+def _cut(log: LogState, segment: Segment, bad: BadBatch, opening: _Opening) -> None:
     """Cut unsound bytes that were never safe; name those that were."""
     if log.end_offset < _promised(log, opening):
         raise log.corrupt(segment, bad.position, bad.why)
@@ -297,12 +294,12 @@ def _cut(log: Log, segment: Segment, bad: BadBatch, opening: _Opening) -> None:
     segment.file.sync()
 
 
-def _promised(log: Log, opening: _Opening) -> int:
+def _promised(log: LogState, opening: _Opening) -> int:
     """The offset up to which bytes were synced and are still wanted."""
     return opening.recovery_point if log.start_offset < opening.recovery_point else 0
 
 
-def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
+def _drop_segments(log: LogState, index: int, opening: _Opening) -> None:
     """Remove the segments behind a cut, the last one first, so that what stays has no hole."""
     while len(log.segments) > index:
         segment = log.segments.pop()
@@ -315,14 +312,14 @@ def _drop_segments(log: Log, index: int, opening: _Opening) -> None:
     log.files.sync_dir(log.folder)
 
 
-def _remove_snapshots_after(log: Log, names: list[str], base_offset: int) -> None:
+def _remove_snapshots_after(log: LogState, names: list[str], base_offset: int) -> None:
     """Drop snapshots behind a point from which the log is read again."""
     for name in names:
         if offset_of(name, SNAPSHOT) > base_offset:
             log.files.remove(f"{log.folder}/{name}")
 
 
-def _check_length(log: Log, opening: _Opening) -> None:
+def _check_length(log: LogState, opening: _Opening) -> None:
     """A log that is shorter than what was synced is not opened."""
     if log.end_offset < log.start_offset:
         _start_over(log, opening)
@@ -335,7 +332,7 @@ def _check_length(log: Log, opening: _Opening) -> None:
         )
 
 
-def _start_over(log: Log, opening: _Opening) -> None:
+def _start_over(log: LogState, opening: _Opening) -> None:
     """Everything that was left lies before the log start: go on there."""
     _drop_segments(log, 0, opening)
     log.end_offset = log.start_offset
@@ -343,5 +340,5 @@ def _start_over(log: Log, opening: _Opening) -> None:
     log.aborted.clear()
     log.active = None
     if log.start_offset > 0:
-        log.roll(opening.now_ms)
+        roll(log, opening.now_ms)
         log.files.sync_dir(log.folder)  # from now on its name alone may say where the log starts

@@ -9,14 +9,15 @@ files keep the suffix `.deleted` for `file.delete.delay.ms`, for readers that ar
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.beside import save_epochs
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.lookup import load_aborted, newest_timestamp
 from anabranch.core.log.producer_replay import state_before_cut
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
+from anabranch.core.log.rolling import roll
 from anabranch.core.log.scan import BadBatch, scan
 from anabranch.core.log.segment import (
     DELETED,
@@ -29,28 +30,19 @@ from anabranch.core.log.segment import (
     offset_name,
     offset_of,
 )
+from anabranch.core.log.state import LogState
 from anabranch.core.log.syncing import sync_names
-from anabranch.core.types import Offset, TopicPartition
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
-
-ShorterFirst: TypeAlias = Callable[[TopicPartition, int], None]
-"""Called with the end that a log is about to be cut to: lower what was checkpointed above it."""
+from anabranch.core.types import Offset
 
 
-def keep_checkpoints(_partition: TopicPartition, _end_offset: int) -> None:
-    """For a log whose recovery point nobody keeps."""
-
-
-def truncate_to(log: Log, offset: int) -> Offset:
+def truncate_to(log: LogState, offset: int) -> Offset:
     """Cut every batch that ends at or after `offset`, and epochs that begin there; the new end."""
     if log.fault is not None:
         raise log.fault
     if offset >= log.end_offset:
         log.epochs.cut_end(log.end_offset)  # one that was given, and never written in
         if log.epochs.unsaved:
-            log.save_epochs(sync=True)
+            save_epochs(log, sync=True)
         return Offset(log.end_offset)
     if offset < log.start_offset or log.segment_index(offset) < 0:
         truncate_fully(log, offset)
@@ -65,7 +57,7 @@ def truncate_to(log: Log, offset: int) -> Offset:
     return Offset(log.end_offset)
 
 
-def _cut_end(log: Log, offset: int) -> None:
+def _cut_end(log: LogState, offset: int) -> None:
     index = log.segment_index(offset)
     segment = log.segments[index]
     position, _ = position_of(log, segment, offset, blocking=True)
@@ -79,7 +71,7 @@ def _cut_end(log: Log, offset: int) -> None:
         return
     log.shorter_first(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
-    log.save_epochs(sync=True)
+    save_epochs(log, sync=True)
     while len(log.segments) > index + 1:
         _drop(log, log.segments.pop(), 0)
     sync_names(log)
@@ -99,7 +91,7 @@ def _cut_end(log: Log, offset: int) -> None:
     _find_producers(log, segment)
 
 
-def _find_producers(log: Log, segment: Segment) -> None:
+def _find_producers(log: LogState, segment: Segment) -> None:
     """What producers wrote before a cut, behind which the log ends with this segment."""
     try:
         log.producers = state_before_cut(log, segment)
@@ -107,7 +99,7 @@ def _find_producers(log: Log, segment: Segment) -> None:
         raise log.corrupt(segment, bad.position, bad.why) from None
 
 
-def _end_before(log: Log, segment: Segment, position: int) -> int:
+def _end_before(log: LogState, segment: Segment, position: int) -> int:
     """The offset after the last batch before a position: where the log ends when it is opened.
 
     Offsets that compaction left out there belong to no batch, so they are given up with the cut."""
@@ -123,7 +115,7 @@ def _end_before(log: Log, segment: Segment, position: int) -> int:
     return end_offset
 
 
-def _note_tail(log: Log, segment: Segment) -> None:
+def _note_tail(log: LogState, segment: Segment) -> None:
     """Index what follows the last entry again, so that the largest timestamp is known."""
     assert segment.offset_index is not None
     positions = segment.offset_index.positions
@@ -142,7 +134,7 @@ def _note_tail(log: Log, segment: Segment) -> None:
         raise log.corrupt(segment, bad.position, bad.why) from None
 
 
-def _cut_aborted(log: Log, segment: Segment, end_offset: int) -> None:
+def _cut_aborted(log: LogState, segment: Segment, end_offset: int) -> None:
     ranges = log.aborted.get(segment.base_offset)
     if ranges is None and log.files.exists(segment.stem + TRANSACTIONS):
         ranges = load_aborted(log, segment)
@@ -151,20 +143,20 @@ def _cut_aborted(log: Log, segment: Segment, end_offset: int) -> None:
     }
 
 
-def _set_end(log: Log, end_offset: int) -> None:
+def _set_end(log: LogState, end_offset: int) -> None:
     log.end_offset = end_offset
     log.flushed_offset = min(log.flushed_offset, end_offset)
     log.sync_ceiling = min(log.sync_ceiling, end_offset)
     log.hints.clear()
 
 
-def truncate_fully(log: Log, offset: int) -> None:
+def truncate_fully(log: LogState, offset: int) -> None:
     """Drop every batch and go on at `offset`."""
     if log.fault is not None:
         raise log.fault
     log.shorter_first(log.topic_partition, 0)
     log.epochs.entries = []
-    log.save_epochs(sync=True)
+    save_epochs(log, sync=True)
     while log.segments:
         if len(log.segments) == 1:
             sync_names(log)  # no younger one may come back without the first
@@ -178,11 +170,11 @@ def truncate_fully(log: Log, offset: int) -> None:
     log.start_offset = offset
     _drop_snapshots(log, lambda _taken: True)
     log.producers = ProducerStates(log.producers.now_ms)
-    log.roll(0)
+    roll(log, 0)
     sync_names(log)
 
 
-def raise_start(log: Log, offset: int) -> None:
+def raise_start(log: LogState, offset: int) -> None:
     """Move the log start forward; bytes before it are removed by the next retention."""
     if log.fault is not None:
         raise log.fault
@@ -196,10 +188,10 @@ def raise_start(log: Log, offset: int) -> None:
         log.start_offset = offset
         log.epochs.cut_start(offset)
         if log.epochs.unsaved:
-            log.save_epochs(sync=False)
+            save_epochs(log, sync=False)
 
 
-def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
+def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
     """Drop the oldest segments that are expired; the paths that will be removed later."""
     if log.fault is not None or not log.segments:
         return []
@@ -207,7 +199,7 @@ def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     if not doomed:
         return []
     if len(doomed) == len(log.segments):
-        log.roll(now_ms)
+        roll(log, now_ms)
     raise_start(log, log.segments[len(doomed)].base_offset)
     paths: list[str] = []
     for segment in doomed:
@@ -219,7 +211,7 @@ def apply_retention(log: Log, now_ms: int, high_watermark: int) -> list[str]:
     return paths
 
 
-def _expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
+def _expired(log: LogState, now_ms: int, high_watermark: int) -> list[Segment]:
     """The leading segments that are too old, too much or before the log start, and replicated."""
     config, expired = log.config, []
     excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
@@ -236,7 +228,7 @@ def _expired(log: Log, now_ms: int, high_watermark: int) -> list[Segment]:
     return expired
 
 
-def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
+def _too_old(log: LogState, segment: Segment, now_ms: int) -> bool:
     if not log.config.deletes or log.config.retention_ms < 0:
         return False
     newest = newest_timestamp(log, segment)
@@ -245,7 +237,7 @@ def _too_old(log: Log, segment: Segment, now_ms: int) -> bool:
     return now_ms - newest > log.config.retention_ms
 
 
-def _drop(log: Log, segment: Segment, now_ms: int) -> list[str]:
+def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
     """Rename a segment's files; they are removed after the delay."""
     log.size_bytes -= segment.size
     log.index_cache.forget(segment)
@@ -267,14 +259,14 @@ def _drop(log: Log, segment: Segment, now_ms: int) -> list[str]:
     return paths
 
 
-def _drop_snapshots(log: Log, doomed: Callable[[int], bool]) -> None:
+def _drop_snapshots(log: LogState, doomed: Callable[[int], bool]) -> None:
     for name in log.files.list(log.folder):
         taken = offset_of(name, SNAPSHOT)
         if taken >= 0 and doomed(taken):
             log.files.remove(f"{log.folder}/{name}")
 
 
-def remove_deleted_files(log: Log, now_ms: int) -> None:
+def remove_deleted_files(log: LogState, now_ms: int) -> None:
     """Remove files whose delay is over."""
     due = [path for due_ms, path in log.deleted if due_ms <= now_ms]
     log.deleted = [one for one in log.deleted if one[0] > now_ms]

@@ -36,10 +36,10 @@ from anabranch.core.log.segment import (
     offset_name,
     offset_of,
 )
+from anabranch.core.log.state import LogState
 
 if TYPE_CHECKING:
     from anabranch.core.log.files import Files
-    from anabranch.core.log.log import Log
 
 SWAP = ".swap"
 SWAPPING = ".swapping"
@@ -56,7 +56,7 @@ def prepare(files: Files, folder: str, new: NewSegment) -> None:
     files.write_atomic(mark, json.dumps(new.replaces).encode(), sync=True)
 
 
-def swap(log: Log, new: NewSegment, now_ms: int) -> list[Segment]:
+def swap(log: LogState, new: NewSegment, now_ms: int) -> list[Segment]:
     """Have the log read the new segment; the segments to set aside. Raises Stale, StorageFault.
 
     The log's folder is to be synced before they are."""
@@ -78,14 +78,14 @@ def swap(log: Log, new: NewSegment, now_ms: int) -> list[Segment]:
     return old[1:]
 
 
-def _replaced(log: Log, new: NewSegment) -> list[Segment]:
+def _replaced(log: LogState, new: NewSegment) -> list[Segment]:
     old = [each for each in log.segments[:-1] if each.base_offset in new.replaces]
     if tuple(each.base_offset for each in old) != new.replaces:
         raise Stale(f"{log.folder}: segments {new.replaces} are not all there any more")
     return old
 
 
-def _take(log: Log, old: list[Segment], segment: Segment, new: NewSegment) -> None:
+def _take(log: LogState, old: list[Segment], segment: Segment, new: NewSegment) -> None:
     segment.size = new.size
     segment.max_timestamp = new.max_timestamp
     segment.max_timestamp_offset = new.max_timestamp_offset
@@ -102,7 +102,7 @@ def _take(log: Log, old: list[Segment], segment: Segment, new: NewSegment) -> No
     log.names_unsynced = True
 
 
-def set_aside(log: Log, replaced: list[Segment], now_ms: int) -> None:
+def set_aside(log: LogState, replaced: list[Segment], now_ms: int) -> None:
     """Rename segments whose records are in another now; removed after the usual delay."""
     due_ms = now_ms + log.config.file_delete_delay_ms
     try:

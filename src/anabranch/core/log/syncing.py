@@ -7,9 +7,10 @@ moves only after all of them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.beside import save_aborted, save_epochs, save_snapshot
 from anabranch.core.log.checkpoints import LEADER_EPOCHS, PARTITION_METADATA
 from anabranch.core.log.files import Files, Syncable
 from anabranch.core.log.segment import (
@@ -20,9 +21,8 @@ from anabranch.core.log.segment import (
     Segment,
     offset_name,
 )
-
-if TYPE_CHECKING:
-    from anabranch.core.log.log import Log
+from anabranch.core.log.state import LogState
+from anabranch.core.types import Offset
 
 
 class PathSync:
@@ -73,18 +73,18 @@ class NamesSync:
 class ClosingRound(NamedTuple):
     """What has to be synced before a log may be closed as clean."""
 
-    log: Log
+    log: LogState
     end_offset: int
     files: tuple[Syncable, ...]
 
 
-def closing_round(log: Log) -> ClosingRound | None:
+def closing_round(log: LogState) -> ClosingRound | None:
     """Write what a clean close leaves, and what is then to be synced; None: nothing.
 
     The name of the log's own folder is left out: it stands in the folder of all logs, which is
     synced once, after the rounds. Raises StorageFault."""
     save_beside(log)
-    target = log.sync_target()
+    target = sync_target(log)
     if target is None:
         return None
     shared = log.folder.rpartition("/")[0]
@@ -92,35 +92,35 @@ def closing_round(log: Log) -> ClosingRound | None:
     return ClosingRound(log, target[0], tuple(own))
 
 
-def close_cleanly(log: Log) -> None:
+def close_cleanly(log: LogState) -> None:
     """Have a log closed as clean. Raises StorageFault."""
     save_beside(log)
-    target = log.sync_target()
+    target = sync_target(log)
     if target is not None:
         for one in target[1]:
             one.sync()
         log.synced(target[0])
 
 
-def sync_names(log: Log) -> None:
+def sync_names(log: LogState) -> None:
     """Make names of new and removed files survive, before anything relies on them."""
     if log.names_unsynced or log.names_syncing:
         log.files.sync_dir(log.folder)
 
 
-def save_beside(log: Log) -> None:
+def save_beside(log: LogState) -> None:
     """Write indexes and producer state of the active segment, for a clean close: the next opening
     trusts them, so they belong to the last round."""
     segment = log.active
     if segment is not None and not segment.index_saved:
         segment.save_indexes(log.files)
-        log.save_aborted(segment)
-        log.save_snapshot()
+        save_aborted(log, segment)
+        save_snapshot(log)
         log.unsynced_segments.append((log.end_offset, segment))
         log.names_unsynced = True
 
 
-def sync_targets(log: Log) -> tuple[Syncable, ...]:
+def sync_targets(log: LogState) -> tuple[Syncable, ...]:
     """Everything that must be on stable storage before the recovery point may be the log's end."""
     files = log.files
     targets: list[Syncable] = []
@@ -135,7 +135,7 @@ def sync_targets(log: Log) -> tuple[Syncable, ...]:
         targets.append(PathSync(files, f"{log.folder}/{PARTITION_METADATA}"))
         log.is_named = True
     if log.epochs.unsaved:
-        log.save_epochs(sync=False)
+        save_epochs(log, sync=False)
     if log.epochs.unsynced:
         targets.append(PathSync(files, f"{log.folder}/{LEADER_EPOCHS}"))
         log.epochs.unsynced = False
@@ -144,3 +144,16 @@ def sync_targets(log: Log) -> tuple[Syncable, ...]:
         targets.append(NamesSync(files, log.folder.rpartition("/")[0]))
         log.names_unsynced, log.names_syncing = False, True
     return tuple(targets)
+
+
+def sync_target(log: LogState) -> tuple[Offset, tuple[Syncable, ...]] | None:
+    """What to sync, in order and in any thread, before `synced(end_offset)`; None: nothing.
+
+    One round a log at a time. When a sync raises, give the fault to `fail`."""
+    if log.fault is not None:
+        raise log.fault
+    if log.end_offset <= log.flushed_offset and not log.unsynced_segments:
+        return None
+    log.sync_ceiling = log.end_offset
+    log.unsynced_since_ms = -1
+    return Offset(log.end_offset), sync_targets(log)
