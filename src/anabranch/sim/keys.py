@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
-    from anabranch.sim.world import Timer
+    from anabranch.sim.processes import Timer
 
 
 class Keys(dict[Hashable, None]):

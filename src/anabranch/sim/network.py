@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sim.world import ANY_LIFE, Timer
+from anabranch.sim.processes import Timer
+from anabranch.sim.world import ANY_LIFE
 
 if TYPE_CHECKING:
     from anabranch.sim.processes import Process

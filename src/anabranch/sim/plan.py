@@ -19,9 +19,10 @@ from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import ACKS_ALL, Manner
-from anabranch.sim.clients.workload import SETTLED_US as SETTLED_US
 
 SECOND_US = 1_000_000
+SETTLED_US = 4 * SECOND_US
+"""When clients begin; brokers have registered and topics are made by then."""
 SAFETY_US = 64 * SECOND_US
 """When faults end: 60 virtual seconds of them and of operations."""
 LONG_COMMIT_MS = 30_000

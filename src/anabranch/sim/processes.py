@@ -8,11 +8,9 @@ clocks meanwhile do not stop. Not here: what a node does (`node.py`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from anabranch.sim.world import Timer
+from typing import Any
 
 
 class State(Enum):
@@ -39,3 +37,26 @@ class Process:
     def is_up(self) -> bool:
         """Whether there is a process, running or paused."""
         return self.state is State.RUNNING or self.state is State.PAUSED
+
+
+class Timer:
+    """Something that is to happen once; `cancel` forgets it."""
+
+    __slots__ = ("action", "args", "life", "process")
+
+    def __init__(
+        self,
+        action: Callable[..., None],
+        args: tuple[Any, ...],
+        process: Process | None,
+        life: int,
+    ) -> None:
+        self.action: Callable[..., None] | None = action
+        self.args = args
+        self.process = process
+        self.life = life
+
+    def cancel(self) -> None:
+        """It will not happen."""
+        self.action = None
+        self.args = ()

@@ -18,7 +18,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, TypeAlias
 
-from anabranch.sim.processes import Process
+from anabranch.sim.processes import Process, Timer
 
 WALL_START_MS = 1_700_000_000_000
 """What wall clocks say when the world begins."""
@@ -27,29 +27,6 @@ ANY_LIFE = -1
 
 Listener: TypeAlias = Callable[[int, str, str, str, dict[str, Any]], None]
 """Takes one line of the trace: microseconds, kind, who, text, details."""
-
-
-class Timer:
-    """Something that is to happen once; `cancel` forgets it."""
-
-    __slots__ = ("action", "args", "life", "process")
-
-    def __init__(
-        self,
-        action: Callable[..., None],
-        args: tuple[Any, ...],
-        process: Process | None,
-        life: int,
-    ) -> None:
-        self.action: Callable[..., None] | None = action
-        self.args = args
-        self.process = process
-        self.life = life
-
-    def cancel(self) -> None:
-        """It will not happen."""
-        self.action = None
-        self.args = ()
 
 
 class World:

@@ -7,6 +7,7 @@ import pytest
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.setting import ConfigFault
+from anabranch.core.settings.topic import topic_defaults
 
 
 def test_every_setting_is_an_attribute_and_an_item():
@@ -55,4 +56,4 @@ def test_a_dynamic_value_that_cannot_be_taken_is_left_out_and_named():
 
 def test_topics_without_settings_share_one_object():
     config = BrokerConfig.of()
-    assert config.topic_defaults is config.topic_defaults
+    assert topic_defaults(config) is topic_defaults(config)

@@ -6,7 +6,12 @@ import pytest
 
 from anabranch.core.log.config import LogConfig
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
+from anabranch.core.settings.topic import (
+    TopicConfig,
+    effective_topic_config,
+    log_config,
+    topic_defaults,
+)
 
 HOUR_MS = 3_600_000
 
@@ -22,7 +27,7 @@ class OneTopic:
 
 
 def test_defaults_are_kafka_s():
-    topic = BrokerConfig.of().topic_defaults
+    topic = topic_defaults(BrokerConfig.of())
     assert topic.segment_bytes == 1 << 30
     assert topic.segment_ms == topic.retention_ms == 168 * HOUR_MS
     assert topic.max_message_bytes == 1_048_588
@@ -33,7 +38,7 @@ def test_defaults_are_kafka_s():
 
 def test_the_log_s_defaults_are_those_of_the_settings():
     broker = BrokerConfig.of()
-    assert log_config(broker.topic_defaults, broker) == LogConfig()
+    assert log_config(topic_defaults(broker), broker) == LogConfig()
 
 
 @pytest.mark.parametrize(
@@ -54,7 +59,7 @@ def test_the_log_s_defaults_are_those_of_the_settings():
     ],
 )
 def test_what_a_topic_does_not_say_the_broker_says(static, attribute, value):
-    assert getattr(BrokerConfig.of(static).topic_defaults, attribute) == value
+    assert getattr(topic_defaults(BrokerConfig.of(static)), attribute) == value
 
 
 def test_a_topic_s_own_settings_go_first():
@@ -62,12 +67,12 @@ def test_a_topic_s_own_settings_go_first():
     image = OneTopic("a", {"retention.ms": "7", "min.insync.replicas": "2"})
     topic = effective_topic_config(image, "a", broker)
     assert (topic.retention_ms, topic.min_insync_replicas) == (7, 2)
-    assert effective_topic_config(image, "b", broker) is broker.topic_defaults
+    assert effective_topic_config(image, "b", broker) is topic_defaults(broker)
 
 
 def test_a_text_of_another_version_counts_as_not_set():
     topic = TopicConfig.of({"segment.bytes": "14", "gone": "1"}, BrokerConfig.of())
-    assert topic == BrokerConfig.of().topic_defaults
+    assert topic == topic_defaults(BrokerConfig.of())
 
 
 def test_equal_settings_give_the_same_log_config():

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from anabranch.core.replication.in_sync import Proposal
+    from anabranch.core.replication.proposals import Proposal
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import TopicPartition
     from anabranch.core.wire.messages.alter_partition import AlterPartitionRequest

@@ -12,13 +12,13 @@ Source: KIP-497, KIP-841, KIP-903, Kafka's Partition. Not here: when it is sent 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
+from anabranch.core.replication.proposals import Proposal
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequestPartitionData,
     AlterPartitionResponsePartitionData,
@@ -32,20 +32,6 @@ if TYPE_CHECKING:
 
 RECOVERED = 0
 RECOVERING = 1
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Proposal:
-    """An ISR that the leader asks for, on top of the partition epoch that it knows."""
-
-    isr: tuple[int, ...]
-    broker_epochs: tuple[int, ...]
-    leader_epoch: int
-    partition_epoch: int
-    growth: int = 0
-    """How many members more than before: below 0 for a shrink."""
-    lags: tuple[Lag, ...] = ()
-    """Why members shall leave, for people."""
 
 
 class Verdict(Enum):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from anabranch.core.log.appending import AppendResult
     from anabranch.core.log.log import Log
     from anabranch.core.metadata.image import PartitionImage
-    from anabranch.core.replication.in_sync import Proposal
+    from anabranch.core.replication.proposals import Proposal
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition
 

@@ -32,7 +32,6 @@ from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
 from anabranch.core.replication.following import Following, Next
 from anabranch.core.replication.in_sync import (
     RECOVERING,
-    Proposal,
     Verdict,
     asked,
     lagging,
@@ -40,6 +39,7 @@ from anabranch.core.replication.in_sync import (
     propose,
     settle,
 )
+from anabranch.core.replication.proposals import Proposal
 from anabranch.core.replication.replica import NO_LEADER
 from anabranch.core.replication.throttling import Throttle
 from anabranch.core.types import TopicPartition

@@ -12,14 +12,11 @@ dynamic value that does not parse is left out and named in `ignored`, as Kafka d
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from functools import cache
+from typing import Any
 
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Scope, Value, parse
-
-if TYPE_CHECKING:
-    from anabranch.core.settings.topic import TopicConfig
 
 
 class BrokerConfig:
@@ -191,13 +188,6 @@ class BrokerConfig:
         """The effective value of a setting by Kafka's name; KeyError when there is none."""
         value: Value = self.__dict__[BROKER_SETTINGS[name].attribute]
         return value
-
-    @cached_property
-    def topic_defaults(self) -> TopicConfig:
-        """What a topic without settings of its own has; one object for all of them."""
-        from anabranch.core.settings.topic import TopicConfig
-
-        return TopicConfig.of({}, self)
 
 
 @cache

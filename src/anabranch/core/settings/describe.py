@@ -14,7 +14,7 @@ from enum import IntEnum
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS, TOPIC_TO_BROKER
 from anabranch.core.settings.setting import Scope, Setting, to_text
-from anabranch.core.settings.topic import TopicConfig
+from anabranch.core.settings.topic import TopicConfig, topic_defaults
 from anabranch.core.settings.validation import Resource, setting_of
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsResourceResult,
@@ -36,7 +36,7 @@ def describe_topic(
     overrides: Mapping[str, str], broker: BrokerConfig, keys: Collection[str] | None
 ) -> list[DescribeConfigsResourceResult]:
     """Every topic setting, or those in `keys`, for a topic with these texts of its own."""
-    effective = TopicConfig.of(overrides, broker) if overrides else broker.topic_defaults
+    effective = TopicConfig.of(overrides, broker) if overrides else topic_defaults(broker)
     results = []
     for setting in _wanted(TOPIC_SETTINGS.values(), keys):
         if setting.ours and setting.name not in overrides and not keys:

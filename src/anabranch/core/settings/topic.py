@@ -103,7 +103,15 @@ def broker_default(name: str, broker: BrokerConfig) -> Any:
 def effective_topic_config(image: MetadataImage, topic: str, broker: BrokerConfig) -> TopicConfig:
     """The configuration of `topic` in this image; shared by all topics that set nothing."""
     overrides = image.config(TOPIC_RESOURCE, topic)
-    return _overriding(frozenset(overrides.items()), broker) if overrides else broker.topic_defaults
+    return (
+        _overriding(frozenset(overrides.items()), broker) if overrides else topic_defaults(broker)
+    )
+
+
+@lru_cache(maxsize=16)
+def topic_defaults(broker: BrokerConfig) -> TopicConfig:
+    """What a topic without settings of its own has; one object for all of them."""
+    return TopicConfig.of({}, broker)
 
 
 @lru_cache(maxsize=1024)

@@ -21,15 +21,12 @@ from anabranch.sim.clients.client import Client, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
-
-SETTLED_US = 4_000_000
-"""When clients begin; brokers have registered and topics are made by then."""
+from anabranch.sim.plan import SETTLED_US, ClientPlan, Fault, Operation, Plan, TopicPlan
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
-    from anabranch.sim.plan import ClientPlan, Fault, Operation, Plan, TopicPlan
 
 OPERATOR = "operator"
 AUDITOR = "auditor"

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from enum import Enum
 
 from anabranch.core.controller.brokers.directories import go_offline
-from anabranch.core.controller.brokers.full_folders import change_room
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
+from anabranch.core.controller.brokers.room_reports import change_room
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.brokers.succession import Folders, check_succession, folders_of
 from anabranch.core.controller.cluster_state import ClusterState
