@@ -2,7 +2,7 @@
 
 What: up to `log.cleaner.threads` passes at a time, each over the log with the largest dirty part of
 those that its topic's settings want compacted; a process of its own reads and writes
-(`cleaner_worker.py`), the loop only swaps. Why: `core.log.compaction` decides, this acts.
+(`cleaner_worker.py`), the loop only swaps. Why: `core.log.cleaner` decides, this acts.
 
 Rules kept: a log that changed under a pass (deleted, cut, offline) makes the pass worthless, never
 the log; a log whose bytes cannot be read is left alone from then on, said once and counted, and
@@ -14,18 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log import compaction, swapping
+from anabranch.core.log import cleaner, compaction, swapping
 from anabranch.core.log.files import ColdRead, DiskFull, Files
-from anabranch.core.log.logs import Draft
-from anabranch.core.log.segment import LOG as LOG_SUFFIX
-from anabranch.core.log.segment import Segment, offset_name
 from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
 from anabranch.server.cleaner_worker import BUG, CORRUPT, FULL, STORAGE, Order
@@ -36,6 +32,7 @@ from anabranch.server.logs import logger
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.log.log import Log
+    from anabranch.core.log.segment import Segment
     from anabranch.core.replication.replica import Replica
     from anabranch.server.partitions import PartitionShell
 
@@ -85,7 +82,7 @@ class Cleaner:
         self._resting: dict[TopicPartition, int] = {}
         self._idle: list[tuple[int, Worker]] = []
         self._workers: list[Worker] = []
-        self._drafting = asyncio.Lock()
+        self._installing = asyncio.Lock()
         self._threads = ThreadPoolExecutor(thread_name_prefix="cleaner")
 
     def start(self) -> None:
@@ -143,36 +140,28 @@ class Cleaner:
         self.looked_ms = now_ms = steady_ms()
         self._resting = {key: due for key, due in self._resting.items() if due > now_ms}
         self._forget_uncleanable()
-        found, highest = [], 0.0
+        found = []
         for number, replica in enumerate(list(self._broker.partitions)):
             if number % SLICE_LOGS == SLICE_LOGS - 1:
                 await asyncio.sleep(0)
             dirt = self._dirt(replica)
-            if dirt is None:
-                continue
-            highest = max(highest, dirt.ratio)
-            if compaction.is_worth_it(replica.log, dirt):
-                found.append(Candidate(replica, dirt))
+            if dirt is not None and dirt.dirty_bytes:
+                found.append((replica, replica.log, dirt))
+        chosen, highest = cleaner.dirtiest(found)
         self.max_dirty_percent = int(100 * highest)
-        return sorted(found, key=lambda each: -each.found.ratio)
+        return [Candidate(*each) for each in chosen]
 
     def _dirt(self, replica: Replica) -> compaction.Dirt | None:
         """What a pass could do; None for logs that have none now."""
         log, place = replica.log, replica.topic_partition
-        if not log.config.compacted or log.fault is not None or not self._shell.is_hosted(replica):
+        if not cleaner.may_be_cleaned(log) or not self._shell.is_hosted(replica):
             return None
-        if log.room.is_full:
-            return None  # a pass needs room, and what is kept is for the metadata
         if place in self.uncleanable or place in self._resting or self.is_cleaning(place):
             return None
-        clean_point = self._shell.folders[replica.folder].clean_points.get(place, 0)
+        folder, high_watermark = self._shell.folders[replica.folder], replica.high_watermark
+        now_ms = self._clock_ms()
         try:
-            return compaction.dirt(
-                log,
-                now_ms=self._clock_ms(),
-                high_watermark=replica.high_watermark,
-                first_dirty_offset=clean_point,
-            )
+            return cleaner.dirt_of(folder, place, log, now_ms=now_ms, high_watermark=high_watermark)
         except ColdRead as cold:
             self._threads.submit(cold.file.warm, cold.position, cold.length)
             return None  # by the next look it is in memory
@@ -218,9 +207,7 @@ class Cleaner:
             self._idle.append((steady_ms(), worker))
 
     async def _compact(self, replica: Replica, found: compaction.Dirt, worker: Worker) -> None:
-        log, folder = replica.log, self._shell.folders[replica.folder]
-        place = replica.topic_partition
-        config = self._broker.config
+        log, config = replica.log, self._broker.config
         share = max(1, config.log_cleaner_threads)
         map_bytes = config.log_cleaner_dedupe_buffer_size // share
         job = compaction.job(
@@ -235,13 +222,9 @@ class Cleaner:
         rate = config.log_cleaner_io_max_bytes_per_second / share
         try:
             outcome = await self._outcome(replica, before, worker, Order(job, rate))
-            if folder.promised(place) < outcome.upto:
-                await self._checkpoint(replica, lambda: folder.draft_synced(place))
-            for new in outcome.segments:
-                await self._swap(replica, before, new)
+            await self._install(replica, before, outcome)
         finally:
-            await asyncio.shield(self._in_thread(_discard, self._files, log.folder))
-        await self._checkpoint(replica, lambda: folder.draft_clean(place, outcome.upto))
+            await asyncio.shield(self._in_thread(cleaner.discard, self._files, log.folder))
         self._count(replica, outcome, (steady_ms() - begun_ms) / 1000)
 
     async def _outcome(
@@ -260,67 +243,35 @@ class Cleaner:
                 await asyncio.gather(running, return_exceptions=True)
 
     def _check(self, replica: Replica, before: list[Segment]) -> None:
-        """Raises Stale when the log is not the one that the pass was begun for."""
-        log = replica.log
-        if log.fault is not None or not self._shell.is_hosted(replica):
-            raise swapping.Stale("the partition is not here any more")
-        if log.segments[: len(before)] != before or log.active in before:
-            raise swapping.Stale("its segments were removed or cut meanwhile")
+        cleaner.check(replica.log, before, is_hosted=self._shell.is_hosted(replica))
 
-    async def _swap(
-        self, replica: Replica, before: list[Segment], new: compaction.NewSegment
+    async def _install(
+        self, replica: Replica, before: list[Segment], outcome: compaction.Outcome
     ) -> None:
-        """Put one new segment in place; given up after the swap, the next opening finishes it."""
-        log, files = replica.log, self._files
-        await self._in_thread(swapping.prepare, files, log.folder, new)
-        with self._held_open(f"{log.folder}/{offset_name(new.base_offset, LOG_SUFFIX)}"):
-            replaced = await self._swapped(replica, before, new)
-        await self._in_thread(files.sync_dir, log.folder)
-        if not self._shell.is_hosted(replica):
-            raise swapping.Stale("the partition is not here any more")
-        swapping.set_aside(log, replaced, self._clock_ms())
-        await self._in_thread(swapping.finish, files, log.folder, new)
+        """Put what a pass has made in place, one pass at a time."""
+        steps = cleaner.install(
+            self._shell.folders[replica.folder],
+            replica.log,
+            before,
+            outcome,
+            is_hosted=partial(self._shell.is_hosted, replica),
+            clock_ms=self._clock_ms,
+        )
+        async with self._installing:
+            held = -1
+            try:
+                for step in steps:
+                    self._let_go(held)
+                    held = -1
+                    await self._in_thread(step.call)
+                    held = _opened(step.hold) if step.hold else -1
+            finally:
+                self._let_go(held)
 
-    async def _swapped(
-        self, replica: Replica, before: list[Segment], new: compaction.NewSegment
-    ) -> list[Segment]:
-        log = replica.log
-        try:
-            self._check(replica, before)
-        except swapping.Stale:
-            await self._in_thread(swapping.forget, self._files, log.folder, new)
-            raise
-        replaced = swapping.swap(log, new, self._clock_ms())
-        swapped = log.segments[log.segment_index(new.base_offset)]
-        first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
-        before[first : first + len(new.replaces)] = [swapped]
-        return replaced
-
-    @contextmanager
-    def _held_open(self, path: str) -> Iterator[None]:
-        """Let a thread give back the space of a file that is replaced: a large one takes long."""
-        try:
-            handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            yield  # it is gone already; whoever needs it says so
-            return
-        try:
-            yield
-        finally:
-            self._threads.submit(os.close, handle)
-
-    async def _checkpoint(self, replica: Replica, draft: Callable[[], Draft]) -> None:
-        """Write a checkpoint without holding the loop while the disk syncs."""
-        folder = self._shell.folders[replica.folder]
-        async with self._drafting:
-            while True:
-                if replica.log.fault is not None or not self._shell.is_hosted(replica):
-                    raise swapping.Stale("the partition is not here any more")
-                made = draft()
-                await self._in_thread(folder.write_draft, made)
-                if self._shell.is_hosted(replica) and folder.adopt(made):
-                    break
-            await self._in_thread(self._files.sync_dir, folder.path)
+    def _let_go(self, held: int) -> None:
+        """Let a thread give back the space of a file that was replaced: a large one takes long."""
+        if held >= 0:
+            self._threads.submit(os.close, held)
 
     def _in_thread(self, call: Callable[..., _T], *arguments: object) -> asyncio.Future[_T]:
         return asyncio.get_running_loop().run_in_executor(self._threads, partial(call, *arguments))
@@ -389,8 +340,8 @@ class Cleaner:
         }
 
 
-def _discard(files: Files, folder: str) -> None:
-    """Remove what a pass has made and nobody took."""
-    for name in files.list(folder):
-        if name.endswith(compaction.CLEANED):
-            files.remove(f"{folder}/{name}")
+def _opened(path: str) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return -1  # it is gone already; whoever needs it says so

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.upkeep import look_after
 from anabranch.server.clocks import steady_ms
 from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
@@ -170,16 +171,12 @@ class Upkeep:
                 until = time.perf_counter() + SLICE_S
 
     def _clean_one(self, replica: Replica, now_ms: int) -> None:
-        log = replica.log
-        if log.fault is not None or not self._shell.is_hosted(replica):
+        if not self._shell.is_hosted(replica):
             return
+        is_cleaning = self._is_cleaning(replica.topic_partition)
         try:
-            log.roll_if_due(now_ms)
-            if not self._is_cleaning(replica.topic_partition):
-                # Also where cleanup.policy is compact alone: what lies before the log start goes.
-                if log.apply_retention(now_ms, replica.high_watermark):
-                    self._broker.changed.add(replica.topic_partition)
-            log.expire_producers(now_ms)
+            if look_after(replica.log, now_ms, replica.high_watermark, is_cleaning=is_cleaning):
+                self._broker.changed.add(replica.topic_partition)
         except StorageFault as fault:
             self._broker.faults.append((replica, fault))
             self._shell.take_faults()

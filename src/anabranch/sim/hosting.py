@@ -16,11 +16,13 @@ from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull, Syncable
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.upkeep import look_after
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.partitions import Assignment
 from anabranch.core.replication.replica import Replica
 from anabranch.core.settings.topic import effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition
+from anabranch.sim.cleaning import Cleaning
 
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
@@ -59,6 +61,7 @@ class Hosting:
         self._random = self.world.random(f"{node.name}/disk-time")
         self._config = self.broker.config
         self._opened = False
+        self.cleaning = Cleaning(self)
         self.flushes_late = False
         """Whether a hosted log has `flush.ms`."""
         self.broker.partitions.folders = list(node.folders)
@@ -111,6 +114,8 @@ class Hosting:
     def _note_flushes(self, log: Log) -> None:
         if log.config.flush_interval_ms < NEVER_MS:
             self.flushes_late = True
+        if log.config.compacted:
+            self.cleaning.wake()
 
     # One partition.
 
@@ -377,15 +382,12 @@ class Hosting:
         """Roll segments that are too old, apply retention, forget idle producers."""
         now_ms = self.world.now_ms
         for replica in list(self.broker.partitions):
-            log = replica.log
-            if log.fault is None:
-                try:
-                    log.roll_if_due(now_ms)
-                    if log.apply_retention(now_ms, replica.high_watermark):
-                        self.broker.changed.add(replica.topic_partition)
-                    log.expire_producers(now_ms)
-                except StorageFault as fault:
-                    self.broker.faults.append((replica, fault))
+            is_cleaning = self.cleaning.is_cleaning(replica.topic_partition)
+            try:
+                if look_after(replica.log, now_ms, replica.high_watermark, is_cleaning=is_cleaning):
+                    self.broker.changed.add(replica.topic_partition)
+            except StorageFault as fault:
+                self.broker.faults.append((replica, fault))
         self.take_faults()
 
     def close(self) -> None:

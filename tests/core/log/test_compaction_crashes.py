@@ -11,7 +11,7 @@ from tests.core.log.compacting import IO_BYTES, batches_of
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, sync
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log import compaction, swapping
+from anabranch.core.log import cleaner, compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -94,7 +94,7 @@ class World:
         self.disk.stored_names = dict(self.disk.names)
 
     def compact(self) -> None:
-        """A pass, and the swap of what it made, as the cleaner does them."""
+        """A pass, and the swap of what it made, in the cleaner's own steps."""
         found = compaction.dirt(
             self.log,
             now_ms=self.now_ms,
@@ -107,13 +107,16 @@ class World:
         )
         *_, outcome = compaction.run(self.disk, job)
         assert isinstance(outcome, compaction.Outcome)
-        for new in outcome.segments:
-            swapping.prepare(self.disk, self.log.folder, new)
-            replaced = swapping.swap(self.log, new, self.now_ms)
-            self.disk.sync_dir(self.log.folder)
-            swapping.set_aside(self.log, replaced, self.now_ms)
-            swapping.finish(self.disk, self.log.folder, new)
-        self.folder.checkpoint_clean(KEY, outcome.upto)
+        before = self.log.segments[: len(job.segments)]
+        for step in cleaner.install(
+            self.folder,
+            self.log,
+            before,
+            outcome,
+            is_hosted=lambda: True,
+            clock_ms=lambda: self.now_ms,
+        ):
+            step.call()
         self.log.remove_deleted_files(self.now_ms)
 
     def restart(self, *, power: bool) -> None:

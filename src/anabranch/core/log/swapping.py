@@ -129,15 +129,6 @@ def forget(files: Files, folder: str, new: NewSegment) -> None:
     files.remove(f"{folder}/{offset_name(new.base_offset, SWAPPING)}")
 
 
-def discard(files: Files, folder: str, segments: list[NewSegment]) -> None:
-    """Remove what a pass has made and nobody will use."""
-    for new in segments:
-        stem = f"{folder}/{offset_name(new.base_offset, '')}"
-        for suffix in (LOG, *INDEXES):
-            files.remove(stem + suffix + CLEANED)
-        files.remove(stem + SWAPPING)
-
-
 # Opening a folder that a crash has left in the middle.
 
 

@@ -1,0 +1,148 @@
+"""The life of a pass of compaction: which log gets one, whether it still counts, how it ends.
+
+    dirt_of      what a pass could do for a log now, None where it must not be compacted
+    dirtiest     which logs get a pass, in which order
+    check        raises Stale once a log has changed under its pass
+    install      puts what a pass has made in the place of what it was made from
+
+Rule kept: `install` yields what may wait for a disk, as calls; whoever drives it makes each call,
+in a thread if need be, before the generator goes on. What changes the log lies between two calls
+and is done at once. A recovery point covers what a pass has read before a segment is replaced: what
+was compacted is never taken for the tail that a crash may cut. The clean point moves last, so that
+a pass which was given up is done again.
+
+Not here: what is compacted (`compaction.py`), how files are exchanged (`swapping.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from anabranch.core.log import compaction, swapping
+from anabranch.core.log.compaction import CLEANED, Dirt, NewSegment, Outcome
+from anabranch.core.log.files import Files
+from anabranch.core.log.log import Log
+from anabranch.core.log.logs import Draft, LogFolder
+from anabranch.core.log.segment import LOG, Segment, offset_name
+from anabranch.core.types import TopicPartition
+
+Call = Callable[[], object]
+Candidate = TypeVar("Candidate")
+NEVER_HOLD = ""
+
+
+class Step(NamedTuple):
+    """A call that may wait for a disk. `hold` names a file that the log's next change replaces: to
+    keep it open until then leaves the giving back of its space to whoever closes it."""
+
+    call: Call
+    hold: str = NEVER_HOLD
+
+
+def may_be_cleaned(log: Log) -> bool:
+    """Whether a log is compacted at all, and can be now: a pass needs room, and what a full folder
+    still has is for the metadata."""
+    return log.config.compacted and log.fault is None and not log.room.is_full
+
+
+def dirt_of(
+    folder: LogFolder, place: TopicPartition, log: Log, *, now_ms: int, high_watermark: int
+) -> Dirt:
+    """What a pass could do for a log, from where the last one ended. May raise ColdRead."""
+    clean_point = folder.clean_points.get(place, 0)
+    return compaction.dirt(
+        log, now_ms=now_ms, high_watermark=high_watermark, first_dirty_offset=clean_point
+    )
+
+
+def dirtiest(
+    found: Iterable[tuple[Candidate, Log, Dirt]],
+) -> tuple[list[tuple[Candidate, Dirt]], float]:
+    """Who gets a pass, the dirtiest log first, and the highest ratio of all."""
+    worth, highest = [], 0.0
+    for candidate, log, dirty in found:
+        highest = max(highest, dirty.ratio)
+        if compaction.is_worth_it(log, dirty):
+            worth.append((candidate, dirty))
+    return sorted(worth, key=lambda each: -each[1].ratio), highest
+
+
+def check(log: Log, before: list[Segment], *, is_hosted: bool) -> None:
+    """Raises Stale when the log is not the one that a pass over the segments `before` began for."""
+    if log.fault is not None or not is_hosted:
+        raise swapping.Stale("the partition is not here any more")
+    if log.segments[: len(before)] != before or log.active in before:
+        raise swapping.Stale("its segments were removed or cut meanwhile")
+
+
+def install(
+    folder: LogFolder,
+    log: Log,
+    before: list[Segment],
+    outcome: Outcome,
+    *,
+    is_hosted: Callable[[], bool],
+    clock_ms: Callable[[], int],
+) -> Iterator[Step]:
+    """Put the segments that a pass has made in place; raises Stale, StorageFault.
+
+    `before` are the segments that it has read. The steps of one folder must not mix with those of
+    another pass: both write drafts of the same checkpoints."""
+    place = log.topic_partition
+    if folder.promised(place) < outcome.upto:
+        yield from _checkpoint(folder, log, lambda: folder.draft_synced(place), is_hosted)
+    for new in outcome.segments:
+        yield from _replace(log, before, new, is_hosted, clock_ms)
+    yield from _checkpoint(folder, log, lambda: folder.draft_clean(place, outcome.upto), is_hosted)
+
+
+def _replace(
+    log: Log,
+    before: list[Segment],
+    new: NewSegment,
+    is_hosted: Callable[[], bool],
+    clock_ms: Callable[[], int],
+) -> Iterator[Step]:
+    """Exchange one segment; what is given up after the swap is finished by the next opening."""
+    files, folder = log.files, log.folder
+    yield Step(
+        partial(swapping.prepare, files, folder, new),
+        f"{folder}/{offset_name(new.base_offset, LOG)}",
+    )
+    try:
+        check(log, before, is_hosted=is_hosted())
+    except swapping.Stale:
+        yield Step(partial(swapping.forget, files, folder, new))
+        raise
+    replaced = swapping.swap(log, new, clock_ms())
+    swapped = log.segments[log.segment_index(new.base_offset)]
+    first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
+    before[first : first + len(new.replaces)] = [swapped]
+    yield Step(partial(files.sync_dir, folder))
+    if not is_hosted():
+        raise swapping.Stale("the partition is not here any more")
+    swapping.set_aside(log, replaced, clock_ms())
+    yield Step(partial(swapping.finish, files, folder, new))
+
+
+def _checkpoint(
+    folder: LogFolder, log: Log, draft: Callable[[], Draft], is_hosted: Callable[[], bool]
+) -> Iterator[Step]:
+    """Write a checkpoint beside its place, again for as long as it may not be adopted."""
+    while True:
+        if log.fault is not None or not is_hosted():
+            raise swapping.Stale("the partition is not here any more")
+        made = draft()
+        yield Step(partial(folder.write_draft, made))
+        if is_hosted() and folder.adopt(made):
+            break
+    yield Step(partial(folder.files.sync_dir, folder.path))
+
+
+def discard(files: Files, folder: str) -> None:
+    """Remove what a pass has made and nobody took."""
+    for name in files.list(folder):
+        if name.endswith(CLEANED):
+            files.remove(f"{folder}/{name}")

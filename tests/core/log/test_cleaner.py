@@ -1,0 +1,116 @@
+"""What a pass of compaction may do to a log, and what makes it worthless."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.log.compacting import IO_BYTES, MAP_BYTES, batches_of
+from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, sync
+
+from anabranch.core.log import cleaner, compaction
+from anabranch.core.log.config import LogConfig
+from anabranch.core.log.logs import LogFolder
+from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.log.swapping import Stale
+from anabranch.core.log.upkeep import look_after
+from anabranch.core.wire.records import Record, build_batch
+
+CONFIG = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+
+
+class World:
+    """A compacted log of three segments, each with the same key."""
+
+    def __init__(self) -> None:
+        self.folder = LogFolder(MemoryFiles(), "data")
+        self.log = self.folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
+        for value in (b"1", b"2", b"3"):
+            append(self.log, build_batch([Record(0, NOW_MS, b"k", value)]))
+            self.log.roll(NOW_MS)
+        sync(self.log)
+        self.hosted = True
+
+    def dirt(self) -> compaction.Dirt:
+        end = self.log.end_offset
+        return cleaner.dirt_of(self.folder, KEY, self.log, now_ms=NOW_MS, high_watermark=end)
+
+    def steps(self):
+        job = compaction.job(
+            self.log, self.dirt(), now_ms=NOW_MS, map_bytes=MAP_BYTES, io_bytes=IO_BYTES
+        )
+        *_, outcome = compaction.run(self.log.files, job)
+        before = self.log.segments[: len(job.segments)]
+        return cleaner.install(
+            self.folder,
+            self.log,
+            before,
+            outcome,
+            is_hosted=lambda: self.hosted,
+            clock_ms=lambda: NOW_MS,
+        )
+
+
+def run(world: World, steps, hosted_for: int = 100) -> None:
+    """Make every step, and take the partition away after some."""
+    for number, step in enumerate(steps):
+        step.call()
+        world.hosted = number < hosted_for
+
+
+def test_a_recovery_point_covers_what_a_pass_read_before_the_first_segment_is_replaced():
+    world = World()
+    assert world.folder.promised(KEY) == 0
+    segments = list(world.log.segments)
+    for step in world.steps():
+        if world.log.segments != segments:
+            assert world.folder.promised(KEY) == 3
+        step.call()
+    assert len(world.log.segments) == 2
+    assert world.folder.clean_points[KEY] == 3
+    assert not world.dirt().dirty_bytes
+
+
+def test_a_pass_over_a_log_that_changed_replaces_nothing():
+    world = World()
+    steps = world.steps()
+    before = batches_of(world.log)
+    world.log.truncate_to(1)
+    with pytest.raises(Stale):
+        run(world, steps)
+    assert batches_of(world.log) == before[:1]
+    assert not [name for name in world.log.files.list(world.log.folder) if "swapping" in name]
+
+
+@pytest.mark.parametrize("steps_before", range(6))
+def test_a_partition_that_goes_under_a_pass_gets_no_checkpoint(steps_before):
+    world = World()
+    steps = world.steps()
+    with pytest.raises(Stale):
+        run(world, steps, hosted_for=steps_before)
+    assert KEY not in world.folder.clean_points
+
+
+def test_neither_a_full_folder_s_log_nor_one_that_failed_is_compacted():
+    world = World()
+    assert cleaner.may_be_cleaned(world.log)
+    world.folder.room.refused(0)
+    assert not cleaner.may_be_cleaned(world.log)
+
+
+def test_of_two_logs_the_dirtier_goes_first_and_a_clean_one_not_at_all():
+    world = World()
+    dirt = world.dirt()
+    cleaner_one = dirt._replace(clean_bytes=dirt.dirty_bytes)
+    none = dirt._replace(dirty_bytes=0, clean_bytes=1)
+    found = [("b", world.log, cleaner_one), ("c", world.log, none), ("a", world.log, dirt)]
+    chosen, highest = cleaner.dirtiest(found)
+    assert [name for name, _ in chosen] == ["a", "b"]
+    assert highest == 1.0
+
+
+def test_segments_that_a_pass_reads_do_not_expire_meanwhile():
+    world = World()
+    world.log.delete_records_before(2)
+    assert not look_after(world.log, NOW_MS, 3, is_cleaning=True)
+    assert world.log.segments[0].base_offset == 0
+    assert look_after(world.log, NOW_MS, 3, is_cleaning=False)
+    assert world.log.segments[0].base_offset == 2
