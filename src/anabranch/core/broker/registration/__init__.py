@@ -1,0 +1,1 @@
+"""How a node's broker and controller register, and how they find the active controller."""

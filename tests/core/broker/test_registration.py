@@ -1,0 +1,397 @@
+"""A broker's life with its controller, decided without a clock or a connection."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.broker.registration_world import FOLDERS, Shell
+from tests.core.controller.world import World
+
+from anabranch.core.broker.registration.events import (
+    Answered,
+    Ask,
+    ControllerFound,
+    Event,
+    FoldersChanged,
+    GiveUp,
+    Left,
+    LogsOpen,
+    Registered,
+    Say,
+    Serve,
+    ShutDown,
+    Start,
+    Unanswered,
+)
+from anabranch.core.broker.registration.registration import (
+    EAGER_HEARTBEATS,
+    FAR_MS,
+    RETRY_MS,
+    SHUTDOWN_MS,
+    TABLE,
+    State,
+    Times,
+)
+from anabranch.core.errors import Bug, ErrorCode
+from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from anabranch.core.wire.messages.broker_registration import BrokerRegistrationRequest
+from anabranch.core.wire.metadata_records import RegisterBrokerRecord, UnregisterBrokerRecord
+
+EVENTS = Event.__args__
+CANNOT_HAPPEN = {
+    (State.NEW, Answered),
+    (State.NEW, Unanswered),
+    (State.NEW, LogsOpen),
+    (State.REGISTERING, LogsOpen),
+    (State.ENTERING, LogsOpen),
+    (State.UNFENCED, LogsOpen),
+}
+"""Beside a second start."""
+
+
+def started(**changes) -> Shell:
+    shell = Shell(World(), **changes)
+    shell.step(Start())
+    return shell
+
+
+def let_in(**changes) -> Shell:
+    shell = started(**changes)
+    shell.read()
+    shell.step(LogsOpen())
+    shell.read()
+    assert shell.machine.state is State.UNFENCED
+    return shell
+
+
+def test_every_pair_of_state_and_event_is_in_the_table_or_cannot_happen():
+    missing = {
+        (state, event)
+        for state, event in itertools.product(State, EVENTS)
+        if event not in TABLE[state]
+    }
+    starts = {(state, Start) for state in State if state is not State.NEW}
+    assert missing == CANNOT_HAPPEN | starts
+
+
+@pytest.mark.parametrize("event", [LogsOpen(), Start()])
+def test_an_event_that_cannot_happen_raises(event):
+    with pytest.raises(Bug, match=f"{type(event).__name__} in state UNFENCED"):
+        let_in().step(event)
+
+
+def test_a_broker_is_let_in_when_its_logs_are_open_and_it_has_read_its_registration():
+    shell = started()
+    assert shell.of(Registered) == [Registered(shell.registered.epoch)]
+    shell.read()
+    shell.pass_time(10_000)
+    assert shell.registered.fenced
+    assert all(each.want_fence for each in shell.of(BrokerHeartbeatRequest))
+    assert shell.of(Serve) == []
+    shell.step(LogsOpen())
+    assert not shell.registered.fenced
+    assert shell.of(Serve) == [], "its own metadata does not show it yet"
+    shell.read()
+    shell.read()
+    assert shell.of(Serve) == [Serve()]
+
+
+def test_a_broker_that_does_not_follow_the_metadata_is_not_let_in():
+    shell = started()
+    shell.step(LogsOpen())
+    shell.pass_time(5_000, reads=False)
+    assert shell.registered.fenced
+    shell.pass_time(2 * RETRY_MS)
+    assert not shell.registered.fenced
+
+
+def test_the_pauses_of_a_broker_that_waits_grow():
+    shell = started()
+    shell.step(LogsOpen())
+    before = len(shell.of(BrokerHeartbeatRequest))
+    shell.pass_time(10_000, reads=False)
+    count = len(shell.of(BrokerHeartbeatRequest)) - before
+    assert EAGER_HEARTBEATS < count < EAGER_HEARTBEATS + 10_000 // RETRY_MS + 2
+
+
+def test_heartbeats_come_at_their_interval_and_at_once_when_there_is_news():
+    shell = let_in()
+    shell.sent.clear()
+    shell.pass_time(10_000)
+    assert len(shell.sent) == 5
+    shell.step(ControllerFound())
+    assert len(shell.sent) == 6
+    shell.standing.partitions.offline_folders.add("/b")
+    shell.step(FoldersChanged())
+    assert shell.sent[-1].offline_log_dirs == [FOLDERS["/b"]]
+    assert shell.registered.log_dirs == (FOLDERS["/a"],)
+    shell.standing.partitions.full_folders.add("/a")
+    shell.step(FoldersChanged())
+    assert shell.registered.full_log_dirs == (FOLDERS["/a"],)
+
+
+def test_news_during_a_heartbeat_is_told_by_the_next_at_once():
+    shell = let_in()
+    shell.is_cut_off = True
+    shell.step(ControllerFound())
+    shell.standing.partitions.offline_folders.add("/b")
+    shell.step(FoldersChanged())
+    assert len(shell.waiting) == 1, "one request is under way at a time"
+    shell.is_cut_off = False
+    (ask,) = shell.waiting
+    shell.step(Answered(ask, shell.world.ask(ask.request)))
+    assert shell.registered.log_dirs == (FOLDERS["/a"],)
+
+
+def test_a_failed_folder_that_nobody_hears_of_stops_the_process():
+    shell = let_in(times=Times(folder_failure_ms=30_000))
+    shell.is_cut_off = True
+    shell.standing.partitions.offline_folders.add("/b")
+    shell.step(FoldersChanged())
+    shell.pass_time(30_000)
+    assert shell.of(GiveUp) == []
+    shell.pass_time(1)
+    (gives_up,) = shell.of(GiveUp)
+    assert gives_up.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert gives_up.sentence == (
+        "a log folder failed, and no controller heard of it within 30000 ms "
+        "(log.dir.failure.timeout.ms)"
+    )
+    assert shell.machine.next_tick_ms == FAR_MS
+
+
+def test_a_folder_that_was_told_or_left_out_of_a_registration_stops_nobody():
+    shell = let_in()
+    shell.standing.partitions.offline_folders.add("/b")
+    shell.step(FoldersChanged())
+    shell.pass_time(100_000)
+    epoch = shell.machine.broker_epoch
+    shell.world.commit([UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
+    shell.read()
+    shell.pass_time(100_000)
+    assert shell.registered.log_dirs == (FOLDERS["/a"],)
+    assert shell.of(GiveUp) == []
+
+
+def test_a_controller_that_is_away_ends_the_first_registration_in_time():
+    shell = Shell(World(), unreachable=lambda: "nothing listens there")
+    shell.is_cut_off = True
+    shell.step(Start())
+    shell.pass_time(59_999)
+    assert shell.of(GiveUp) == []
+    shell.pass_time(1)
+    assert shell.of(GiveUp) == [
+        GiveUp(
+            ErrorCode.REQUEST_TIMED_OUT,
+            "broker 1 could not register within 60000 ms "
+            "(initial.broker.registration.timeout.ms): nothing listens there; see that a "
+            "controller runs at one of controller.quorum.bootstrap.servers",
+        )
+    ]
+
+
+def test_a_second_process_waits_for_the_first_and_is_refused_while_that_lives():
+    first = let_in()
+    second = Shell(first.world, incarnation=2)
+    second.step(Start())
+    for _ in range(20):
+        first.pass_time(1_000)
+        second.pass_time(0)
+    (said,) = second.of(Say)
+    assert "another live broker has node.id=1" in said.why
+    assert first.registered.incarnation_id == b"\1" * 16
+    second.pass_time(40_000)
+    assert second.registered.incarnation_id == b"\2" * 16, "the first was silent for a session"
+
+
+def test_a_process_whose_place_was_taken_stops_when_its_metadata_says_so():
+    shell = let_in()
+    taken = shell.registered
+    shell.world.commit(
+        [
+            RegisterBrokerRecord(
+                broker_id=1, incarnation_id=b"another process.", broker_epoch=taken.epoch + 100
+            )
+        ]
+    )
+    shell.pass_time(60_000, reads=False)
+    assert shell.machine.state is State.STALE, "its metadata does not say why yet"
+    shell.read()
+    (gives_up,) = shell.of(GiveUp)
+    assert "another process registered as broker 1" in gives_up.sentence
+
+
+def test_a_broker_that_was_unregistered_registers_anew_and_names_its_last_epoch():
+    shell = let_in()
+    epoch = shell.machine.broker_epoch
+    shell.world.commit([UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch)])
+    shell.read()
+    shell.pass_time(3_000)
+    request = shell.of(BrokerRegistrationRequest)[-1]
+    assert request.previous_broker_epoch == epoch
+    assert request.incarnation_id == shell.machine.identity.incarnation_id
+    assert shell.machine.broker_epoch > epoch
+    assert shell.machine.state is State.UNFENCED
+
+
+def test_a_refusal_of_another_registration_ends_the_process():
+    shell = let_in()
+    shell.world.commit(
+        [UnregisterBrokerRecord(broker_id=1, broker_epoch=shell.machine.broker_epoch)]
+    )
+    shell.read()
+    other = Shell(shell.world, incarnation=2)
+    other.step(Start())
+    shell.pass_time(3_000, reads=False)
+    (gives_up,) = shell.of(GiveUp)
+    assert gives_up.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_an_answer_to_what_is_not_asked_any_more_changes_nothing():
+    shell = let_in()
+    shell.is_cut_off = True
+    shell.step(ControllerFound())
+    (old,) = shell.waiting
+    shell.step(ShutDown())
+    refused = SimpleNamespace(error_code=int(ErrorCode.STALE_BROKER_EPOCH), should_shut_down=True)
+    shell.step(Answered(old, refused))
+    shell.step(Unanswered(old, "late"))
+    assert shell.machine.state is State.LEAVING
+    assert shell.of(Left) == []
+
+
+def test_a_confirmed_heartbeat_counts_from_when_it_was_asked():
+    shell = let_in()
+    shell.is_cut_off = True
+    asked_ms = shell.world.now_ms
+    shell.step(ControllerFound())
+    shell.is_cut_off = False
+    shell.world.now_ms += 700
+    (ask,) = shell.waiting
+    assert shell.machine.confirmed_ms <= asked_ms
+    shell.step(Answered(ask, shell.world.ask(ask.request)))
+    assert shell.machine.confirmed_ms == asked_ms
+
+
+def test_a_broker_leaves_when_its_leaderships_have_moved():
+    world = World()
+    other = Shell(world, incarnation=7, node_id=2, directories={"/c": b"c" * 16})
+    shell = Shell(world)
+    for each in (shell, other):
+        each.step(Start())
+        each.read()
+        each.step(LogsOpen())
+        each.read()
+    world.create("t", [1, 2])
+    shell.read()
+    other.read()
+    shell.step(ShutDown())
+    assert shell.of(Left) == [], "the other broker has not read that it leads"
+    assert world.partition("t").leader == 2
+    other.read()
+    other.pass_time(2_000)
+    shell.pass_time(2 * RETRY_MS)
+    assert shell.of(Left) == [Left("")]
+    assert shell.registered.fenced
+
+
+def test_a_controlled_shutdown_ends_without_an_answer_too():
+    shell = let_in()
+    shell.is_cut_off = True
+    shell.step(ShutDown())
+    shell.pass_time(SHUTDOWN_MS - 1)
+    assert shell.of(Left) == []
+    shell.pass_time(1)
+    assert shell.of(Left) == [Left("no answer")]
+
+
+@pytest.mark.parametrize("is_started", [False, True])
+def test_a_process_that_never_registered_leaves_at_once(is_started):
+    shell = Shell(World())
+    shell.is_cut_off = True
+    if is_started:
+        shell.step(Start())
+    shell.step(ShutDown())
+    assert shell.of(Left) == [Left("")]
+
+
+ANYTHING = st.lists(
+    st.sampled_from(
+        ["answer", "lose", "read", "open", "cut", "mend", "fail", "full", "found", "wait",
+         "unregister", "long", "late"]
+    ),
+    max_size=60,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(ANYTHING)
+def test_whatever_happens_the_rules_hold_and_a_healthy_cluster_lets_the_broker_in(happenings):
+    shell = Shell(World(), times=Times(registration_timeout_ms=10**9, folder_failure_ms=10**9))
+    shell.is_cut_off = True
+    shell.step(Start())
+    opened = False
+    for what in happenings:
+        opened = happen(shell, what, opened)
+        check(shell, opened)
+    shell.is_cut_off = False
+    shell.lose()
+    for _ in range(4):
+        opened = happen(shell, "open", opened)
+        shell.read()
+        shell.pass_time(5_000)
+    assert shell.machine.state is State.UNFENCED
+    assert not shell.registered.fenced
+    failed = {FOLDERS[each] for each in shell.standing.partitions.offline_folders}
+    assert failed.isdisjoint(shell.registered.log_dirs)
+
+
+def happen(shell: Shell, what: str, opened: bool) -> bool:
+    machine, world = shell.machine, shell.world
+    if what == "open" and not opened and machine.broker_epoch >= 0:
+        shell.step(LogsOpen())
+        return True
+    if what in ("answer", "late") and shell.waiting:
+        ask: Ask = shell.waiting.pop(0 if what == "late" else -1)
+        shell.step(Answered(ask, world.ask(ask.request)))
+    elif what == "lose":
+        shell.lose()
+    elif what == "read":
+        shell.read()
+    elif what in ("cut", "mend"):
+        shell.is_cut_off = what == "cut"
+    elif what == "fail":
+        shell.standing.partitions.offline_folders.add("/b")
+        shell.step(FoldersChanged())
+    elif what == "full":
+        shell.standing.partitions.full_folders ^= {"/a"}
+        shell.step(FoldersChanged())
+    elif what == "found":
+        shell.step(ControllerFound())
+    elif what in ("wait", "long"):
+        shell.pass_time(50 if what == "wait" else 20_000, reads=False)
+    elif what == "unregister" and shell.registered is not None:
+        record = UnregisterBrokerRecord(broker_id=1, broker_epoch=shell.registered.epoch)
+        world.commit([record])
+    return opened
+
+
+def check(shell: Shell, opened: bool) -> None:
+    machine = shell.machine
+    assert not shell.of(GiveUp)
+    heartbeats = shell.of(BrokerHeartbeatRequest)
+    if heartbeats and not opened:
+        assert all(each.want_fence for each in heartbeats)
+    if shell.registered is not None and not shell.registered.fenced:
+        assert opened
+        assert shell.registered.epoch <= max(
+            (each.current_metadata_offset for each in heartbeats), default=-1
+        )
+    if machine.state in (State.UNFENCED, State.ENTERING, State.FENCED):
+        assert machine.broker_epoch >= 0
+    assert len(shell.waiting) <= 1 or shell.waiting[-1] is machine._in_flight
+    assert machine.confirmed_ms <= shell.world.now_ms
