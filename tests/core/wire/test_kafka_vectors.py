@@ -87,4 +87,6 @@ def test_the_same_bytes_are_written(name):
 def test_every_version_of_every_message_has_a_vector():
     there = {(v["message"], v["version"]) for name in FILES for v in vectors(name)}
     wanted = {(cls.__name__, v) for cls in [*REQUESTS, *RECORDS] for v in cls.versions}
+    lacking = sorted(f"{name} v{version}" for name, version in wanted - there)
+    assert not lacking, f"run `python -m compat.vectors`, which asks Kafka about: {lacking}"
     assert there == wanted
