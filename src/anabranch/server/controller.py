@@ -21,10 +21,10 @@ from typing import Any
 
 from anabranch.core.api.handler import Propose
 from anabranch.core.controller.controller import METADATA_KEY, Controller
-from anabranch.core.controller.giving_way import GivenBack
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.partitions.election_counts import ElectionCounts, elections_in
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure.giving_way import GivenBack
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.metadata.batches import (
     encode_batch,

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from anabranch.core.api.handler import Propose
 from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.controller import METADATA_KEY, Controller
-from anabranch.core.controller.giving_way import GivenBack
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure.giving_way import GivenBack
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.batches import encode_batch, leader_change_batch
 from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog

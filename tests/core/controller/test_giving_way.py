@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.controller.giving_way import NOTHING_GIVEN, GivenBack
+from anabranch.core.controller.tenure.giving_way import NOTHING_GIVEN, GivenBack
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.metadata_records import ControllerEndpoint, RegisterControllerRecord
 

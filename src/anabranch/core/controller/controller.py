@@ -19,9 +19,9 @@ from anabranch.core.controller.brokers.hints import Answer, Hints, Probe, was_he
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.duties import Duties
-from anabranch.core.controller.giving_way import NOTHING_GIVEN, Solitude, solitude
 from anabranch.core.controller.history import History
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure.giving_way import NOTHING_GIVEN, Solitude, solitude
 from anabranch.core.controller.topics.topics import Planner
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.committed_log import CommittedLog

@@ -11,6 +11,8 @@ from __future__ import annotations
 import shlex
 from typing import NamedTuple
 
+from anabranch.core.metadata.store import Lease
+
 UNKNOWN_URL = "URL"
 """In the place of the store's address, for a node that does not talk to the store itself."""
 
@@ -67,6 +69,16 @@ def snapshot_fault(
     if copy.end_offset and snapshot_epoch < copy.epoch:
         return _parting_sentence(copy, UNKNOWN_URL, store)
     return None
+
+
+def lease_fault(copy: CopyEnd, seen_epoch: int, lease: Lease | None, store_url: str) -> str:
+    """Why a store is older than what was seen of it: its lease is of an older epoch."""
+    what = "no lease" if lease is None else f"a lease of epoch {lease.epoch}"
+    return (
+        f"{_the('(metadata.store.url)')} went back: it has {what}, but this node has seen epoch "
+        f"{seen_epoch}; stop all nodes and run `{restore_command(copy.folder, store_url)}` where "
+        "the copy is the longest"
+    )
 
 
 def _the(store: str) -> str:

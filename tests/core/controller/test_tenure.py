@@ -1,0 +1,384 @@
+"""One candidate's term, step by step: the lease, appends, answers, snapshots, ends."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tests.core.controller.tenure_world import FAILED, Node, Store, end_of, failed
+
+from anabranch.core.controller.tenure import effects, events
+from anabranch.core.controller.tenure.phases import EVERY, TABLE, Phase
+from anabranch.core.controller.tenure.tenure import Tenure
+from anabranch.core.errors import Bug
+from anabranch.core.metadata.store import NOBODY, Committed, Unknown
+
+LEASE_MS, RENEW_MS, WATCH_MS = 6_000, 2_000, 500
+FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
+
+
+def only_call(node: Node, kind: type) -> effects.StoreCall:
+    """The one call under way, which must be of that kind."""
+    (call,) = node.calls
+    assert isinstance(call, kind)
+    node.calls.clear()
+    return call
+
+
+# The table.
+
+
+def test_every_step_that_the_table_names_exists() -> None:
+    assert all(hasattr(Tenure, f"_{name}") for name in TABLE.values())
+    assert {phase for phase, _ in TABLE} == set(EVERY)
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind"),
+    [
+        pair
+        for pair in product(EVERY, (events.Start, events.Leave, events.Broke))
+        if pair not in TABLE
+    ],
+)
+def test_an_unknown_pair_raises(phase: Phase, kind: type) -> None:
+    node = Node(Store())
+    node.tenure.phase = phase
+    with pytest.raises(Bug, match=phase.value):
+        node.step(kind())
+
+
+def test_an_answer_to_a_call_that_is_not_under_way_changes_nothing() -> None:
+    node = Node(Store()).started()
+    before = dict(vars(node.tenure))
+    node.step(events.LeaseRead(effects.ReadLease(), None))
+    node.step(events.StoreFailed(effects.ReadLog(), FAILED))
+    assert vars(node.tenure) == before
+
+
+# Taking the lease.
+
+
+def test_the_first_candidate_becomes_active_and_marks_its_epoch() -> None:
+    store = Store()
+    node = Node(store).started()
+    assert node.is_active and node.controller.epoch == 1
+    assert [each.epoch for each in store.batches] == [1, 1], "the mark, and the feature levels"
+    assert node.said(effects.Began) == [effects.Began(1, 1)]
+
+
+def test_another_waits_until_the_holder_was_silent_for_a_lease_by_its_own_clock() -> None:
+    store = Store()
+    Node(store, 1).started()
+    second = Node(store, 2).started()
+    second.go(LEASE_MS)
+    assert not second.is_active
+    second.go(2 * WATCH_MS)
+    assert second.is_active and second.controller.epoch == 2
+
+
+def test_a_holder_that_renews_is_left_alone() -> None:
+    store = Store()
+    first, second = Node(store, 1).started(), Node(store, 2).started()
+    for _ in range(40):
+        first.go(WATCH_MS)
+        second.go(WATCH_MS)
+    assert first.is_active and not second.is_active
+
+
+def test_a_holder_whose_process_is_gone_is_not_waited_for() -> None:
+    store = Store()
+    Node(store, 1).started()
+    second = Node(store, 2).started()
+    (watch,) = second.said(effects.Watch)
+    second.step(events.HolderGone(watch.lease.epoch))
+    second.go()
+    assert second.is_active
+    assert second.said(effects.Watch)[-1] == effects.Watch(None)
+
+
+def test_a_holder_that_is_gone_is_forgotten_when_another_was_quicker() -> None:
+    store = Store()
+    Node(store, 1).started()
+    second, third = Node(store, 2).started(), Node(store, 3).started()
+    third.step(events.HolderGone(1))
+    third.go()
+    second.step(events.HolderGone(1))
+    second.go(WATCH_MS)
+    assert third.is_active and not second.is_active
+
+
+def test_a_restarted_process_takes_its_own_lease_at_once() -> None:
+    store = Store()
+    Node(store, 1).started()
+    assert Node(store, 1, life=2).started().controller.epoch == 2
+
+
+def test_a_twin_takes_over_once_and_the_first_stops() -> None:
+    store = Store()
+    first = Node(store, 1).started()
+    assert Node(store, 1, life=2).started().is_active
+    first.go(RENEW_MS)
+    (stop,) = first.said(effects.Stop)
+    assert "another process is controller with node.id=1" in stop.sentence
+
+
+def test_the_lease_is_renewed_while_the_log_is_read() -> None:
+    store = Store()
+    node = Node(store)
+    node.step(events.Start())
+    for _ in range(2):
+        answer = store.do(node, node.calls.pop(0))
+        assert answer is not None
+        node.step(answer)
+    read = only_call(node, effects.ReadLog)
+    for _ in range(5):
+        node.go(RENEW_MS)
+    assert store.held is not None and store.held.beat == 5
+    answer = store.do(node, read)
+    assert answer is not None
+    node.step(answer)
+    node.go()
+    assert node.is_active
+
+
+def test_a_log_that_was_read_from_a_store_s_copy_that_is_behind_is_not_served() -> None:
+    store = Store()
+    Node(store, 1).started().decide(1)
+    second = Node(store, 2).started()
+    second.step(events.HolderGone(1))
+    while not any(isinstance(each, effects.ReadLog) for each in second.calls):
+        answer = store.do(second, second.calls.pop(0))
+        assert answer is not None
+        second.step(answer)
+    whole, store.batches = store.batches, store.batches[:1]
+    answer = store.do(second, second.calls.pop(0))
+    store.batches = whole
+    assert answer is not None
+    second.step(answer)
+    second.go()
+    assert not second.is_active
+    second.go(WATCH_MS)
+    assert second.is_active and second.controller.log.end_offset == store.end_offset
+
+
+# Keeping it.
+
+
+def test_a_confirmation_counts_from_when_it_was_asked_for() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.now_ms += RENEW_MS
+    node.tick()
+    renew = only_call(node, effects.RenewLease)
+    answer = store.do(node, renew)
+    assert answer is not None
+    node.now_ms += LEASE_MS
+    node.step(answer)
+    assert node.is_active
+    node.now_ms += 1
+    node.decide(1)
+    assert node.refused == [1] and not node.is_active
+
+
+def test_confirmations_may_come_out_of_order() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.now_ms += RENEW_MS
+    node.tick()
+    renew = only_call(node, effects.RenewLease)
+    renewed = store.do(node, renew)
+    node.now_ms += 1_000
+    node.decide(1)
+    append = only_call(node, effects.Append)
+    appended = store.do(node, append)
+    assert renewed is not None and appended is not None
+    node.step(appended)
+    asked_ms = node.now_ms
+    node.step(renewed)
+    assert node.tenure.next_tick_ms <= asked_ms + LEASE_MS + 1
+    assert node.tenure.holding is not None and node.tenure.holding.confirmed_ms == asked_ms
+
+
+def test_a_process_that_slept_through_its_lease_decides_nothing() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.now_ms += LEASE_MS + 1
+    node.decide(1)
+    assert node.refused == [1] and not node.is_active
+    node.go()
+    assert node.is_active and node.controller.epoch == 2 and node.topics == set()
+
+
+def test_a_machine_whose_clock_stood_still_learns_of_its_successor_by_its_next_append() -> None:
+    store = Store()
+    first, second = Node(store, 1).started(), Node(store, 2).started()
+    second.go(LEASE_MS + WATCH_MS)
+    second.decide(1)
+    second.go()
+    assert first.is_active, "its clock has not moved"
+    first.decide(2)
+    first.go()
+    assert first.refused == [2] and first.answered == [] and not first.is_active
+    assert [each.epoch for each in store.batches][-1] == 2
+
+
+def test_a_renewal_that_is_not_answered_in_time_ends_the_term() -> None:
+    node = Node(Store()).started()
+    node.now_ms += RENEW_MS
+    node.tick()
+    node.now_ms = node.tenure.next_tick_ms
+    while node.is_active:
+        node.tick()
+        node.now_ms = node.tenure.next_tick_ms
+    (resigned,) = node.said(effects.Resigned)
+    assert resigned.why == "the lease was not confirmed in time"
+
+
+# Decisions.
+
+
+def test_an_answer_leaves_after_everything_that_it_stands_on() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    node.step(events.Decide(events.Result((), "seen"), "a reader"))
+    assert node.answered == []
+    node.go()
+    assert node.answered == [1, "a reader"]
+
+
+def test_decisions_that_wait_for_the_disk_share_an_append() -> None:
+    node = Node(Store()).started()
+    node.decide(1)
+    first = only_call(node, effects.Append)
+    for number in range(2, 50):
+        node.decide(number)
+    assert node.calls == []
+    node.step(events.AppendEnded(first, Committed(node.controller.log.end_offset + 1)))
+    assert len(only_call(node, effects.Append).batches) == 48
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_after_an_unknown_outcome_it_resigns_and_reads_again(done: bool) -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    node.decide(2)
+    append = only_call(node, effects.Append)
+    if done:
+        store.do(node, append)
+    node.step(events.AppendEnded(append, Unknown(FAILED)))
+    assert node.refused == [1, 2] and node.answered == []
+    node.go()
+    assert node.is_active and node.controller.epoch == 2
+    assert node.topics == ({"t1"} if done else set())
+    assert node.controller.log.end_offset == store.end_offset
+
+
+def test_a_snapshot_holds_what_is_committed_and_is_read_again() -> None:
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "400"}).started()
+    for number in range(30):
+        node.decide(2 * number)
+        node.decide(2 * number + 1)
+        node.go()
+    assert store.snapshot is not None and node.controller.log.start_offset > 0
+    node.now_ms += LEASE_MS + 1
+    before = node.topics
+    node.go()
+    assert node.controller.epoch == 2 and node.topics == before
+
+
+def test_a_snapshot_that_was_not_stored_is_tried_again() -> None:
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "1"}).started()
+    node.decide(1)
+    answer = store.do(node, only_call(node, effects.Append))
+    assert answer is not None
+    node.step(answer)
+    node.step(failed(only_call(node, effects.WriteSnapshot)))
+    assert node.is_active
+    node.decide(2)
+    node.go()
+    assert store.snapshot is not None
+
+
+# Ends.
+
+
+def test_who_gives_way_leaves_the_lease_to_others_first() -> None:
+    store = Store()
+    first = Node(store, 1).started()
+    first.step(events.GiveWay("it hears nobody"))
+    first.go(LEASE_MS - 1)
+    assert not first.is_active and store.held is not None and store.held.holder == NOBODY
+    first.go(1 + WATCH_MS)
+    assert first.is_active and first.controller.epoch == 2
+
+
+def test_who_leaves_gives_the_lease_back_and_refuses_who_waits() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    node.step(events.Leave())
+    assert node.refused == [1] and node.said(effects.Resigned) == []
+    assert any(isinstance(each, effects.ReleaseLease) for each in node.calls)
+    node.decide(2)
+    assert node.refused == [1, 2]
+    assert node.tenure.next_tick_ms > node.now_ms + 10**9
+
+
+def test_a_store_that_is_older_than_the_copy_ends_the_node_before_it_takes_anything() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    node.go()
+    copy = end_of(store)
+    del store.batches[1:]
+    before = store.held
+    (stop,) = Node(store, 2, copy=copy).started().said(effects.Stop)
+    assert "went back to offset 1" in stop.sentence and "metadata restore" in stop.sentence
+    assert store.held == before
+
+
+def test_a_store_that_goes_back_under_a_holder_ends_it_and_is_not_written_to() -> None:
+    store = Store()
+    node = Node(store).started()
+    node.decide(1)
+    node.go()
+    del store.batches[1:]
+    node.decide(2)
+    node.go()
+    assert node.refused == [2]
+    (stop,) = node.said(effects.Stop)
+    assert "went back to offset 1" in stop.sentence
+    assert store.end_offset == 1
+    assert store.held is not None and store.held.holder == NOBODY
+
+
+def test_a_lease_of_an_older_epoch_is_a_store_that_went_back() -> None:
+    store = Store()
+    Node(store, 1).started()
+    older = store.held
+    second, third = Node(store, 2).started(), Node(store, 3).started()
+    third.step(events.HolderGone(1))
+    third.go()
+    second.go(WATCH_MS)
+    store.held = older
+    second.go(WATCH_MS)
+    (stop,) = second.said(effects.Stop)
+    assert "a lease of epoch 1, but this node has seen epoch 2" in stop.sentence
+
+
+def test_what_a_newer_version_wrote_ends_the_node_and_gives_the_lease_back() -> None:
+    store = Store()
+    node = Node(store)
+    node.step(events.Start())
+    while not any(isinstance(each, effects.ReadLog) for each in node.calls):
+        answer = store.do(node, node.calls.pop(0))
+        assert answer is not None
+        node.step(answer)
+    node.step(events.StoreFailed(only_call(node, effects.ReadLog), "too new", for_good=True))
+    assert isinstance(node.calls[0], effects.ReleaseLease)
+    assert node.said(effects.Stop) == [effects.Stop("too new")]
