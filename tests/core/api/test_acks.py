@@ -5,9 +5,15 @@ from __future__ import annotations
 from tests.core.api.in_memory_node import InMemoryNode
 
 from anabranch.core.api.acks import Acks, Awaited
+from anabranch.core.log.appending import AppendResult
 from anabranch.core.types import TopicPartition
 
 PLACES = [TopicPartition("t", index) for index in range(2)]
+
+
+def upto(end_offset):
+    """The ticket of a batch that ends before an offset."""
+    return AppendResult(0, end_offset - 1, -1, 0, False)
 
 
 def node_with_lines():
@@ -20,7 +26,7 @@ def test_the_front_of_a_line_goes_first_and_the_rest_waits():
     node, acks = node_with_lines()
     replica, keys = node.replica(), [Awaited() for _ in range(3)]
     for index, key in enumerate(keys):
-        acks.wait(replica, index + 1, replica.led_from_epoch, key)
+        acks.wait(replica, upto(index + 1), replica.led_from_epoch, key)
     assert acks.moved(PLACES[0], node.broker.partitions) == []
     replica.high_watermark = 2
     assert acks.moved(PLACES[0], node.broker.partitions) == keys[:2]
@@ -32,7 +38,7 @@ def test_a_request_for_two_partitions_is_woken_when_neither_waits():
     key = Awaited()
     for index in (0, 1):
         replica = node.replica(index=index)
-        acks.wait(replica, 1, replica.led_from_epoch, key)
+        acks.wait(replica, upto(1), replica.led_from_epoch, key)
     node.replica(index=0).high_watermark = 1
     assert acks.moved(PLACES[0], node.broker.partitions) == []
     node.replica(index=1).high_watermark = 1
@@ -45,8 +51,8 @@ def test_who_gave_up_leaves_the_line():
     node, acks = node_with_lines()
     replica, patient = node.replica(), Awaited()
     for attempt in range(1000):
-        acks.wait(replica, attempt + 1, replica.led_from_epoch, Awaited())
-    acks.wait(replica, 1001, replica.led_from_epoch, patient)
+        acks.wait(replica, upto(attempt + 1), replica.led_from_epoch, Awaited())
+    acks.wait(replica, upto(1001), replica.led_from_epoch, patient)
     assert len(acks) == 1
     replica.high_watermark = 1001
     assert acks.moved(PLACES[0], node.broker.partitions) == [patient]
@@ -57,7 +63,7 @@ def test_a_line_goes_when_the_leadership_moves_or_the_replica_is_gone():
     keys = [Awaited(), Awaited()]
     for index, key in enumerate(keys):
         replica = node.replica(index=index)
-        acks.wait(replica, 1, replica.led_from_epoch, key)
+        acks.wait(replica, upto(1), replica.led_from_epoch, key)
     node.change("t", 0, leader=2, leader_epoch=1)
     assert len(acks.moved(PLACES[0], node.broker.partitions)) == 1
     node.broker.partitions.take_offline(node.replica(index=1))

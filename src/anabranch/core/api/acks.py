@@ -1,8 +1,8 @@
 """Who waits for acks=all, in line by partition.
 
-What: each batch whose acknowledgement must wait stands in its partition's line with the offset that
-the high watermark has to reach. Why a line: a client has dozens of batches under way, and a step of
-the high watermark concerns those at the front only. Rule kept: the offsets of a line only grow, so
+What: each batch whose acknowledgement must wait stands in its partition's line with the ticket of
+its append. Why a line: a client has dozens of batches under way, and a step of the high watermark
+concerns those at the front only. Rule kept: tickets are acknowledged in the order of a line, so
 that whoever stands behind one that still waits waits too (also a batch that was sent again, which
 waits for what came before it did); a change of leadership, or of what is hosted here, lets the
 whole line go. A request is woken once, when none of its batches waits. One that is over, answered
@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 if TYPE_CHECKING:
+    from anabranch.core.partition import Partition, Ticket
     from anabranch.core.replication.partitions import Partitions
-    from anabranch.core.replication.replica import Replica
-    from anabranch.core.types import TopicPartition
 
 
 class Awaited:
@@ -39,20 +38,20 @@ class Acks:
     """The lines of all partitions of a broker."""
 
     def __init__(self) -> None:
-        self._lines: dict[Hashable, deque[tuple[int, int, Replica, ref[Awaited]]]] = {}
+        self._lines: dict[Hashable, deque[tuple[Ticket, int, Partition, ref[Awaited]]]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._lines.values()))
 
-    def wait(self, replica: Replica, end_offset: int, led_from_epoch: int, key: Awaited) -> None:
-        """Stand in line until everything before `end_offset` is committed."""
-        place: TopicPartition = replica.topic_partition
+    def wait(self, partition: Partition, ticket: Ticket, led_from_epoch: int, key: Awaited) -> None:
+        """Stand in line until what the ticket is for is committed."""
+        place = partition.topic_partition
         line = self._lines.get(place)
         if line is None:
             line = self._lines[place] = deque()
         while line and line[0][3]() is None:
             line.popleft()
-        line.append((end_offset, led_from_epoch, replica, ref(key)))
+        line.append((ticket, led_from_epoch, partition, ref(key)))
         key.left += 1
 
     def moved(self, place: Hashable, partitions: Partitions) -> list[Awaited]:
@@ -62,9 +61,9 @@ class Acks:
             return []
         ready: list[Awaited] = []
         while line:
-            end_offset, led_from_epoch, replica, waiting = line[0]
-            if replica.acknowledged(end_offset, led_from_epoch) is None:
-                if partitions.get(*replica.topic_partition) is replica:
+            ticket, led_from_epoch, partition, waiting = line[0]
+            if partition.acknowledged(ticket, led_from_epoch) is None:
+                if partitions.get(*partition.topic_partition) is partition:
                     return ready
             line.popleft()
             key = waiting()

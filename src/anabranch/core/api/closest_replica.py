@@ -51,7 +51,7 @@ def sent_nearer(
         partition_index=wanted.index,
         high_watermark=replica.high_watermark,
         last_stable_offset=replica.last_stable_offset,
-        log_start_offset=replica.log.start_offset,
+        log_start_offset=replica.start_offset,
         aborted_transactions=None,
         preferred_read_replica=broker_id,
         records=b"",

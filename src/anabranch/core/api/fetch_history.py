@@ -1,8 +1,7 @@
 """What a log's history means to one who reads it: where both part, and which transactions failed.
 
 The rule it keeps: a reader whose last epoch ended elsewhere gets no records, only the place where
-his history leaves ours; an offset beyond this log's end that the leader has committed is "not yet",
-any other is out of range. Source: KIP-392, KIP-595, KIP-98. Not here: reading.
+his history leaves ours. Source: KIP-392, KIP-595, KIP-98. Not here: reading.
 """
 
 from __future__ import annotations
@@ -15,22 +14,16 @@ from anabranch.core.wire.messages.fetch import AbortedTransaction, EpochEndOffse
 
 if TYPE_CHECKING:
     from anabranch.core.api.fetch_sessions import Wanted
+    from anabranch.core.partition import Partition
     from anabranch.core.replication.replica import Replica
 
 
-def out_of_log(replica: Replica, offset: int) -> ErrorCode:
-    """Why an offset that is not in the log cannot be read: it may only be on its way here."""
-    if replica.log.end_offset < offset <= replica.leader_high_watermark:
-        return ErrorCode.OFFSET_NOT_AVAILABLE
-    return ErrorCode.OFFSET_OUT_OF_RANGE
-
-
-def divergence(replica: Replica, wanted: Wanted) -> EpochEndOffset | None:
+def divergence(partition: Partition, wanted: Wanted) -> EpochEndOffset | None:
     """Where the reader's history leaves ours (KIP-595), None when it does not.
 
     Raises OFFSET_OUT_OF_RANGE when nothing is known of its epoch.
     """
-    epoch, end_offset = replica.log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end_offset = partition.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch < 0 or end_offset < 0:
         raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
     if epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
@@ -39,10 +32,10 @@ def divergence(replica: Replica, wanted: Wanted) -> EpochEndOffset | None:
 
 
 def aborted_within(
-    replica: Replica, records: bytes | bytearray | memoryview, offset: int, limit: int
+    partition: Partition, records: bytes | bytearray | memoryview, offset: int, limit: int
 ) -> list[AbortedTransaction]:
     """Transactions that were aborted and have records in what is returned."""
-    ranges = replica.log.aborted_transactions(offset, limit)
+    ranges = partition.aborted_transactions(offset, limit)
     if not ranges:
         return []
     end = max(header.next_offset for _, header in walk(records))

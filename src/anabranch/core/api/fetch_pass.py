@@ -16,14 +16,15 @@ from typing import NamedTuple
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
-from anabranch.core.api.fetch_history import aborted_within, divergence, out_of_log
+from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from anabranch.core.api.handler import Cold, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
+from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
-from anabranch.core.replication.replica import READ_COMMITTED, Replica
+from anabranch.core.replication.replica import Replica
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -77,6 +78,7 @@ class Fetch:
     __slots__ = (
         "broker",
         "deadline_ms",
+        "is_follower",
         "is_noted",
         "parked",
         "partitions",
@@ -95,11 +97,12 @@ class Fetch:
     ) -> None:
         self.broker = broker
         self.reading = reading
+        self.is_follower = reading.replica_id >= 0
         self.session = session
         self.partitions = partitions
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
         self.is_noted = False
-        self.parked: list[tuple[Replica, int, int, int]] = []
+        self.parked: list[tuple[Partition, int, int, int]] = []
         self.size = 0
 
     def start(self, now_ms: int) -> Outcome:
@@ -140,17 +143,15 @@ class Fetch:
             if replica is not None:
                 end = self.visible_end(replica)
                 appended_bytes = replica.appended_bytes
-                if end < replica.log.end_offset:  # how much is hidden yet, only a read can tell
+                if end < replica.end_offset:  # how much is hidden yet, only a read can tell
                     appended_bytes -= self.reading.min_bytes
                 self.parked.append((replica, replica.leader_epoch, appended_bytes, end))
         keys = tuple(entry[0].topic_partition for entry in self.parked)
         return Wait(keys, self.deadline_ms, self.poll, max(0, self.reading.max_bytes))
 
-    def visible_end(self, replica: Replica) -> int:
+    def visible_end(self, partition: Partition) -> int:
         """Where this reader has to stop in a partition."""
-        return replica.read_limit(
-            self.reading.isolation_level, is_follower=self.reading.is_follower
-        )
+        return partition.read_limit(self.reading.isolation_level, is_follower=self.is_follower)
 
     def poll(self, now_ms: int, expired: bool) -> Outcome | None:
         """Read again when there may be enough now, there is something to say, or time is up."""
@@ -220,7 +221,7 @@ class Fetch:
         """What forbids reading a partition before it is looked at, in Kafka's order."""
         broker, topic = self.broker, wanted.topic
         request = self.reading.request
-        if not broker.authorizer.allows_all and self.reading.is_follower:
+        if not broker.authorizer.allows_all and self.is_follower:
             if not cluster_allowed(broker.authorizer, request, Operation.CLUSTER_ACTION):
                 return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         if not topic and self.reading.uses_topic_ids:
@@ -228,7 +229,7 @@ class Fetch:
             if found is None:
                 return ErrorCode.UNKNOWN_TOPIC_ID
             topic = wanted.topic = found.name
-        if not broker.authorizer.allows_all and not self.reading.is_follower:
+        if not broker.authorizer.allows_all and not self.is_follower:
             if topic not in allowed:
                 allowed[topic] = topic_allowed(broker.authorizer, request, Operation.READ, topic)
             if not allowed[topic]:
@@ -260,8 +261,8 @@ class Fetch:
             return self.read_log(replica, wanted, max_bytes, at_least_one)
         except ApiError as error:
             answer = refused(wanted.index, error.code, self.reading.request.version)
-            if replica is not None and self.reading.is_follower:
-                answer.log_start_offset = replica.log.start_offset
+            if replica is not None and self.is_follower:
+                answer.log_start_offset = replica.start_offset
             return answer
         except StorageFault as fault:
             if replica is not None:
@@ -273,14 +274,13 @@ class Fetch:
         self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool
     ) -> PartitionData:
         """What the log has for this reader from the wanted offset on."""
-        log, offset = replica.log, wanted.fetch_offset
+        offset = wanted.fetch_offset
         diverging = None
         if wanted.last_fetched_epoch >= 0:
             diverging = divergence(replica, wanted)
         if diverging is None:
-            if not log.start_offset <= offset <= log.end_offset:
-                raise ApiError(out_of_log(replica, offset))
-            if self.reading.is_follower and not self.is_noted:
+            replica.check_offset(offset)
+            if self.is_follower and not self.is_noted:
                 self.note_follower(replica, wanted)
             elif offset > replica.high_watermark and not replica.is_leader:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)  # the leader may have it committed
@@ -288,21 +288,21 @@ class Fetch:
             partition_index=wanted.index,
             high_watermark=replica.high_watermark,
             last_stable_offset=replica.last_stable_offset,
-            log_start_offset=log.start_offset,
+            log_start_offset=replica.start_offset,
             aborted_transactions=None,
             records=b"",
         )
         if diverging is not None:
             answer.diverging_epoch = diverging
             return answer
-        committed_only = (
-            self.reading.isolation_level == READ_COMMITTED and not self.reading.is_follower
-        )
+        committed_only = self.reading.isolation_level == READ_COMMITTED and not self.is_follower
         if committed_only:
             answer.aborted_transactions = []
         limit = self.visible_end(replica)
         if offset < limit and (max_bytes > 0 or at_least_one) and not self.is_held_back(replica):
-            records = log.read(offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one)
+            records = replica.read(
+                offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
+            )
             answer.records = records
             if committed_only and records:
                 answer.aborted_transactions = aborted_within(replica, records, offset, limit)
@@ -310,7 +310,7 @@ class Fetch:
 
     def is_held_back(self, replica: Replica) -> bool:
         """Whether a throttle keeps a partition's records from this follower."""
-        if not self.reading.is_follower:
+        if not self.is_follower:
             return False
         return self.broker.replication.holds_back(replica, self.reading.replica_id)
 
@@ -339,7 +339,7 @@ class Fetch:
                     self.session.last_in_line(wanted)
         elif body.session_epoch == INITIAL_EPOCH and self.partitions:
             response.session_id = self.begin_session(found, now_ms)
-        if self.reading.is_follower:
+        if self.is_follower:
             self.count_throttled(answers)
         _group(response, answers)
         if self.reading.request.version >= _LEADER_HINT_SINCE:
@@ -370,7 +370,7 @@ class Fetch:
         """The id of a new session over these partitions, 0 when there is no slot for it."""
         session = self.broker.fetch_sessions.begin(
             [wanted for wanted, _ in found.answers],
-            privileged=self.reading.is_follower,
+            privileged=self.is_follower,
             uses_topic_ids=self.reading.uses_topic_ids,
             now_ms=now_ms,
         )

@@ -27,8 +27,9 @@ from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
+from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
 from anabranch.core.replication.partitions import exists
-from anabranch.core.replication.replica import ACKS_ALL, Replica
+from anabranch.core.replication.replica import Replica
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -78,9 +79,9 @@ class _Malformed(ApiError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
-Pending = tuple[PartitionProduceResponse, Replica, int, int]
-"""An appended batch whose acknowledgement must wait: its answer, replica, offset to be reached,
-and the epoch from which that replica led without a break when it appended."""
+Pending = tuple[PartitionProduceResponse, Partition, Ticket, int]
+"""An appended batch whose acknowledgement must wait: its answer, partition, ticket, and the epoch
+from which this broker led without a break when it appended."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -104,7 +105,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
                 if held_up.first and replica is not None:
-                    place, known = _place(topic, data), replica.log.producers
+                    place, known = _place(topic, data), replica.producers
                     held_up.check(place, data.records, known, broker.steady_ms)
                 _append(broker, request, name or "", replica, data, answer, pending, now_ms)
             except (ApiError, StorageFault) as error:
@@ -144,7 +145,7 @@ def _append(
     broker: Broker,
     request: Request,
     topic: str,
-    replica: Replica | None,
+    replica: Partition | None,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
     pending: list[Pending],
@@ -168,26 +169,26 @@ def _append(
         if request.body.transactional_id is None:
             raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         raise ApiError(ErrorCode.INVALID_TXN_STATE)
-    answer.log_start_offset = replica.log.start_offset
-    result = replica.append(records, required_acks=acks, now_ms=now_ms)
-    answer.base_offset = result.first_offset
-    answer.log_append_time_ms = result.log_append_time_ms
-    answer.log_start_offset = result.start_offset
+    answer.log_start_offset = replica.start_offset
+    ticket = replica.append(records, required_acks=acks, now_ms=now_ms)
+    _take(answer, ticket)
     place = replica.topic_partition
     broker.changed.add(place)
-    end_offset = result.last_offset + 1
-    if replica.flushed_counts:
+    if replica.needs_sync(now_ms):
         broker.unsynced.add(place)
-        if acks == 1 and replica.log.flushed_offset < end_offset:
-            pending.append((answer, replica, end_offset, replica.led_from_epoch))
-    elif replica.log.sync_due(now_ms):
-        broker.unsynced.add(place)
-    if acks == ACKS_ALL:
-        state = replica.acknowledged(end_offset, replica.led_from_epoch)
+    if acks:
+        led_from_epoch = replica.led_from_epoch
+        state = replica.acknowledged(ticket, led_from_epoch, acks)
         if state is None:
-            pending.append((answer, replica, end_offset, replica.led_from_epoch))
+            pending.append((answer, replica, ticket, led_from_epoch))
         else:
             answer.error_code = state
+
+
+def _take(answer: PartitionProduceResponse, ticket: Ticket) -> None:
+    answer.base_offset = ticket.first_offset
+    answer.log_append_time_ms = ticket.log_append_time_ms
+    answer.log_start_offset = ticket.start_offset
 
 
 def _check_batch(records: Any, version: int) -> int:
@@ -211,7 +212,7 @@ def _check_batch(records: Any, version: int) -> int:
 
 def _count_failure(
     broker: Broker,
-    replica: Replica | None,
+    replica: Partition | None,
     answer: PartitionProduceResponse,
     error: ApiError | StorageFault,
 ) -> None:
@@ -252,13 +253,13 @@ def _hold_up(
     topic: TopicProduceData,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
-    replica: Replica | None,
+    replica: Partition | None,
 ) -> None:
     """What the producer has sent behind this batch waits for it; a gap is not told at once."""
     if topic.topic_id == ZERO_TOPIC_ID and not is_legal(topic.name):
         return  # no topic will ever be there, and names may be long
     code = ErrorCode(answer.error_code)
-    known = None if replica is None else replica.log.producers
+    known = None if replica is None else replica.producers
     place, now_ms = _place(topic, data), broker.steady_ms
     told = broker.held_up.refused(place, data.records, code, known, now_ms)
     if told != code:
@@ -292,8 +293,8 @@ def _wait(
     keys: tuple[Hashable, ...]
     if acks == ACKS_ALL:
         awaited = Awaited()
-        for _, replica, end_offset, led_from_epoch in pending:
-            broker.acks.wait(replica, end_offset, led_from_epoch, awaited)
+        for _, replica, ticket, led_from_epoch in pending:
+            broker.acks.wait(replica, ticket, led_from_epoch, awaited)
         keys = (awaited,)
     else:
         keys = tuple(replica.topic_partition for _, replica, *_ in pending)
@@ -302,7 +303,7 @@ def _wait(
 
 def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
     """Whether one batch's fate is known; writes it into the answer."""
-    answer, replica, end_offset, led_from_epoch = entry
+    answer, replica, ticket, led_from_epoch = entry
     topic, index = replica.topic_partition
     if broker.partitions.get(topic, index) is not replica:
         try:
@@ -311,14 +312,11 @@ def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
         except ApiError as error:
             answer.error_code = error.code
         return True
-    if acks == 1:
-        has_moved = replica.led_from_epoch != led_from_epoch
-        if has_moved:
-            answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return has_moved or replica.log.flushed_offset >= end_offset
-    state = replica.acknowledged(end_offset, led_from_epoch)
+    state = replica.acknowledged(ticket, led_from_epoch, acks)
     if state is None:
         return False
+    if answer.base_offset == UNKNOWN_OFFSET:
+        _take(answer, ticket)
     answer.error_code = state
     return True
 

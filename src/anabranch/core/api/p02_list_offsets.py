@@ -21,7 +21,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Cold, Handler, Outcome, Request
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.files import ColdRead
-from anabranch.core.replication.replica import Replica
+from anabranch.core.partition import Partition
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -122,23 +122,22 @@ def _answer(
             broker.faults.append((replica, fault))
 
 
-def _find(replica: Replica, timestamp: int, isolation_level: int | None) -> Found:
+def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> Found:
     """The offset for one timestamp; `isolation_level` None is a follower's unlimited view."""
-    log = replica.log
-    end = replica.read_limit(isolation_level or 0, is_follower=isolation_level is None)
-    lagging = isolation_level is not None and replica.epoch_start_offset > replica.high_watermark
+    end = partition.read_limit(isolation_level or 0, is_follower=isolation_level is None)
+    lagging = isolation_level is not None and partition.high_watermark_lags
     if timestamp == LATEST:
         if lagging:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
-        return -1, end, replica.leader_epoch
+        return -1, end, partition.leader_epoch
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
-        return -1, log.start_offset, log.epochs.epoch_of(log.start_offset)
+        return -1, partition.start_offset, partition.epoch_of(partition.start_offset)
     if timestamp == LATEST_TIERED:
         return _UNKNOWN
     if timestamp == MAX_TIMESTAMP:
-        record = log.max_timestamp_offset(upto=log.end_offset)
+        record = partition.max_timestamp_offset()
     else:
-        record = log.offset_for_timestamp(timestamp, upto=log.end_offset)
+        record = partition.offset_for_timestamp(timestamp)
     if record is not None and record.offset < end:
         return record.timestamp, record.offset, record.leader_epoch
     if lagging:

@@ -17,8 +17,8 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Outcome, Request, Wait
 from anabranch.core.api.topic_names import is_internal
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.partition import Partition
 from anabranch.core.replication.partitions import exists
-from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
@@ -29,8 +29,8 @@ from anabranch.core.wire.messages.delete_records import (
 HIGH_WATERMARK = -1
 
 
-Pending = tuple[DeleteRecordsPartitionResult, Replica, int]
-"""A result that waits for followers: of which replica, and the low watermark to be reached."""
+Pending = tuple[DeleteRecordsPartitionResult, Partition, int]
+"""A result that waits for followers: of which partition, and the low watermark to be reached."""
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -80,49 +80,40 @@ def _wait(
 
 def _settled(broker: Broker, entry: Pending) -> bool:
     """Whether one partition's result is known; writes it down."""
-    result, replica, wanted = entry
-    if not replica.is_leader:
+    result, partition, wanted = entry
+    if not partition.is_leader:
         result.error_code, result.low_watermark = ErrorCode.NOT_LEADER_OR_FOLLOWER, -1
         return True
-    alive = broker.image.brokers
-    others = (
-        replica.progress_of(each).start_offset
-        for each in replica.replicas
-        if each != broker.broker_id and each in alive and not alive[each].fenced
-    )
-    result.low_watermark = min(
-        replica.log.start_offset, min(others, default=replica.log.start_offset)
-    )
+    result.low_watermark = partition.low_watermark(broker.image.brokers)
     return result.low_watermark >= wanted
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[Replica, int]:
-    """The leader's replica and the offset meant, when everything before it is gone there."""
+def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+    """The partition and the offset meant, when everything before it is gone there."""
     if not exists(broker.image, topic, index):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     if is_internal(topic):
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
         )
-    replica = broker.partitions.find_leader(broker.image, topic, index)
-    config = replica.log.config
-    if config.compacted and not config.deletes:
+    partition: Partition = broker.partitions.find_leader(broker.image, topic, index)
+    if not partition.may_shorten:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
             f"Records of partition {topic}-{index} can not be deleted due to the configured policy",
         )
     if offset == HIGH_WATERMARK:
-        offset = replica.high_watermark
-    if offset < 0 or offset > replica.high_watermark:
+        offset = partition.high_watermark
+    if offset < 0 or offset > partition.high_watermark:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"The offset {offset} for partition {topic}-{index} is not valid: the high watermark "
-            f"is {replica.high_watermark}",
+            f"is {partition.high_watermark}",
         )
-    if offset > replica.log.start_offset:
-        replica.log.delete_records_before(offset)
-        broker.changed.add(replica.topic_partition)
-    return replica, offset
+    if offset > partition.start_offset:
+        partition.delete_before(offset)
+        broker.changed.add(partition.topic_partition)
+    return partition, offset
 
 
 HANDLER = Handler(

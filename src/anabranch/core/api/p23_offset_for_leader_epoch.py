@@ -15,6 +15,7 @@ from anabranch.core.access.authorize import Operation, cluster_allowed, topic_al
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, Request
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.partition import Partition
 from anabranch.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -50,14 +51,13 @@ def run(broker: Broker, request: Request, _now_ms: int) -> OffsetForLeaderEpochR
 def _look_up(
     broker: Broker, topic: str, partition: OffsetForLeaderPartition, answer: EpochEndOffset
 ) -> None:
-    replica = broker.partitions.find_leader(
+    found: Partition = broker.partitions.find_leader(
         broker.image,
         topic,
         partition.partition,
         current_leader_epoch=partition.current_leader_epoch,
     )
-    found = replica.log.end_offset_for_epoch(partition.leader_epoch)
-    answer.leader_epoch, answer.end_offset = found
+    answer.leader_epoch, answer.end_offset = found.end_offset_for_epoch(partition.leader_epoch)
 
 
 HANDLER = Handler(

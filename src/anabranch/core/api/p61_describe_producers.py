@@ -37,7 +37,7 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
                 if refusal is not None:
                     raise ApiError(refusal)
                 replica = broker.partitions.find_leader(broker.image, topic.name, index)
-                answer.active_producers = [_state(each) for each in replica.log.producers]
+                answer.active_producers = [_state(each) for each in replica.producers]
             except ApiError as error:
                 answer.error_code = error.code
                 answer.error_message = None if refusal is None else error.message

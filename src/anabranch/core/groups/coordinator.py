@@ -124,7 +124,7 @@ class GroupCoordinator:
 
     def _begin(self, index: int, replica: Replica, now_ms: int) -> Shard:
         shard = self.shards[index] = Shard(self.broker, replica)
-        if replica.log.start_offset == replica.log.end_offset:
+        if replica.start_offset == replica.end_offset:
             self.loaded(Loader(shard), now_ms)
         else:
             self.to_load.append(shard)

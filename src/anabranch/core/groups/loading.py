@@ -60,11 +60,11 @@ class Loader:
         leader knows. What lies there and was not may yet be lost, so that offsets are told only
         once a record behind it is committed (`Shard.prove`)."""
         replica = self.shard.replica
-        offset, upto = replica.log.start_offset, replica.log.end_offset
+        offset, upto = replica.start_offset, replica.end_offset
         self.read_to = upto
-        while offset < min(upto, replica.log.end_offset):
+        while offset < min(upto, replica.end_offset):
             try:
-                batches = replica.log.read(
+                batches = replica.read(
                     offset, max_bytes=self._read_bytes, upto=upto, at_least_one=True
                 )
             except ColdRead as cold:
@@ -96,7 +96,7 @@ class Loader:
         yield
 
     def _corrupt(self, header: BatchHeader, why: str) -> CorruptLog:
-        path = f"{self.shard.replica.folder}/{self.shard.place}"
+        path = self.shard.replica.path
         return CorruptLog(
             f"{path}: the batch at offset {header.base_offset} cannot be read as committed offsets "
             f"({why}). Restore the folder, or remove it together with the offsets in it.",

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups.in_flight import InFlight
 from anabranch.core.groups.records import nothing_said
-from anabranch.core.replication.replica import ACKS_ALL
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import Record, build_batch
 
@@ -93,7 +93,7 @@ class Shard:
         if not replica.enough_in_sync:
             answer.give(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        if not replica.holders and self.is_settled:
+        if replica.is_alone and self.is_settled:
             answer.give(ErrorCode.NONE)
             return
         self._unproven.append(answer)
@@ -130,7 +130,7 @@ class Shard:
             raise ApiError(ErrorCode.NOT_COORDINATOR, str(fault)) from fault
         except ApiError as fault:
             raise ApiError(_AS_COORDINATOR.get(fault.code, fault.code), fault.message) from fault
-        self._pending.append((self.replica.log.end_offset, effect))
+        self._pending.append((self.replica.end_offset, effect))
         self.catch_up(now_ms)
 
     def _append(self, records: Sequence[Record], now_ms: int) -> None:
@@ -143,7 +143,7 @@ class Shard:
             batch = build_batch(some, codec=codec)
             replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
         self._broker.changed.add(self.place)
-        if replica.flushed_counts or replica.log.sync_due(now_ms):
+        if replica.needs_sync(now_ms):
             self._broker.unsynced.add(self.place)
 
     def catch_up(self, now_ms: int) -> bool:

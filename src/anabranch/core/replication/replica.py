@@ -14,10 +14,13 @@ waits for the minimum ISR). Not here: who should be in sync (`in_sync`), copying
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, Ticket
+from anabranch.core.replication.local_log import LocalLog
 from anabranch.core.replication.progress import (
     UNKNOWN_BROKER_EPOCH,
     UNKNOWN_OFFSET,
@@ -28,15 +31,13 @@ from anabranch.core.replication.throttling import is_listed
 if TYPE_CHECKING:
     from anabranch.core.log.appending import AppendResult
     from anabranch.core.log.log import Log
-    from anabranch.core.metadata.image import PartitionImage
+    from anabranch.core.metadata.image import BrokerImage, PartitionImage
     from anabranch.core.replication.proposals import Proposal
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition
 
-ACKS_ALL = -1
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
-READ_COMMITTED = 1
 RECOVERED = 0
 
 
@@ -49,7 +50,7 @@ class Role(Enum):
     OFFLINE = "offline"
 
 
-class Replica:
+class Replica(LocalLog):
     """One partition as this broker hosts it. All calls are for the loop's thread.
 
     `appended_bytes` only grows: a cheap measure of what arrived since a fetch was parked.
@@ -81,7 +82,6 @@ class Replica:
         "leader_id",
         "led_from_epoch",
         "left",
-        "log",
         "min_insync_replicas",
         "missing",
         "observers",
@@ -94,6 +94,8 @@ class Replica:
         "topic_id",
         "topic_partition",
     )
+
+    high_watermark: int
 
     def __init__(
         self,
@@ -237,31 +239,13 @@ class Replica:
         # the setting asks for no less than what is required
         return in_sync >= self.min_insync_replicas or in_sync >= self.required_in_sync
 
-    def check_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the epoch a client knows with ours; -1 means that it did not say.
-
-        Raises FENCED_LEADER_EPOCH (the client is behind) or UNKNOWN_LEADER_EPOCH (we are).
-        """
-        if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
-            return
-        if current_leader_epoch < self.leader_epoch:
+    def check_offset(self, offset: int) -> None:
+        """See Partition: what lies beyond this log, and the leader has committed, is on its way."""
+        log = self.log
+        if not log.start_offset <= offset <= log.end_offset:
+            is_coming = log.end_offset < offset <= self.leader_high_watermark
             raise ApiError(
-                ErrorCode.FENCED_LEADER_EPOCH,
-                f"The requested leader epoch {current_leader_epoch} is older than "
-                f"{self.leader_epoch}, the current one of {self.topic_partition}.",
-            )
-        raise ApiError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH,
-            f"The requested leader epoch {current_leader_epoch} is newer than "
-            f"{self.leader_epoch}, the last one known here of {self.topic_partition}.",
-        )
-
-    def check_leader(self) -> None:
-        """Raises NOT_LEADER_OR_FOLLOWER unless this broker leads the partition."""
-        if not self.is_leader:
-            raise ApiError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"Leader not local for partition {self.topic_partition} on broker {self.broker_id}",
+                ErrorCode.OFFSET_NOT_AVAILABLE if is_coming else ErrorCode.OFFSET_OUT_OF_RANGE
             )
 
     def append(
@@ -352,19 +336,51 @@ class Replica:
         log = self.log
         self.high_watermark = max(min(self.high_watermark, log.end_offset), log.start_offset)
 
-    def acknowledged(self, required_offset: int, led_from_epoch: int) -> ErrorCode | None:
-        """Whether acks=all holds up to `required_offset` (exclusive): None means not yet.
-
-        `led_from_epoch` is what it was at the append: after a break in the leadership other records
-        may have these offsets. The ISR may have shrunk since the append: then the records are there
-        and committed, but on fewer replicas than was promised.
+    def acknowledged(
+        self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL
+    ) -> ErrorCode | None:
+        """See Partition. After a break in the leadership other records may have these offsets. The
+        ISR may have shrunk since the append: then the records are there and committed, but on fewer
+        replicas than was promised.
         """
         if self.led_from_epoch != led_from_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if self.high_watermark >= required_offset:
+        if acks != ACKS_ALL:
+            if self.flushed_counts and self.log.flushed_offset <= ticket.last_offset:
+                return None
+            return ErrorCode.NONE
+        if self.high_watermark > ticket.last_offset:
             enough = self.enough_in_sync
             return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return None
+
+    def needs_sync(self, now_ms: int) -> bool:
+        """See Partition."""
+        return self.flushed_counts or self.log.sync_due(now_ms)
+
+    @property
+    def is_alone(self) -> bool:
+        """See Partition."""
+        return not self.holders
+
+    @property
+    def path(self) -> str:
+        """See Partition."""
+        return f"{self.folder}/{self.topic_partition}"
+
+    @property
+    def high_watermark_lags(self) -> bool:
+        """See Partition (KIP-207)."""
+        return self.epoch_start_offset > self.high_watermark
+
+    def low_watermark(self, brokers: Mapping[int, BrokerImage]) -> int:
+        """See Partition."""
+        others = (
+            self.progress_of(each).start_offset
+            for each in self.replicas
+            if each != self.broker_id and each in brokers and not brokers[each].fenced
+        )
+        return min((self.log.start_offset, *others))
 
     @property
     def last_stable_offset(self) -> int:
