@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from node_kit import free_port
 
 from anabranch.core.api.handler import Propose
 from anabranch.core.api.registry import handlers
+from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.result import Result
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
@@ -24,7 +26,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
 from anabranch.server.metadata_store.sqlite import SqliteStore
-from anabranch.server.registration import Registration
+from anabranch.server.registration import Registration, new_identity
 from anabranch.server.roles import ControllerDispatcher, ControllerSide
 
 CLUSTER = "test-cluster"
@@ -121,6 +123,7 @@ class Follower:
         self.copy = MetadataCopy.open(RealFiles(), str(folder), config, wall_ms())
         self.sentences: list[str] = []
         self.deltas: list[MetadataDelta] = []
+        self.moved: list[Callable[[], None]] = []
         self.image = MetadataImage.empty()
         self.loop = MetadataFollower(
             self.copy, channel, cluster_id, 7, self._take, self.sentences.append
@@ -129,6 +132,8 @@ class Follower:
     def _take(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.image = image
         self.deltas.append(delta)
+        for tell in self.moved:
+            tell()
 
     async def caught_up(self, host: Host) -> None:
         """Return when the copy has everything that is committed."""
@@ -137,18 +142,49 @@ class Follower:
         )
 
 
+class Standing:
+    """What a registration reads of its broker: a follower's metadata, and two sets of folders."""
+
+    def __init__(self, follower: Follower) -> None:
+        self.follower = follower
+        self.partitions = SimpleNamespace(offline_folders=set(), full_folders=set())
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata."""
+        return self.follower.image
+
+
 def registration(
-    host: Host, image: Callable[[], MetadataImage], **changes: Any
+    host: Host,
+    follower: Follower,
+    *,
+    directories: dict[str, bytes] | None = None,
+    cluster_id: str = CLUSTER,
+    channel: ControllerChannel | None = None,
+    previous_broker_epoch: int = -1,
+    **times: int,
 ) -> tuple[Registration, list[str]]:
     """A broker's registration, and the sentences for which it would stop."""
     sentences: list[str] = []
-    wanted: dict[str, Any] = {
-        "node_id": 1,
-        "cluster_id": CLUSTER,
-        "directory_ids": [b"d" * 16],
-        "endpoints": [("PLAINTEXT", "127.0.0.1", 9092)],
-        "rack": None,
-        "heartbeat_ms": 20,
-        "on_stop": sentences.append,
-    }
-    return Registration(host.channel(), image=image, **{**wanted, **changes}), sentences
+    identity = new_identity(
+        node_id=1,
+        cluster_id=cluster_id,
+        directories=directories or {"/d": b"d" * 16},
+        endpoints=[("PLAINTEXT", "127.0.0.1", 9092)],
+    )
+    made = Registration(
+        channel or host.channel(),
+        identity,
+        Standing(follower),
+        Times(**{"heartbeat_ms": 20, **times}),
+        previous_broker_epoch=previous_broker_epoch,
+        on_stop=sentences.append,
+    )
+    follower.moved.append(made.metadata_moved)
+    return made, sentences
+
+
+def standing_of(broker: Registration) -> Standing:
+    """What the broker of a registration tells it."""
+    return broker.machine._standing

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from controller_kit import CLUSTER, SECONDS, Host, eventually, unused_port
 
+from anabranch.core.broker.registration import active_controller
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotRequest
-from anabranch.server import controller_channel
 from anabranch.server.controller_channel import ControllerChannel
 
 REQUEST = FetchSnapshotRequest(cluster_id=CLUSTER, topics=[])
@@ -113,7 +113,7 @@ async def still(
     hosts: tuple[Host, Host], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[StandingStill]:
     """In front of the first controller."""
-    monkeypatch.setattr(controller_channel, "HANGS_S", 0.1)
+    monkeypatch.setattr(active_controller, "SILENCE_MS", 100)
     still = await StandingStill(hosts[0].port).listen()
     yield still
     still.close()
@@ -169,14 +169,14 @@ async def test_nobody_there_is_said_after_a_while() -> None:
     port = unused_port()
     channel = ControllerChannel(lambda: [("127.0.0.1", port)], "test")
     with pytest.raises(ApiError, match=f"no active controller: 127.0.0.1:{port} cannot") as raised:
-        await channel.send(REQUEST, patience_s=0.03)
+        await channel.send(REQUEST, patience_ms=30)
     assert raised.value.code == ErrorCode.NOT_CONTROLLER
 
 
 async def test_no_address_is_said() -> None:
     channel = ControllerChannel(list, "test")
     with pytest.raises(ApiError, match=r"controller\.quorum\.bootstrap\.servers names none"):
-        await channel.send(REQUEST, patience_s=0)
+        await channel.send(REQUEST, patience_ms=0)
 
 
 async def test_requests_of_one_channel_share_a_connection(hosts: tuple[Host, Host]) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from controller_kit import Host, eventually
 
+from anabranch.core.broker.registration import enrolment
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
-from anabranch.server import enrolment
 from anabranch.server.enrolment import Enrolment
 
 NODE = 7
@@ -48,7 +48,7 @@ async def test_who_is_started_again_is_known_at_once(host: Host) -> None:
 async def test_two_processes_of_one_id_say_so_and_do_not_replace_each_other_for_ever(
     host: Host, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(enrolment, "TWIN_PAUSE_S", 600)
+    monkeypatch.setattr(enrolment, "TWIN_PAUSE_MS", 600_000)
     first, twin = enrolment_of(host, 1), enrolment_of(host, 2)
     await enrolled(host, first)
     await enrolled(host, twin)
@@ -67,7 +67,7 @@ async def test_who_was_forgotten_is_known_again(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A node that was unregistered while it runs: nobody has taken its id."""
-    monkeypatch.setattr(enrolment, "TWIN_PAUSE_S", 600)
+    monkeypatch.setattr(enrolment, "TWIN_PAUSE_MS", 600_000)
     process, channel = enrolment_of(host, 1), host.channel()
     await enrolled(host, process)
     await channel.send(UnregisterBrokerRequest(broker_id=NODE))

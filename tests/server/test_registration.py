@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from controller_kit import Follower, Host, eventually, registration, unused_port
+from controller_kit import (
+    Follower,
+    Host,
+    eventually,
+    registration,
+    standing_of,
+    unused_port,
+)
 from node_kit import settings_of
 
 from anabranch.client.admin import create_topic
@@ -28,7 +35,7 @@ from anabranch.server.node import Node
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.registration import Registration
 
-OTHER_FOLDER = [b"e" * 16]
+OTHER_FOLDER = {"/e": b"e" * 16}
 SOON_MS = 1_000
 """Long enough for an answer that is refused to come first."""
 HOUR_NS = 3600 * 10**9
@@ -50,12 +57,12 @@ async def follower(host: Host, tmp_path: Path) -> AsyncIterator[Follower]:
 
 
 async def test_a_broker_registers_and_is_let_in(host: Host, follower: Follower) -> None:
-    broker, stops = registration(host, lambda: follower.image)
+    broker, stops = registration(host, follower)
     epoch = await broker.register()
     await broker.unfenced()
     registered = host.image.brokers[1]
     assert (registered.epoch, registered.fenced) == (epoch, False)
-    assert registered.incarnation_id == broker.incarnation_id
+    assert registered.incarnation_id == broker.machine.identity.incarnation_id
     assert registered.endpoints["PLAINTEXT"].port == 9092
     await broker.shutdown()
     assert host.image.brokers[1].fenced
@@ -107,18 +114,18 @@ def leaders(node: Node) -> set[int]:
 
 async def test_a_broker_that_fails_to_send_heartbeats_stops(host: Host, follower: Follower) -> None:
     """Else it would be fenced from then on, and its process would run without a word."""
-    images = [follower.image]
-    broker, stops = registration(host, lambda: images[0])
+    broker, stops = registration(host, follower)
     await broker.register()
-    images.clear()
+    standing_of(broker).follower = None  # type: ignore[assignment]
     await eventually(lambda: stops)
-    assert stops == ["heartbeats failed: IndexError: list index out of range"]
-    images.append(follower.image)
+    assert stops == [
+        "heartbeats failed: AttributeError: 'NoneType' object has no attribute 'image'"
+    ]
     await broker.shutdown()
 
 
 async def test_a_living_broker_keeps_its_session(host: Host, follower: Follower) -> None:
-    broker, _ = registration(host, lambda: follower.image)
+    broker, _ = registration(host, follower)
     epoch = await broker.register()
     await broker.unfenced()
     contact_ms = host.shell.controller.sessions.contact_ms
@@ -171,7 +178,7 @@ async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absenc
     host = await Host(tmp_path / "store.db", **{"broker.session.timeout.ms": "2000"}).start()
     follower = Follower(tmp_path / "copy", host.channel())
     await follower.loop.start()
-    broker, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
+    broker, _ = registration(host, follower, heartbeat_ms=60_000)
     epoch = await broker.register()
     await broker.unfenced()
     controller, absence_ms = host.shell.controller, 5000
@@ -188,17 +195,17 @@ async def test_a_silent_broker_is_fenced_but_not_for_the_controller_s_own_absenc
 
 def twin(host: Host, follower: Follower, **changes: Any) -> Registration:
     """A broker of the same id on another folder, which does not ask for long."""
-    wanted = {"directory_ids": OTHER_FOLDER, "registration_timeout_ms": SOON_MS, **changes}
-    return registration(host, lambda: follower.image, **wanted)[0]
+    wanted = {"directories": OTHER_FOLDER, "registration_timeout_ms": SOON_MS, **changes}
+    return registration(host, follower, **wanted)[0]
 
 
 @pytest.mark.parametrize("folder", ["of its own", "a copy"])
 async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
     host: Host, follower: Follower, folder: str
 ) -> None:
-    first, stops = registration(host, lambda: follower.image)
+    first, stops = registration(host, follower)
     await first.register()
-    changes = {"directory_ids": first._directory_ids} if folder == "a copy" else {}
+    changes = {"directories": first.machine.identity.directories} if folder == "a copy" else {}
     second = twin(host, follower, **changes)
     with pytest.raises(ApiError) as raised:
         await second.register()
@@ -208,7 +215,7 @@ async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
         "node its own id, and stop the one of two processes that runs on a copy of the other's "
         "folders"
     )
-    assert host.image.brokers[1].incarnation_id == first.incarnation_id
+    assert host.image.brokers[1].incarnation_id == first.machine.identity.incarnation_id
     assert stops == []
     await first.shutdown()
     await second.shutdown()
@@ -217,7 +224,7 @@ async def test_a_second_broker_of_the_same_id_is_refused_while_the_first_lives(
 async def test_a_refusal_is_told_though_the_controller_then_says_nothing_more(
     host: Host, follower: Follower, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, _ = registration(host, lambda: follower.image)
+    first, _ = registration(host, follower)
     await first.register()
     second = twin(host, follower)
     send, asked = second._channel.send, []
@@ -239,28 +246,26 @@ async def test_a_restarted_node_supersedes_its_old_incarnation_at_once(
     host: Host, follower: Follower
 ) -> None:
     """Its connection closed, and nobody answers where it listened."""
-    old, _ = registration(host, lambda: follower.image, heartbeat_ms=60_000)
+    old, _ = registration(host, follower, heartbeat_ms=60_000)
     first = await old.register()
     await old.unfenced()
     await killed(old)
-    new, _ = registration(host, lambda: follower.image, registration_timeout_ms=5_000)
+    new, _ = registration(host, follower, registration_timeout_ms=5_000)
     assert await new.register() > first
     await new.unfenced()
-    assert host.image.brokers[1].incarnation_id == new.incarnation_id
+    assert host.image.brokers[1].incarnation_id == new.machine.identity.incarnation_id
     await new.shutdown()
 
 
 async def killed(broker: Registration) -> None:
     """The process ends without a word."""
-    assert broker._task is not None
-    broker._task.cancel()
-    await asyncio.gather(broker._task, return_exceptions=True)
+    broker._timed.stop()
     await broker._channel.close()
 
 
 async def test_whose_place_was_taken_stops(host: Host, follower: Follower) -> None:
     """It was silent for a whole session, and another process is the broker since."""
-    old, stops = registration(host, lambda: follower.image)
+    old, stops = registration(host, follower)
     await old.register()
     await old.unfenced()
     taken = host.image.brokers[1]
@@ -278,7 +283,7 @@ async def test_whose_place_was_taken_stops(host: Host, follower: Follower) -> No
 async def test_a_broker_that_was_unregistered_registers_again(
     host: Host, follower: Follower
 ) -> None:
-    broker, stops = registration(host, lambda: follower.image)
+    broker, stops = registration(host, follower)
     epoch = await broker.register()
     await broker.unfenced()
     await host.commit(UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch))
@@ -290,7 +295,7 @@ async def test_a_broker_that_was_unregistered_registers_again(
 
 
 async def test_another_cluster_s_controller_refuses_at_once(host: Host, follower: Follower) -> None:
-    broker, _ = registration(host, lambda: follower.image, cluster_id="mine")
+    broker, _ = registration(host, follower, cluster_id="mine")
     with pytest.raises(ApiError, match=r"another cluster than this node \(mine\)") as raised:
         await broker.register()
     assert raised.value.code == ErrorCode.INCONSISTENT_CLUSTER_ID
@@ -301,20 +306,16 @@ async def test_another_cluster_s_controller_refuses_at_once(host: Host, follower
 async def test_a_controller_that_is_away_is_said_in_time(follower: Follower) -> None:
     port = unused_port()
     channel = ControllerChannel(lambda: [("127.0.0.1", port)], "test")
-    broker = Registration(
-        channel,
-        node_id=3,
-        cluster_id="c",
-        directory_ids=OTHER_FOLDER,
-        endpoints=[],
-        rack=None,
-        image=lambda: follower.image,
+    broker, _ = registration(
+        None,  # type: ignore[arg-type]
+        follower,
+        channel=channel,
         registration_timeout_ms=SOON_MS,
     )
     with pytest.raises(ApiError) as raised:
         await broker.register()
     assert raised.value.message == (
-        f"broker 3 could not register within {SOON_MS} ms "
+        f"broker 1 could not register within {SOON_MS} ms "
         f"(initial.broker.registration.timeout.ms): 127.0.0.1:{port} cannot be reached: nothing "
         "listens there; see that a controller runs at one of controller.quorum.bootstrap.servers"
     )
@@ -341,36 +342,34 @@ def test_the_epoch_of_a_clean_stop_is_what_every_folder_says(
 async def test_a_failed_folder_is_told_at_once_and_left_out_of_a_registration(
     host: Host, follower: Follower
 ) -> None:
-    folders = [b"d" * 16, b"e" * 16]
-    failed: list[bytes] = []
-    broker, _ = registration(
-        host, lambda: follower.image, directory_ids=folders, heartbeat_ms=60_000,
-        failed_directories=lambda: failed,
-    )  # fmt: skip
+    folders = {"/d": b"d" * 16, "/e": b"e" * 16}
+    broker, _ = registration(host, follower, directories=folders, heartbeat_ms=60_000)
     await broker.register()
     await broker.unfenced()
-    assert host.image.brokers[1].log_dirs == tuple(folders)
-    failed.append(folders[1])
-    broker.folder_failed()
-    await eventually(lambda: host.image.brokers[1].log_dirs == (folders[0],))
-    assert broker._request().log_dirs == folders[:1]
+    assert host.image.brokers[1].log_dirs == tuple(folders.values())
+    standing_of(broker).partitions.offline_folders.add("/e")
+    broker.folders_changed()
+    await eventually(lambda: host.image.brokers[1].log_dirs == (folders["/d"],))
+    epoch = broker.broker_epoch
+    await host.commit(UnregisterBrokerRecord(broker_id=1, broker_epoch=epoch))
+    broker.controller_found()
+    await eventually(lambda: broker.broker_epoch > epoch)
+    assert host.image.brokers[1].log_dirs == (folders["/d"],)
     await broker.shutdown()
 
 
 async def test_a_broker_stops_when_nobody_hears_of_its_failed_folder(
     host: Host, follower: Follower
 ) -> None:
-    failed: list[bytes] = []
-    broker, sentences = registration(
-        host, lambda: follower.image, failed_directories=lambda: failed, folder_failure_ms=0
-    )
+    broker, sentences = registration(host, follower, heartbeat_ms=60_000, folder_failure_ms=50)
     await broker.register()
     await broker.unfenced()
-    failed.append(b"d" * 16)
-    broker._untold_since_ms = 0
+    await host.hang_up()
+    standing_of(broker).partitions.offline_folders.add("/d")
+    broker.folders_changed()
     await eventually(lambda: bool(sentences))
     assert sentences == [
-        "a log folder failed, and no controller heard of it within 0 ms "
+        "a log folder failed, and no controller heard of it within 50 ms "
         "(log.dir.failure.timeout.ms)"
     ]
     await broker.shutdown()

@@ -34,7 +34,7 @@ async def cluster_of_controllers(channel: ControllerChannel, node_id: int, timeo
     LOG.info("asking the controllers about the cluster", node=node_id)
     try:
         async with asyncio.timeout(timeout_ms / 1000):
-            answer: DescribeClusterResponse = await channel.send(request, patience_s=None)
+            answer: DescribeClusterResponse = await channel.send(request, patience_ms=None)
     except TimeoutError:
         raise ApiError(
             ErrorCode.REQUEST_TIMED_OUT,

@@ -172,7 +172,7 @@ class Node:
             self.stop_because,
         )  # fmt: skip
         if self.broker is not None:
-            self._follower.on_connected = self.broker.beat_now
+            self._follower.on_connected = self.broker.controller_found
             rooms, folder = self.broker.partitions.rooms, self.config.metadata_log_dir
             self._follower.make_room = lambda fault: rooms.make_room(folder, fault)
         await self._follower.start()

@@ -19,6 +19,7 @@ from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Propose, Request, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
+from anabranch.core.broker.registration.registration import Times
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
@@ -39,7 +40,7 @@ from anabranch.server.groups import GroupShell
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.producer_ids import ProducerIds
-from anabranch.server.registration import Registration
+from anabranch.server.registration import Registration, new_identity
 from anabranch.server.replicating import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
@@ -102,8 +103,8 @@ class BrokerRole:
         self.partitions.on_hosted = lambda replica, found: self.assigning.hosted(
             replica, found=found
         )
-        self.partitions.on_folder_failed = self._folder_failed
-        self.partitions.rooms.on_changed = self.beat_now
+        self.partitions.on_folder_failed = self._folders_changed
+        self.partitions.rooms.on_changed = self._folders_changed
         self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
         self.upkeep = Upkeep(
             self.broker,
@@ -122,24 +123,28 @@ class BrokerRole:
     async def join(self) -> None:
         """Register, open what this broker hosts, and only then have the controller let it in."""
         node = self._node
+        config = node.config.broker
         self.registration = Registration(
             self._channel,
-            node_id=node.config.node_id,
-            cluster_id=node.cluster_id,
-            directory_ids=tuple(self._held.directories.values()),
-            endpoints=node.advertised(),
-            rack=node.config.rack,
-            image=lambda: self.broker.image,
+            new_identity(
+                node_id=node.config.node_id,
+                cluster_id=node.cluster_id,
+                directories=self._held.directories,
+                endpoints=node.advertised(),
+                rack=node.config.rack,
+            ),
+            self.broker,
+            Times(
+                heartbeat_ms=config.broker_heartbeat_interval_ms,
+                registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+                folder_failure_ms=config.log_dir_failure_timeout_ms,
+            ),
             notes=FolderNotes(node.files, self._held.directories),
             previous_broker_epoch=self._previous_epoch,
-            heartbeat_ms=node.config.broker.broker_heartbeat_interval_ms,
-            registration_timeout_ms=node.config.broker.initial_broker_registration_timeout_ms,
-            failed_directories=self._failed_directories,
-            full_directories=self._full_directories,
-            folder_failure_ms=node.config.broker.log_dir_failure_timeout_ms,
+            on_registered=self._registered,
             on_stop=node.stop_because,
         )
-        self.broker.broker_epoch = await self.registration.register()
+        await self.registration.register()
         self._begin_to_act()
         await self._published.wait()
         await self.partitions.settled()
@@ -175,10 +180,10 @@ class BrokerRole:
         await self.cleaner.stop()
         await self.partitions.stop()
 
-    def beat_now(self) -> None:
-        """The controller shall hear of this broker: another one may be active, or there is news."""
+    def controller_found(self) -> None:
+        """Another controller may be active: it shall hear of this broker at once."""
         if self.registration is not None:
-            self.registration.beat_now()
+            self.registration.controller_found()
 
     def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """The metadata moved: follow it, once it shows this process's own registration.
@@ -186,8 +191,6 @@ class BrokerRole:
         A copy from before may be older than the logs beside it: it may take a topic's folder for
         one of a topic that was deleted since, or follow who leads no more.
         """
-        if self.registration is not None:
-            self.broker.broker_epoch = self.registration.broker_epoch
         self._newest = image
         if self._published.is_set():
             self._follow(image, delta, delta)
@@ -213,6 +216,8 @@ class BrokerRole:
             deleted = {topic.name for topic in delta.deleted_topics}
             offsets.topics_deleted(self.broker.groups, deleted, wall_ms())
         self._partitions_changed()
+        if self.registration is not None:
+            self.registration.metadata_moved()
 
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""
@@ -236,9 +241,12 @@ class BrokerRole:
         full = self.broker.partitions.full_folders
         return [known for path, known in self._held.directories.items() if path in full]
 
-    def _folder_failed(self) -> None:
+    def _folders_changed(self) -> None:
         if self.registration is not None:
-            self.registration.folder_failed()
+            self.registration.folders_changed()
+
+    def _registered(self, broker_epoch: int) -> None:
+        self.broker.broker_epoch = broker_epoch
 
     # What the dispatcher calls.
 

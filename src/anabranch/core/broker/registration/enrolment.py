@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any
 
+from anabranch.core.broker.registration.active_controller import PATIENCE_MS
 from anabranch.core.broker.registration.events import (
     Answered,
     Ask,
@@ -24,7 +25,6 @@ from anabranch.core.broker.registration.events import (
     Unanswered,
 )
 from anabranch.core.broker.registration.failed_folders import FAR_MS
-from anabranch.core.broker.registration.registration import PATIENCE_MS
 from anabranch.core.errors import Bug, ErrorCode
 from anabranch.core.metadata.features import (
     CONTROLLERS_SINCE,

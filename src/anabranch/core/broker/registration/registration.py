@@ -27,6 +27,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from anabranch.core.broker.registration.active_controller import PATIENCE_MS
 from anabranch.core.broker.registration.events import (
     Answered,
     Ask,
@@ -72,8 +73,6 @@ other cares; after these the pause is RETRY_MS."""
 RETRY_MS = 100
 """Before a refused registration, or an answer that the metadata does not explain yet, is tried
 again."""
-PATIENCE_MS = 30_000
-"""How long a heartbeat looks for an active controller, before an operator is told."""
 SHUTDOWN_MS = 10_000
 """A controller that is gone must not keep a broker from stopping."""
 
