@@ -25,7 +25,6 @@ from trio import NUMBERS, Trio
 from workloads import Sample
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.controller import Controller
 from anabranch.core.metadata.batches import decode_batches, encode_batch
@@ -34,6 +33,8 @@ from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_recor
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.store import Committed, StoredBatch
+from anabranch.core.outcome import Propose
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (

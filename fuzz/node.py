@@ -19,7 +19,6 @@ from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.brokers.hints import Hints
 from anabranch.core.controller.brokers.sessions import Sessions
@@ -38,9 +37,11 @@ from anabranch.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
+from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Assignment, Partitions
 from anabranch.core.replication.replica import Replica
 from anabranch.core.replication.replication import Replication
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition

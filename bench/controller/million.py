@@ -13,12 +13,13 @@ from collections.abc import Callable
 from random import Random
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.controller import Controller
 from anabranch.core.metadata.batches import encode_batch
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.outcome import Propose
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState

@@ -16,17 +16,12 @@ from struct import Struct, error
 from typing import Any
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import (
-    Forward,
-    Handler,
-    Hangup,
-    NoAnswer,
-    Request,
-    Wait,
-)
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.log import Log
+from anabranch.core.outcome import Forward, Hangup, NoAnswer, Wait
+from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.codec import decoder

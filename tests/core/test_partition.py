@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 from tests.core.api.in_memory_node import InMemoryNode, batch
 
-from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.lookup import TimestampOffset
 from anabranch.core.log.producers import ProducerStates
+from anabranch.core.outcome import Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch, read_header, walk

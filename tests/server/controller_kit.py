@@ -10,11 +10,11 @@ from typing import Any
 
 from node_kit import free_port
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.api.registry import handlers
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.result import Result
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, TopicRecord

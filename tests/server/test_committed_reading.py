@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from controller_kit import CLUSTER, FEW_BYTES, SECONDS, eventually, topic
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.result import Result
 from anabranch.core.metadata.store import Lease
+from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import committed_reading
 from anabranch.server import controller as controller_module

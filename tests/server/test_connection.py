@@ -10,8 +10,8 @@ import struct
 import pytest
 from server_kit import eventually, handler
 
-from anabranch.core.api.handler import Hangup, NoAnswer, Propose, Wait
 from anabranch.core.controller.result import Result
+from anabranch.core.outcome import Hangup, NoAnswer, Propose, Wait
 from anabranch.core.wire.frame import frame_request
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,

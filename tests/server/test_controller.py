@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from controller_kit import eventually
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.metadata.batches import encode_batch
@@ -17,6 +16,7 @@ from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import everything
 from anabranch.core.metadata.store import StoredBatch
 from anabranch.core.metadata.store_check import CopyEnd, store_fault
+from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRecord

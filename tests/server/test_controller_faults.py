@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from controller_kit import CLUSTER, FEW_BYTES, eventually, topic
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.store import Appended, Deposed, Lease, Unknown
+from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server import controller as controller_module
 from anabranch.server.controller import ControllerShell

@@ -11,10 +11,10 @@ from server_kit import eventually
 from tests.core.controller.world import World
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import Request
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.brokers.hints import MOST_HINTS, Answer
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import Listener
 from anabranch.server import dialling

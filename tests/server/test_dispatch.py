@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 import threading
 
 import pytest
 from server_kit import handler
 
-from anabranch.core.api.handler import Cold, Forward
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold, Forward
 from anabranch.core.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
@@ -55,7 +56,8 @@ async def test_a_cold_read_leaves_the_loop_and_the_answer_follows(serve):
     def read(_node, _request, _now_ms):
         ran.append(1)
         return Cold(
-            ColdRead(file, 0, 10), lambda _now: Cold(ColdRead(file, 10, 5), lambda _t: cluster())
+            (ColdRead(file, 0, 10),),
+            lambda _now: Cold((ColdRead(file, 10, 5),), lambda _t: cluster()),
         )
 
     service = await serve(handler(60, read))
@@ -68,11 +70,32 @@ async def test_a_cold_read_leaves_the_loop_and_the_answer_follows(serve):
     assert len(ran) == 2
 
 
-async def test_a_read_that_never_gets_warm_ends(serve):
-    file = ColdFile()
+async def test_all_cold_ranges_are_brought_in_before_the_handler_goes_on(serve):
+    file, seen = ColdFile(), []
 
     def again(_now_ms):
-        return Cold(ColdRead(file, 0, 10), again)
+        seen.append(len(file.threads))
+        return cluster()
+
+    reads = tuple(ColdRead(file, position, 10) for position in range(50))
+    service = await serve(handler(60, lambda _n, _r, _t: Cold(reads, again)))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    assert (await client.answer(60, 0))[0] == 1
+    assert seen == [50]
+    assert sorted(position for _, position, _ in file.threads) == list(range(50))
+    assert service.dispatcher.cold_reads_total == 50
+
+
+@pytest.mark.parametrize("others", [1, 2])
+async def test_a_read_that_never_gets_warm_ends(serve, others):
+    """Also when it is not always the first of those that are cold."""
+    file = ColdFile()
+    rounds = itertools.count()
+
+    def again(_now_ms):
+        first = 100 + next(rounds) % others
+        return Cold((ColdRead(file, first, 10), ColdRead(file, 0, 10)), again)
 
     service = await serve(handler(60, lambda _n, _r, now_ms: again(now_ms)))
     client = await service.connect()

@@ -14,9 +14,9 @@ import pytest
 from controller_kit import CLUSTER, Follower, Host, eventually, topic
 
 from anabranch.client.connection import Connection
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Propose
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest

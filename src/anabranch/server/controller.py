@@ -19,7 +19,6 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.partitions.election_counts import ElectionCounts, elections_in
@@ -46,6 +45,7 @@ from anabranch.core.metadata.store import (
     StoredBatch,
 )
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
+from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import BrokerId
 from anabranch.server.clocks import steady_ms, wall_ms

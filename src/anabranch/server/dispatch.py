@@ -22,18 +22,12 @@ from functools import partial
 from struct import Struct, error
 from typing import Any, Protocol
 
-from anabranch.core.api.handler import (
-    Cold,
-    Forward,
-    Handler,
-    Hangup,
-    NoAnswer,
-    Propose,
-    Request,
-    Wait,
-)
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
+from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
+from anabranch.core.request import Request
 from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import frame_response, read_request_header
@@ -78,7 +72,7 @@ class Slot:
         "held_bytes",
         "is_alone",
         "is_done",
-        "last_read",
+        "last_reads",
         "parked",
         "promised_bytes",
         "request",
@@ -103,7 +97,7 @@ class Slot:
         self.is_done = False
         self.parked: Parked | None = None
         self.colds = 0
-        self.last_read: tuple[str, int] = ("", 0)
+        self.last_reads: set[tuple[str, int]] = set()
 
     def promise(self, size_bytes: int) -> None:
         """Say how much the answer may bring; its connection runs only so many such requests."""
@@ -339,33 +333,29 @@ class Dispatcher:
     # Reads that went to the disk.
 
     def _warm(self, slot: Slot, cold: Cold) -> None:
-        read = cold.read
-        place = (read.file.path, read.position)
+        places = {(read.file.path, read.position) for read in cold.reads}
         slot.is_alone = True
-        slot.colds = slot.colds + 1 if place == slot.last_read else 1
-        slot.last_read = place
-        self.cold_reads_total += 1
+        slot.colds = 1 if places.isdisjoint(slot.last_reads) else slot.colds + 1
+        slot.last_reads = places
+        self.cold_reads_total += len(cold.reads)
         if slot.colds > SAME_READ_WARMED:
-            self._hang_up(slot, f"{read.file.path} does not stay in the page cache long enough")
+            path = cold.reads[0].file.path
+            self._hang_up(slot, f"{path} does not stay in the page cache long enough")
             return
         if self._warmers is None:
             self._warmers = ThreadPoolExecutor(WARM_THREADS, "warm")
+        slot.parked = self.purgatory.park_cold(cold, partial(self._resolve, slot))
         loop = asyncio.get_running_loop()
-        warmed = loop.run_in_executor(self._warmers, read.file.warm, read.position, read.length)
-        warmed.add_done_callback(partial(self._warmed, slot, cold))
+        shares = [cold.reads[first::WARM_THREADS] for first in range(WARM_THREADS)]
+        warmed = [loop.run_in_executor(self._warmers, warm_all, share) for share in shares if share]
+        asyncio.gather(*warmed).add_done_callback(partial(self._warmed, slot, cold))
 
-    def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[None]) -> None:
-        if slot.is_done or future.cancelled():
-            return
-        self.begin()
-        outcome: Any = future.exception()
-        if outcome is None:
-            try:
-                outcome = cold.again(self.now_ms)
-            except Exception as fault:
-                outcome = fault
-        self._resolve(slot, outcome)
-        self.settle()
+    def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[Any]) -> None:
+        """All of its bytes are there: a key has changed, as after any other event."""
+        if not future.cancelled():
+            cold.fault = future.exception()
+            if not slot.is_done:
+                self.wake(cold)
 
     # Requests that only the controller answers.
 
@@ -469,6 +459,12 @@ class Dispatcher:
     def routes(self) -> tuple[Route, ...]:
         """The API keys and versions asked for so far, with their counts."""
         return tuple(self._routes.values())
+
+
+def warm_all(reads: tuple[ColdRead, ...]) -> None:
+    """Bring some ranges into memory, one after the other; runs in a thread."""
+    for read in reads:
+        read.warm()
 
 
 def unsupported_api_versions(handler: Handler, correlation_id: int) -> list[Buffer]:

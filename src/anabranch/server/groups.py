@@ -96,7 +96,7 @@ class GroupShell:
             if not loader.shard.is_current:
                 return
             if cold is not None:
-                await asyncio.to_thread(cold.file.warm, cold.position, cold.length)
+                await asyncio.to_thread(cold.warm)
             elif time.perf_counter() >= until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S

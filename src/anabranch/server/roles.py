@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
 from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.api.handler import Handler, Propose, Request, Run
+from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.errors import Bug
@@ -30,7 +30,9 @@ from anabranch.core.metadata.image import (
     MetadataImage,
 )
 from anabranch.core.metadata.replay import everything
+from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
+from anabranch.core.request import Request
 from anabranch.server.assigning import Assigning
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms

@@ -298,6 +298,26 @@ ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
     Mutant(
+        name="one-cold-range-a-round",
+        rule="a fetch names all ranges that are not in memory, and they are brought in together",
+        module="anabranch.core.api.fetch_pass",
+        old="if len(missing) == MOST_READS:",
+        new="if missing:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p01_fetch.py"
+        "::test_fifty_cold_partitions_cost_one_round_of_reads",
+    ),
+    Mutant(
+        name="cold-ranges-count-for-nothing",
+        rule="cold ranges count against the request's size as if they had been read",
+        module="anabranch.core.api.fetch_pass",
+        old="at_least_one, left = False, max(0, left - cold.length)",
+        new="at_least_one = False",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p01_fetch.py"
+        "::test_a_round_of_reads_stays_within_what_the_request_wants",
+    ),
+    Mutant(
         name="refilled-replica-passed-over",
         rule="a replica that was emptied is a candidate with the change by which it joins the ISR",
         module=ELECTIONS,

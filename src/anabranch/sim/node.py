@@ -19,15 +19,6 @@ from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import METADATA, Broker, Wish
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.api.handler import (
-    Cold,
-    Forward,
-    Hangup,
-    NoAnswer,
-    Propose,
-    Request,
-    Wait,
-)
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
@@ -41,7 +32,9 @@ from anabranch.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
+from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
+from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.following import ControllerLink, MetadataFollower
@@ -290,6 +283,7 @@ class SimNode(Machine):
             self.replicating.touch()
         elif call.api_key == HEARTBEAT:
             self.office.heard(call.body.broker_id, call.body.broker_epoch)
+        outcome: Any
         try:
             outcome = run(self.broker if to_broker else self.office.controller, request, now_ms)
         except Exception as fault:
@@ -305,12 +299,13 @@ class SimNode(Machine):
         if kind is self._responses.get(call.api_key):
             call.answer(outcome)
             return
-        if kind is Cold:
-            read = outcome.read
-            read.file.warm(read.position, read.length)
-            outcome = outcome.again(self.now_ms)
         if isinstance(outcome, Wait):
             self._park(call, request, outcome)
+        elif isinstance(outcome, Cold):
+            for read in outcome.reads:
+                read.warm()
+            self.purgatory.park_cold(outcome, lambda later: self._resolve(call, request, later))
+            self.broker.changed.add(outcome)
         elif isinstance(outcome, Propose):
             self.office.submit(outcome, lambda later: self._resolve(call, request, later))
         elif isinstance(outcome, Forward):

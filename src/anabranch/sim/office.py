@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer, Probe
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.result import Result
@@ -25,6 +24,7 @@ from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import to_write
 from anabranch.core.metadata.store_check import store_fault
+from anabranch.core.outcome import Propose
 from anabranch.sim.dialling import Dial
 from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store import AWAY, NOBODY, Committed, Lease, StoredBatch

@@ -17,7 +17,6 @@ from anabranch.core.access.authorize import AllowAll, Authorizer, Operation, Res
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
-from anabranch.core.api.handler import Request, Wait
 from anabranch.core.api.registry import handlers
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
@@ -29,8 +28,10 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
+from anabranch.core.outcome import Wait
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.replication.replica import Replica
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import effective_topic_config, log_config
 from anabranch.core.types import TopicId, TopicPartition

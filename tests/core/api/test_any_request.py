@@ -15,9 +15,10 @@ from tests.core.api.in_memory_node import InMemoryNode, batch
 from tests.core.controller.world import CLUSTER, World
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import Cold, Forward, Hangup, NoAnswer, Propose, Request, Wait
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ApiError, ProtocolError
+from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
+from anabranch.core.request import Request
 from anabranch.core.types import METADATA_TOPIC_ID, ZERO_TOPIC_ID
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.compression import Codec

@@ -5,9 +5,9 @@ from __future__ import annotations
 import gc
 import weakref
 
-from anabranch.core.api.handler import Cold
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.outcome import Cold
 
 
 class Megabyte:
@@ -26,12 +26,12 @@ def test_what_was_read_before_is_let_go_without_the_collector() -> None:
             except BlockingIOError:
                 raise ColdRead(MemoryFiles().open("a", create=True), 0, 1) from None
         except ColdRead as cold:
-            return Cold(cold, lambda _now_ms: None)
+            return Cold((cold,), lambda _now_ms: None)
 
     gc.disable()
     try:
         waiting = try_to_read()
         assert read[0]() is None
-        assert waiting.read.length == 1
+        assert waiting.reads[0].length == 1
     finally:
         gc.enable()

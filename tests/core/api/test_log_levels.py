@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.core.api.in_memory_node import InMemoryNode
 
-from anabranch.core.api.handler import Forward
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Forward
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

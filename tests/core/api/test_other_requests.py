@@ -5,9 +5,9 @@ from tests.core.api.in_memory_node import FOLDER, Denying, InMemoryNode, batch, 
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import PRODUCER_IDS
-from anabranch.core.api.handler import Wait
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Wait
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartition,

@@ -4,9 +4,9 @@ import pytest
 from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.handler import Hangup, NoAnswer, Wait
 from anabranch.core.api.held_up import GAP_MS
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Hangup, NoAnswer, Wait
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.messages.produce import (

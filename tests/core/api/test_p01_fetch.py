@@ -4,9 +4,9 @@ import pytest
 from tests.core.api.in_memory_node import Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.handler import Cold, Wait
 from anabranch.core.errors import CorruptLog, ErrorCode
 from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold, Wait
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.control import build_end_marker
@@ -273,6 +273,48 @@ def test_a_cold_read_steps_the_session_once(node, monkeypatch):
     assert offsets(only(outcome.again(node.now_ms))) == [1]
     [session] = node.broker.fetch_sessions
     assert session.epoch == 2
+
+
+def test_fifty_cold_partitions_cost_one_round_of_reads(node, monkeypatch):
+    node.topic(partitions=50)
+    for index in range(50):
+        append(node, index=index)
+    warm = set()
+    file_type = type(node.replica().log.active.file)
+    read = file_type.read
+
+    def cold_until_warmed(self, position, length):
+        if (self.path, position) not in warm:
+            raise ColdRead(self, position, length)
+        return read(self, position, length)
+
+    monkeypatch.setattr(file_type, "read", cold_until_warmed)
+    outcome, rounds = node.send(fetch(*(part(index) for index in range(50))), 12), 0
+    while isinstance(outcome, Cold):
+        rounds += 1
+        warm |= {(missing.file.path, missing.position) for missing in outcome.reads}
+        outcome = outcome.poll(node.now_ms, False)
+    assert rounds == 1
+    assert len(warm) == 50
+    answers = outcome.responses[0].partitions
+    assert [offsets(each) for each in answers] == [[0]] * 50
+
+
+def test_a_round_of_reads_stays_within_what_the_request_wants(node, monkeypatch):
+    """Cold ranges count as if they had been read, beginning with the first."""
+    node.topic(partitions=50)
+    for index in range(50):
+        append(node, index=index)
+
+    def cold(self, position, length):
+        raise ColdRead(self, position, length)
+
+    size = len(batch(1))
+    monkeypatch.setattr(type(node.replica().log.active.file), "read", cold)
+    parts = [part(index) for index in range(50)]
+    outcome = node.send(fetch(*parts, max_bytes=3 * size), 12)
+    assert [read.file.path.split("/")[-2] for read in outcome.reads] == ["t-0", "t-1", "t-2"]
+    assert len(node.send(fetch(*parts, max_bytes=1), 12).reads) == 1
 
 
 def test_rot_is_a_storage_error_and_reported(node, monkeypatch):

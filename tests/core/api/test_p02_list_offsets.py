@@ -4,9 +4,9 @@ import pytest
 from tests.core.api.in_memory_node import START_MS, Denying, InMemoryNode, batch
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.handler import Cold
 from anabranch.core.errors import ErrorCode
 from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold
 from anabranch.core.wire.batch import renew_crc
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -158,6 +158,35 @@ def test_cold_reads_go_on_where_they_were(filled, monkeypatch):
         (0, -1, -1, -1),
         (0, START_MS + 10, 3, 0),
     ]
+
+
+def test_many_cold_lookups_share_their_rounds(node, monkeypatch):
+    node.topic(partitions=20)
+    for index in range(20):
+        node.replica(index=index).append(batch(3), required_acks=1, now_ms=node.now_ms)
+    file_type, warm = type(node.replica().log.active.file), set()
+    read = file_type.read
+
+    def cold_until_warmed(self, position, length):
+        if (self.path, position) not in warm:
+            raise ColdRead(self, position, length)
+        return read(self, position, length)
+
+    monkeypatch.setattr(file_type, "read", cold_until_warmed)
+
+    def rounds_for(indexes):
+        warm.clear()
+        parts = [ListOffsetsPartition(partition_index=i, timestamp=START_MS + 1) for i in indexes]
+        topic = ListOffsetsTopic(name="t", partitions=parts)
+        outcome, rounds = node.send(ListOffsetsRequest(topics=[topic]), 10), 0
+        while isinstance(outcome, Cold):
+            rounds += 1
+            warm.update((missing.file.path, missing.position) for missing in outcome.reads)
+            outcome = outcome.poll(node.now_ms, False)
+        assert [each.offset for each in outcome.topics[0].partitions] == [1] * len(indexes)
+        return rounds
+
+    assert rounds_for(range(20)) == rounds_for([0]) > 0
 
 
 def test_records_that_are_none_fail_their_partition_alone(node):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from tests.core.controller.world import CLUSTER, World
 
-from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.batches import encode_snapshot
 from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog, SnapshotView
 from anabranch.core.metadata.snapshot import snapshot_records
+from anabranch.core.outcome import Wait
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.messages.fetch import (
     FetchPartition,

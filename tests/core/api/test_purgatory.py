@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import weakref
 
-from anabranch.core.api.handler import Wait
 from anabranch.core.api.purgatory import DEAD_ENTRIES_KEPT, Purgatory
 from anabranch.core.errors import Bug
+from anabranch.core.outcome import Wait
 
 
 class Frame:

@@ -7,9 +7,9 @@ from immutables import Map
 from tests.core.api.in_memory_node import InMemoryNode, broker_image
 
 from anabranch.core.api.context import METADATA
-from anabranch.core.api.handler import Wait
 from anabranch.core.api.suspects import VERDICT_MS, Suspects
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 SESSION_MS = 9_000

@@ -4,7 +4,6 @@ from random import Random
 from typing import Any
 
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.handler import Propose, Request
 from anabranch.core.api.registry import handlers
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.result import Reason
@@ -14,6 +13,8 @@ from anabranch.core.metadata.features import SUPPORTED_FEATURES, bootstrap_recor
 from anabranch.core.metadata.image import MetadataImage, PartitionImage
 from anabranch.core.metadata.levels import level_of, to_write
 from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.outcome import Propose
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (

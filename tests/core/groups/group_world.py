@@ -7,9 +7,9 @@ from typing import Any
 
 from tests.core.api.in_memory_node import InMemoryNode
 
-from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.outcome import Wait
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity

@@ -7,8 +7,8 @@ answered, whether readers see it, and whether it survives the loss of the leader
 import pytest
 from tests.core.replication.peers import Peers, outcome_of
 
-from anabranch.core.api.handler import NoAnswer
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import NoAnswer
 
 CELLS = [
     # acks, min.insync.replicas, in sync: accepted?, acknowledged by, visible at last?

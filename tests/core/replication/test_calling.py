@@ -5,9 +5,9 @@ from tests.core.replication.peers import Peers
 from tests.core.replication.test_fetching import fetches_of, named, parked, quiet_peers
 
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL
-from anabranch.core.api.handler import Cold, Wait
 from anabranch.core.log.files import ColdRead
 from anabranch.core.log.log import Log
+from anabranch.core.outcome import Cold, Wait
 
 
 def answered(peers, effect, box):

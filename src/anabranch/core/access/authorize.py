@@ -12,7 +12,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from anabranch.core.api.handler import Request
+    from anabranch.core.request import Request
 
 CLUSTER = "kafka-cluster"
 """The name of the one resource of type CLUSTER."""

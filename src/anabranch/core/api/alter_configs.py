@@ -12,12 +12,12 @@ from anabranch.core.access.authorize import (
     cluster_allowed,
     topic_allowed,
 )
-from anabranch.core.api.handler import Request
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.request import Request
 from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
 

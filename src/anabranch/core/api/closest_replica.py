@@ -16,8 +16,8 @@ from anabranch.core.wire.messages.fetch import PartitionData
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.api.fetch_sessions import Wanted
-    from anabranch.core.api.handler import Request
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.request import Request
 
 _RACK_SINCE = 11
 

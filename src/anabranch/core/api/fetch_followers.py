@@ -19,8 +19,8 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import is_idle
 from anabranch.core.api.fetch_pass import Fetch, Reading, Round
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
-from anabranch.core.api.handler import Wait
 from anabranch.core.errors import ApiError
+from anabranch.core.outcome import Wait
 from anabranch.core.replication.replica import Replica
 from anabranch.core.wire.messages.fetch import FetchResponse
 

@@ -11,9 +11,10 @@ Not here: voters that replicate from each other; the store is the commit point.
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Outcome, Request, Wait
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.request import Request
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
 from anabranch.core.wire.messages.fetch import (
     EpochEndOffset,

@@ -18,13 +18,14 @@ from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
-from anabranch.core.api.handler import Cold, Outcome, Request, Wait
 from anabranch.core.api.leader_hints import tell_leaders
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import Replica
+from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.fetch import (
     FetchableTopicResponse,
@@ -70,6 +71,8 @@ class Round(NamedTuple):
     """An error or a diverging epoch: do not wait for more."""
     readable: bool
     """Whether anything could be read at all; if not there is nothing to wait for."""
+    missing: tuple[ColdRead, ...] = ()
+    """What is not in memory, of all partitions: until it is, nothing above counts."""
 
 
 class Fetch:
@@ -106,11 +109,10 @@ class Fetch:
         self.size = 0
 
     def start(self, now_ms: int) -> Outcome:
-        """Read: an answer, or a Wait, or the range that has to be warmed first."""
-        try:
-            found = self.read()
-        except ColdRead as cold:
-            return Cold(cold, self.start)
+        """Read: an answer, or a Wait, or the ranges that have to be brought in first."""
+        found = self.read()
+        if found.missing:
+            return Cold(found.missing, self.start)
         self.is_noted = True  # a later pass says nothing new about a follower
         if self.is_enough(found) or not found.readable or now_ms >= self.deadline_ms:
             return self.answer(found, now_ms)
@@ -158,10 +160,9 @@ class Fetch:
         at_once = expired or self.must_answer()
         if not at_once and not self.may_be_enough():
             return None
-        try:
-            found = self.read()
-        except ColdRead as cold:
-            return Cold(cold, self.start)
+        found = self.read()
+        if found.missing:
+            return Cold(found.missing, self.start)
         if at_once or self.is_enough(found):
             return self.answer(found, now_ms)
         return None
@@ -189,6 +190,7 @@ class Fetch:
         at_once, readable = False, self.may_wait
         answers = []
         allowed: dict[str, bool] = {}
+        missing: list[ColdRead] = []
         for wanted in self.named:
             if self.has_no_news(wanted):
                 readable = True
@@ -200,7 +202,14 @@ class Fetch:
                 answers.append((wanted, answer))
                 continue
             readable = True
-            answer = self.read_partition(wanted, min(wanted.max_bytes, left), at_least_one)
+            try:
+                answer = self.read_partition(wanted, min(wanted.max_bytes, left), at_least_one)
+            except ColdRead as cold:
+                missing.append(cold)
+                if len(missing) == MOST_READS:
+                    break
+                at_least_one, left = False, max(0, left - cold.length)
+                continue
             answers.append((wanted, answer))
             if answer.records:
                 length = len(answer.records)
@@ -211,7 +220,7 @@ class Fetch:
                 at_once = True
             else:
                 at_once = at_once or answer.diverging_epoch.epoch >= 0
-        return Round(answers, size_bytes, at_once, readable)
+        return Round(answers, size_bytes, at_once, readable, tuple(missing))
 
     def has_no_news(self, _wanted: Wanted) -> bool:
         """Whether a partition need not be read, since its reader knows all of it."""

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker, Wish
-from anabranch.core.api.handler import Request, Wait
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
+from anabranch.core.outcome import Cold, Told, Wait, then
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:
@@ -53,8 +54,8 @@ def when_committed(
     shard: Shard,
     done: Answer,
     now_ms: int,
-    tell: Callable[[ErrorCode], Any],
-) -> Any:
+    tell: Callable[[ErrorCode], Told],
+) -> Told | Wait | Cold:
     """What `tell` makes of the code that `done` is given once its records are committed, or a Wait
     for it: COORDINATOR_NOT_AVAILABLE after `offsets.commit.timeout.ms`, NOT_COORDINATOR as soon as
     the group has moved away."""
@@ -65,35 +66,7 @@ def when_committed(
         return ErrorCode.NOT_COORDINATOR
 
     longest_ms = broker.config.offsets_commit_timeout_ms
-    waiting = wait_committed(done, shard, now_ms, late, longest_ms)
-    if not isinstance(waiting, Wait):
-        return tell(waiting)
-    look = waiting.poll
-
-    def poll(now_ms: int, expired: bool) -> Any | None:
-        code = look(now_ms, expired)
-        return None if code is None else tell(code)
-
-    waiting.poll = poll
-    return waiting
-
-
-def when_all(parts: list[Any], respond: Callable[[list[Any]], Any]) -> Any:
-    """What `respond` makes of all parts once none of them is a Wait, or a Wait for that."""
-    waits = {index: part for index, part in enumerate(parts) if isinstance(part, Wait)}
-    if not waits:
-        return respond(parts)
-
-    def poll(now_ms: int, expired: bool) -> Any | None:
-        for index in tuple(waits):
-            part = waits[index].poll(now_ms, expired)
-            if part is not None:
-                parts[index] = part
-                del waits[index]
-        return None if waits else respond(parts)
-
-    keys = tuple(key for wait in waits.values() for key in wait.keys)
-    return Wait(keys, max(wait.deadline_ms for wait in waits.values()), poll)
+    return then(wait_committed(done, shard, now_ms, late, longest_ms), tell)
 
 
 def wish_offsets_topic(broker: Broker) -> None:

@@ -31,8 +31,10 @@ from anabranch.core.api.fetch_sessions import (
     FetchSession,
     Wanted,
 )
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError
+from anabranch.core.outcome import Outcome
+from anabranch.core.request import Request
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse
 

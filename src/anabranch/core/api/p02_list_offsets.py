@@ -18,10 +18,12 @@ from collections.abc import Iterator
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Cold, Handler, Outcome, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import MOST_READS, Cold, Outcome
 from anabranch.core.partition import Partition
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -53,13 +55,17 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     wanted = deque(_lay_out(broker, request, response))
 
     def go_on(_now_ms: int) -> Outcome:
-        while wanted:
+        missing: list[ColdRead] = []
+        for _ in range(len(wanted)):
+            entry = wanted.popleft()
             try:
-                _answer(broker, request, *wanted[0])
+                _answer(broker, request, *entry)
             except ColdRead as cold:
-                return Cold(cold, go_on)
-            wanted.popleft()
-        return response
+                missing.append(cold)
+                wanted.append(entry)
+                if len(missing) == MOST_READS:
+                    break
+        return Cold(tuple(missing), go_on) if missing else response
 
     return go_on(now_ms)
 

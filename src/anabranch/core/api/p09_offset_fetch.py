@@ -15,15 +15,17 @@ Skipped: waiting for open transactions (`require_stable`): no transaction commit
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed, when_all, when_committed
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.groups import group_allowed, when_committed
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import CommittedOffset
 from anabranch.core.groups.offsets import current_topic_id, is_of
+from anabranch.core.outcome import Outcome, when_all
+from anabranch.core.request import Request
 from anabranch.core.types import TopicId
 from anabranch.core.wire.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -56,9 +58,9 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
             return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
 
         parts = [_offsets(broker, request, each.group_id, now_ms) for each in body.groups]
-        return cast(Outcome, when_all(parts, respond))
+        return when_all(parts, respond)
     part = _offsets(broker, request, body.group_id, now_ms)
-    return cast(Outcome, when_all([part], lambda found: _one_group(broker, request, *found)))
+    return when_all([part], lambda found: _one_group(broker, request, *found))
 
 
 def _one_group(broker: Broker, request: Request, found: Offsets | ErrorCode) -> OffsetFetchResponse:

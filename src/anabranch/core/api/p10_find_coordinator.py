@@ -17,9 +17,11 @@ from functools import partial
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.groups import group_allowed, wish_offsets_topic
-from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.find_coordinator import (
     Coordinator,

@@ -18,12 +18,14 @@ from uuid import UUID
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
-from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
 from anabranch.core.groups.answers import LONGEST_WAIT_MS
 from anabranch.core.groups.members import Join
 from anabranch.core.groups.rebalance import join_refused
+from anabranch.core.outcome import Outcome, then
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 REBALANCE_TIMEOUT_SINCE = 1
@@ -52,16 +54,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         waiting = wait_committed(outcome, shard, now_ms, late, LONGEST_WAIT_MS)
     else:
         waiting = outcome.wait(now_ms, late)
-    if not isinstance(waiting, Wait):
-        return _in_version(waiting, version)
-    look = waiting.poll
-
-    def poll(now_ms: int, expired: bool) -> JoinGroupResponse | None:
-        message = look(now_ms, expired)
-        return None if message is None else _in_version(message, version)
-
-    waiting.poll = poll
-    return waiting
+    return then(waiting, partial(_in_version, version=version))
 
 
 def _asked(broker: Broker, request: Request) -> Join:

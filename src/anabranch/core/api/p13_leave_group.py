@@ -12,9 +12,10 @@ from __future__ import annotations
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,

@@ -14,11 +14,13 @@ from functools import partial
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
 from anabranch.core.groups.answers import LONGEST_WAIT_MS
 from anabranch.core.groups.members import Sync
+from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 PROTOCOL_SINCE = 5
@@ -48,7 +50,8 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     except ApiError as error:
         return SyncGroupResponse(error_code=_code(error))
     late = partial(SyncGroupResponse, error_code=ErrorCode.NOT_COORDINATOR)
-    return wait_committed(outcome, shard, now_ms, late, LONGEST_WAIT_MS)
+    told: SyncGroupResponse | Wait = wait_committed(outcome, shard, now_ms, late, LONGEST_WAIT_MS)
+    return told
 
 
 def _code(error: ApiError) -> ErrorCode:

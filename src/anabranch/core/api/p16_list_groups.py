@@ -13,8 +13,9 @@ from __future__ import annotations
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.list_groups import (
     ListedGroup,
     ListGroupsRequest,

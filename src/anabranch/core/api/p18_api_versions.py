@@ -15,10 +15,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.registry import BROKER, CONTROLLER, advertised
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.api_versions import (
     ApiVersion,
     ApiVersionsResponse,

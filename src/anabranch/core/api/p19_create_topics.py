@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections import Counter
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.topics.topics import NewTopic, create_topics, creation_reason
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.messages.create_topics import (
     CreatableTopic,

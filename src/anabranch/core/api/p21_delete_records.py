@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.topic_names import is_internal
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.partition import Partition
 from anabranch.core.replication.partitions import exists
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,

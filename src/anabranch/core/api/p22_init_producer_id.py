@@ -13,8 +13,10 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import PRODUCER_IDS, Broker
-from anabranch.core.api.handler import Handler, Outcome, Request, Wait
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.init_producer_id import (
     InitProducerIdRequest,
     InitProducerIdResponse,

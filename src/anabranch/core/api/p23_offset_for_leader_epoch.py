@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.partition import Partition
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,

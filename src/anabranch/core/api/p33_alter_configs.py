@@ -14,11 +14,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.api.alter_configs import decide_resources, refuse_resources
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.configs import replace_configs
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.alter_configs import (
     AlterConfigsResourceResponse,
     AlterConfigsResponse,

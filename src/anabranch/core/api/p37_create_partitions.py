@@ -12,12 +12,13 @@ from __future__ import annotations
 from collections import Counter
 
 from anabranch.core.access.authorize import Operation, topic_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.topics.topics import create_partitions
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsResponse,
     CreatePartitionsTopicResult,

@@ -9,14 +9,16 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 from anabranch.core.access.authorize import Operation
 from anabranch.core.api.context import Broker
-from anabranch.core.api.groups import group_allowed, when_all, when_committed
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.groups import group_allowed, when_committed
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
+from anabranch.core.outcome import Outcome, when_all
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -38,7 +40,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         )
 
     parts = [_delete(broker, request, group_id, now_ms) for group_id in names]
-    return cast(Outcome, when_all(parts, respond))
+    return when_all(parts, respond)
 
 
 def _delete(broker: Broker, request: Request, group_id: str, now_ms: int) -> Any:

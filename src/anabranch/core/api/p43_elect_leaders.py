@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.partitions.elect_leaders import ElectionType, elect, is_not_needed
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage, TopicImage
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.elect_leaders import (
     ElectLeadersRequest,
     ElectLeadersResponse,

@@ -18,12 +18,14 @@ from anabranch.core.access.authorize import Operation as Access
 from anabranch.core.access.authorize import cluster_allowed
 from anabranch.core.api.alter_configs import decide_resources, refuse_resources
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Outcome, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.api.log_levels import alter_levels
 from anabranch.core.controller.configs import Operation, change_configs
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.outcome import Outcome
+from anabranch.core.request import Request
 from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.messages.incremental_alter_configs import (
     AlterConfigsResourceResponse,

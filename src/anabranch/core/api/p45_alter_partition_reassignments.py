@@ -13,7 +13,7 @@ from __future__ import annotations
 from itertools import chain
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.moves.plan_standing import told
@@ -21,6 +21,7 @@ from anabranch.core.controller.moves.plans import decide_plan
 from anabranch.core.controller.moves.requests import move
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -13,12 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.moves.plan_standing import told
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,

@@ -14,13 +14,15 @@ from __future__ import annotations
 from anabranch.core.access.authorize import Operation, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import Group
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.states import EMPTY
+from anabranch.core.outcome import Outcome
 from anabranch.core.replication.partitions import exists
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,

@@ -13,9 +13,10 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ERRORS, ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_quorum import (
     DescribedPartitionData,
     DescribedTopicData,

@@ -11,7 +11,7 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.partitions.in_sync_replicas import (
@@ -22,6 +22,7 @@ from anabranch.core.controller.partitions.in_sync_replicas import (
 )
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionRequestPartitionData,

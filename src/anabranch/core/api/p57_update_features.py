@@ -11,11 +11,12 @@ Skipped: kraft.version cannot be changed.
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.feature_updates import Update, UpgradeType, update_features
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,

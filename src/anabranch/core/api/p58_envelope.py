@@ -10,16 +10,19 @@ Skipped: nothing
 
 from __future__ import annotations
 
+from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.access.principal import Principal
 from anabranch.core.access.principal_bytes import read_principal
-from anabranch.core.api.handler import Handler, Outcome, Propose, Request, Wait, forward
+from anabranch.core.api.handler import Handler, forward
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
+from anabranch.core.outcome import Decided, Propose, then
+from anabranch.core.request import Request
 from anabranch.core.wire.codec import decode
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
@@ -28,7 +31,7 @@ from anabranch.core.wire.messages.envelope import EnvelopeRequest, EnvelopeRespo
 SIZE_BYTES = 4
 
 
-def decide(controller: Controller, request: Request, now_ms: int) -> Outcome:
+def decide(controller: Controller, request: Request, now_ms: int) -> Decided:
     """Unwrap, decide, wrap."""
     if not cluster_allowed(controller.authorizer, request, Operation.CLUSTER_ACTION):
         raise ClientFault(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
@@ -39,11 +42,7 @@ def decide(controller: Controller, request: Request, now_ms: int) -> Outcome:
         result = outcome.result
         answer = wrap(inner, result.response)
         return Result(result.records, answer, result.reasons, result.atomic)
-    if isinstance(outcome, Wait):
-        return Wait(
-            outcome.keys, outcome.deadline_ms, _wrapped_poll(inner, outcome), outcome.most_bytes
-        )
-    return wrap(inner, outcome)
+    return then(outcome, partial(wrap, inner))
 
 
 def unwrap(request: Request) -> tuple[Request, Handler]:
@@ -98,14 +97,6 @@ def wrap(inner: Request, response: Any) -> EnvelopeResponse:
     """The answer inside an answer. A NOT_CONTROLLER inside would be the envelope's own."""
     framed = b"".join(frame_response(inner.correlation_id, response, inner.version))
     return EnvelopeResponse(response_data=framed[SIZE_BYTES:])
-
-
-def _wrapped_poll(inner: Request, wait: Wait) -> Any:
-    def poll(now_ms: int, expired: bool) -> EnvelopeResponse | None:
-        answer = wait.poll(now_ms, expired)
-        return None if answer is None else wrap(inner, answer)
-
-    return poll
 
 
 def refuse(_request: Request, code: ErrorCode, _sentence: str) -> EnvelopeResponse:

@@ -10,9 +10,10 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.messages.fetch_snapshot import (
     FetchSnapshotRequest,

@@ -22,12 +22,13 @@ from anabranch.core.access.authorize import (
     cluster_allowed,
 )
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import some_alive_broker
 from anabranch.core.controller.brokers.cordons import cordoned
 from anabranch.core.controller.brokers.full_folders import full_folders
 from anabranch.core.controller.controller import Controller
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterRequest,

@@ -12,11 +12,13 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Outcome, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.controller.brokers.lifecycle import heartbeat
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.outcome import Outcome
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 
 

@@ -9,11 +9,12 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.producer_ids import allocate
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsResponse
 
 

@@ -11,11 +11,12 @@ Skipped: nothing
 from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.controller.brokers.controllers import register_controller
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.controller_registration import ControllerRegistrationResponse
 
 

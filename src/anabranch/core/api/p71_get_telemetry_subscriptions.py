@@ -9,13 +9,14 @@ Skipped: subscriptions, and throttling clients that ask too often.
 from __future__ import annotations
 
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.telemetry import (
     COMPRESSIONS,
     MAX_BYTES,
     PUSH_INTERVAL_MS,
     subscription_id,
 )
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

@@ -11,9 +11,10 @@ Skipped: receiving metrics, and throttling clients that push too often.
 from __future__ import annotations
 
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.telemetry import COMPRESSIONS, MAX_BYTES, subscription_id
 from anabranch.core.errors import ErrorCode
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.push_telemetry import (
     PushTelemetryRequest,
     PushTelemetryResponse,

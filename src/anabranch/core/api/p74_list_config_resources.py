@@ -13,9 +13,10 @@ from collections.abc import Iterable
 
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.request import Request
 from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.messages.list_config_resources import (
     ConfigResource,

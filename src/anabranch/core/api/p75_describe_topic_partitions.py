@@ -19,7 +19,7 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import Broker
-from anabranch.core.api.handler import Handler, Request
+from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import (
     View,
     awaited_replicas,
@@ -29,6 +29,7 @@ from anabranch.core.api.metadata_view import (
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import PartitionImage, TopicImage
+from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsRequest,

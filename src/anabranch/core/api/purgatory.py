@@ -1,4 +1,4 @@
-"""Requests that wait: for records, for a high watermark, for a flush, for metadata, or for time.
+"""Requests that wait: for records, a high watermark, a flush, a disk, metadata, or for time.
 
 What: a parked request is found by the keys of what it waits for, and by its deadline. Why one heap
 and one timer: thousands of long polls then cost one timer of the loop. Name and idea are Kafka's
@@ -14,8 +14,8 @@ from collections.abc import Callable, Hashable, Iterable
 from heapq import heapify, heappop, heappush
 from typing import Any
 
-from anabranch.core.api.handler import Wait
 from anabranch.core.errors import Bug
+from anabranch.core.outcome import Cold, Wait
 
 DEAD_ENTRIES_KEPT = 4096
 """Finished requests may lie in the heap until their deadline; beyond this it is swept."""
@@ -32,13 +32,14 @@ def _nobody(_outcome: Any) -> None:
 class Parked:
     """One waiting request: `finish(outcome)` is called once, with what `poll` returned."""
 
-    __slots__ = ("finish", "is_done", "keys", "poll")
+    __slots__ = ("finish", "is_done", "is_timed", "keys", "poll")
 
-    def __init__(self, wait: Wait, finish: Callable[[Any], None]) -> None:
+    def __init__(self, wait: Wait | Cold, finish: Callable[[Any], None]) -> None:
         self.keys = wait.keys
         self.poll = wait.poll
         self.finish = finish
         self.is_done = False
+        self.is_timed = False
 
 
 class Purgatory:
@@ -54,9 +55,16 @@ class Purgatory:
     def __len__(self) -> int:
         return len(self._heap) - self._dead
 
+    def park_cold(self, cold: Cold, finish: Callable[[Any], None]) -> Parked:
+        """Keep a request until its reads have ended, however long the disk takes."""
+        parked = Parked(cold, finish)
+        self._by_key[cold] = {parked: None}
+        return parked
+
     def park(self, wait: Wait, finish: Callable[[Any], None], deadline: float) -> Parked:
         """Keep a request until a key changes or the steady clock reaches `deadline` (ms)."""
         parked = Parked(wait, finish)
+        parked.is_timed = True
         for key in wait.keys:
             self._by_key.setdefault(key, {})[parked] = None
         self._sequence += 1
@@ -123,7 +131,7 @@ class Purgatory:
                 waiting.pop(parked, None)
                 if not waiting:
                     del self._by_key[key]
-        self._dead += 1
+        self._dead += parked.is_timed
         if self._dead > DEAD_ENTRIES_KEPT and self._dead * 2 > len(self._heap):
             self._sweep()
 

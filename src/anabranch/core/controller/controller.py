@@ -13,7 +13,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 from anabranch.core.access.authorize import AllowAll, Authorizer
-from anabranch.core.api.handler import Outcome, Propose, Request
 from anabranch.core.controller.brokers import fencing
 from anabranch.core.controller.brokers.hints import Answer, Hints, Probe, was_heard
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
@@ -32,10 +31,13 @@ from anabranch.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
+from anabranch.core.outcome import Decided, Outcome, Propose
 from anabranch.core.placement.placer import Placer
+from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
 from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.core.wire.schema import Message
 
 METADATA_KEY: Hashable = ("metadata",)
 """What a Fetch of the metadata log waits for: more committed batches."""
@@ -266,8 +268,8 @@ class Controller:
 
 
 def decides(
-    decide: Callable[[Controller, Request, int], Outcome],
-    refuse: Callable[[Request, ErrorCode, str], Any],
+    decide: Callable[[Controller, Request, int], Decided],
+    refuse: Callable[[Request, ErrorCode, str], Message],
 ) -> Callable[[Controller, Request, int], Outcome]:
     """A handler that answers NOT_CONTROLLER while inactive and turns ApiErrors into answers."""
 
@@ -278,6 +280,8 @@ def decides(
             outcome = decide(controller, request, now_ms)
         except ApiError as fault:
             return refuse(request, fault.code, fault.message)
-        return Propose(outcome) if isinstance(outcome, Result) else outcome
+        if isinstance(outcome, Result):
+            return Propose(outcome)
+        return outcome
 
     return handler

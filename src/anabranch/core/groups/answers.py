@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any
 
-from anabranch.core.api.handler import Wait
+from anabranch.core.outcome import Wait
 
 LONGEST_WAIT_MS = 24 * 3_600_000
 """The coordinator's own timers end every wait long before; a stopping node ends it at once."""

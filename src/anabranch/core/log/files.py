@@ -32,6 +32,10 @@ class ColdRead(Exception):
         self.position = position
         self.length = length
 
+    def warm(self) -> None:
+        """Bring the bytes into memory, waiting for the disk. Safe in a thread."""
+        self.file.warm(self.position, self.length)
+
     def forget_frames(self) -> None:
         """Let go of the calls that it came through, which hold on to it and to what they have read
         so far: megabytes, until the collector finds the circle."""

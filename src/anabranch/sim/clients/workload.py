@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.api.handler import Propose
 from anabranch.core.controller.partitions.observers import set_observers
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.outcome import Propose
 from anabranch.sim.clients.admin import PREFERRED, UNCLEAN, Admin
 from anabranch.sim.clients.client import Client, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
