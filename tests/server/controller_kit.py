@@ -13,6 +13,8 @@ from node_kit import free_port
 from anabranch.core.api.registry import handlers
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.result import Result
+from anabranch.core.metadata.following.asking import PIECE_BYTES
+from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
@@ -24,7 +26,7 @@ from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
-from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
+from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.sqlite import SqliteStore
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.roles import ControllerDispatcher, ControllerSide
@@ -114,20 +116,28 @@ class Follower:
     """A node's copy that follows a controller."""
 
     def __init__(
-        self, folder: Path, channel: ControllerChannel, cluster_id: str = CLUSTER, **settings: str
+        self,
+        folder: Path,
+        channel: ControllerChannel,
+        cluster_id: str = CLUSTER,
+        *,
+        piece_bytes: int = PIECE_BYTES,
+        **settings: str,
     ) -> None:
         config = BrokerConfig.of(
             {name.replace("_", "."): value for name, value in settings.items()}
         )
         folder.mkdir(exist_ok=True)
-        self.copy = MetadataCopy.open(RealFiles(), str(folder), config, wall_ms())
+        self.copy = MetadataCopy.open(RealFiles(), str(folder), wall_ms())
         self.sentences: list[str] = []
         self.deltas: list[MetadataDelta] = []
         self.moved: list[Callable[[], None]] = []
         self.image = MetadataImage.empty()
         self.loop = MetadataFollower(
-            self.copy, channel, cluster_id, 7, self._take, self.sentences.append
-        )
+            self.copy, channel, cluster_id, 7, config, self.sentences.append,
+            piece_bytes=piece_bytes,
+        )  # fmt: skip
+        self.loop.on_image = self._take
 
     def _take(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.image = image

@@ -12,6 +12,7 @@ from controller_kit import eventually
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.metadata.batches import encode_batch
+from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.replay import everything
 from anabranch.core.metadata.store import StoredBatch
@@ -23,7 +24,6 @@ from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRe
 from anabranch.server import controller
 from anabranch.server.controller import ControllerShell
 from anabranch.server.files import RealFiles
-from anabranch.server.metadata_copy import MetadataCopy
 from anabranch.server.metadata_restore import restore_store
 from anabranch.server.metadata_store.sqlite import SqliteStore
 
@@ -98,7 +98,7 @@ async def test_a_deposed_controller_answers_not_controller(store: SqliteStore) -
 
 async def copy_of(store: SqliteStore, folder: Path) -> MetadataCopy:
     RealFiles().make_dirs(str(folder))
-    copy = MetadataCopy.open(RealFiles(), str(folder), CONFIG, time.time_ns() // 1_000_000)
+    copy = MetadataCopy.open(RealFiles(), str(folder), time.time_ns() // 1_000_000)
     for batch in await store.read(copy.image.next_offset, 1 << 30):
         copy.append(batch.payload, 1)
     return copy
@@ -116,7 +116,7 @@ async def test_the_copy_makes_the_image_again(store: SqliteStore, tmp_path: Path
         copy.append(batch.payload, 1)
     end = copy.end
     copy.close()
-    opened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), CONFIG, 1)
+    opened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), 1)
     assert opened.image == shell.controller.image
     assert opened.end == end
     assert everything(opened.image).changed_topics == set(opened.image.topics_by_id)

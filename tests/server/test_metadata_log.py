@@ -9,12 +9,13 @@ import pytest
 from controller_kit import FEW_BYTES, Follower, Host, eventually, topic
 
 from anabranch.core.controller.controller import METADATA_KEY
+from anabranch.core.metadata.following.checkpoints import checkpoint_name, checkpoints
+from anabranch.core.metadata.following.copy import MetadataCopy
+from anabranch.core.metadata.following.own_snapshots import OwnSnapshots
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import RemoveTopicRecord
-from anabranch.server import metadata_log
 from anabranch.server.files import RealFiles
-from anabranch.server.metadata_copy import MetadataCopy, checkpoint_name, checkpoints
 
 
 @pytest.fixture
@@ -60,12 +61,11 @@ async def trimmed(host: Host) -> None:
 
 
 async def test_who_is_far_behind_loads_the_snapshot_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(metadata_log, "PIECE_BYTES", 1000)
     host = await Host(tmp_path / "store.db", **{FEW_BYTES: "2000"}).start()
     await trimmed(host)
-    follower = Follower(tmp_path / "copy", host.channel())
+    follower = Follower(tmp_path / "copy", host.channel(), piece_bytes=1000)
     await follower.loop.start()
     await follower.caught_up(host)
     assert follower.image == host.image
@@ -73,7 +73,7 @@ async def test_who_is_far_behind_loads_the_snapshot_in_pieces(
     snapshots = checkpoints(RealFiles(), str(tmp_path / "copy" / "__cluster_metadata-0"))
     assert snapshots[0][0] == follower.copy.log.start_offset
     await follower.loop.stop()
-    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), None, 1)
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), 1)
     assert reopened.image == host.image
     reopened.close()
     await host.stop()
@@ -100,7 +100,7 @@ async def test_a_copy_is_snapshotted_and_trimmed_by_bytes(host: Host, tmp_path: 
     assert len(ends) > 2
     await eventually(lambda: follower.copy.log.start_offset == kept[-1][0])
     await follower.loop.stop()
-    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), None, 1)
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path / "copy"), 1)
     assert reopened.image == host.image
     reopened.close()
 
@@ -124,25 +124,29 @@ async def test_whole_segments_before_the_snapshots_go(host: Host, tmp_path: Path
 
 def test_a_snapshot_is_due_by_bytes_or_by_time(tmp_path: Path) -> None:
     config = BrokerConfig.of({FEW_BYTES: "1000", "metadata.log.max.snapshot.interval.ms": "60000"})
-    copy = MetadataCopy.open(RealFiles(), str(tmp_path), config, 1)
-    assert not copy.take_turn(60_001), "nothing new"
+    copy = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
+    own = OwnSnapshots(copy, config, 1)
+    assert own.due(60_001) is None, "nothing new"
     copy.bytes_since_snapshot = 1
-    assert not copy.take_turn(60_000)
-    assert copy.take_turn(60_001)
-    copy.bytes_since_snapshot = 999
-    assert not copy.take_turn(120_000)
+    assert own.due(60_000) is None
+    assert own.due(60_001) is copy.image
     copy.bytes_since_snapshot = 1000
-    assert copy.take_turn(60_002)
+    assert own.due(60_002) is None, "one is under way"
+    own.ended()
+    copy.bytes_since_snapshot = 999
+    assert own.due(120_000) is None
+    copy.bytes_since_snapshot = 1000
+    assert own.due(60_002) is copy.image
     assert copy.bytes_since_snapshot == 0
     copy.close()
 
 
 def test_a_torn_snapshot_is_passed_over(tmp_path: Path) -> None:
-    copy = MetadataCopy.open(RealFiles(), str(tmp_path), None, 1)
+    copy = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
     copy.write_snapshot(copy.image, 1)
     Path(copy.folder, checkpoint_name(9, 1)).write_bytes(b"torn")
     copy.close()
-    reopened = MetadataCopy.open(RealFiles(), str(tmp_path), None, 1)
+    reopened = MetadataCopy.open(RealFiles(), str(tmp_path), 1)
     assert reopened.image.offset == -1
     reopened.close()
 

@@ -17,11 +17,11 @@ from controller_kit import topic
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.metadata.batches import encode_batch, encode_snapshot
+from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.levels import level_of
 from anabranch.core.metadata.snapshot import snapshot_records
 from anabranch.server import folders
 from anabranch.server.files import RealFiles
-from anabranch.server.metadata_copy import MetadataCopy
 from anabranch.sim.disk import SimDisk
 
 # The calls beneath.
@@ -140,7 +140,7 @@ COMMITTED = [
 
 def images():
     """The image at each offset at which a batch ends."""
-    copy = MetadataCopy.open(MemoryFiles(), "data", None, 1)
+    copy = MetadataCopy.open(MemoryFiles(), "data", 1)
     found = {0: copy.image}
     for batch in COMMITTED:
         copy.append(batch, 1)
@@ -159,7 +159,7 @@ class Copying:
         """Where the copy ended at most, and where the newest snapshot did that is on the disk."""
 
     def open(self):
-        copy = MetadataCopy.open(self.disk, "data", None, 1)
+        copy = MetadataCopy.open(self.disk, "data", 1)
         end = int(copy.image.next_offset)
         assert self.safe <= end <= self.written
         assert copy.image == self.images[end]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -12,8 +11,8 @@ import pytest
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.room import FULL_AT_LEAST_MS, RESERVE_SHARE
+from anabranch.core.metadata.following.effects import MakeRoom, RoomMade
 from anabranch.core.replication.partitions import Partitions
-from anabranch.core.wire.messages.fetch import PartitionData
 from anabranch.server.files import RESERVE, RealFiles
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.room import Rooms
@@ -106,14 +105,12 @@ def test_where_files_cannot_be_allocated_they_are_written(kept, monkeypatch):
 
 @pytest.mark.parametrize("there_is_some", [True, False])
 async def test_metadata_that_does_not_fit_is_written_into_what_is_given_back(there_is_some):
-    copy = Mock()
-    copy.append.side_effect = [FAULT, None]
-    copy.take_turn.return_value = False
-    follower = MetadataFollower(copy, Mock(), "cluster", 1, Mock(), Mock())
+    """The shell asks the rooms; the machine has its own tests."""
+    stop = Mock()
+    follower = MetadataFollower(Mock(), Mock(), "cluster", 1, Mock(), stop)
     follower.make_room = Mock(return_value=there_is_some)
-    is_written = False
-    with contextlib.suppress(DiskFull):
-        follower._append(PartitionData(records=b"x"))
-        is_written = True
+    follower._following = machine = Mock()
+    machine.take_effects.side_effect = [[MakeRoom(FAULT)], []]
+    follower._perform()
     follower.make_room.assert_called_once_with(FAULT)
-    assert is_written is there_is_some
+    assert machine.step.call_args.args[0] == RoomMade(there_is_some)

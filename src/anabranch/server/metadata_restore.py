@@ -17,10 +17,9 @@ from typing import NamedTuple
 
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.log.files import Files
-from anabranch.core.metadata.batches import decode_batches, snapshot_is_whole
+from anabranch.core.metadata.following.copy import PARTITION, MetadataCopy
 from anabranch.core.metadata.store import Snapshot, StoredBatch
 from anabranch.server.folders import lock
-from anabranch.server.metadata_copy import PARTITION, MetadataCopy, checkpoints
 from anabranch.server.metadata_store.opening import open_store
 
 META_PROPERTIES = "meta.properties"
@@ -80,43 +79,18 @@ def _read(files: Files, metadata_log_dir: str, held: contextlib.ExitStack) -> _C
         raise StorageFault(f"{folder} does not exist; name the log folder of a node")
     held.callback(os.close, lock(metadata_log_dir))
     try:
-        copy = MetadataCopy.open(files, metadata_log_dir, None, time.time_ns() // 1_000_000)
+        copy = MetadataCopy.open(files, metadata_log_dir, time.time_ns() // 1_000_000)
     except Bug as fault:
         raise StorageFault(
             f"{folder} holds what this version cannot follow: {fault}; nothing was changed"
         ) from None
     try:
-        snapshot = _snapshot(files, folder)
+        snapshot, batches = copy.content()
         start = snapshot.end_offset if snapshot is not None else 0
-        batches = [batch for batch in _batches(copy) if batch.end_offset > start]
         _check_seamless(folder, start, batches)
-        return _Copy(metadata_log_dir, cluster_id, copy.image.next_offset, snapshot, batches)
+        return _Copy(metadata_log_dir, cluster_id, copy.end_offset, snapshot, batches)
     finally:
         copy.close()
-
-
-def _snapshot(files: Files, folder: str) -> Snapshot | None:
-    for end_offset, epoch, name in checkpoints(files, folder):
-        payload = files.read(f"{folder}/{name}")
-        if snapshot_is_whole(payload):
-            return Snapshot(end_offset, epoch, payload)
-    return None
-
-
-def _batches(copy: MetadataCopy) -> list[StoredBatch]:
-    found = []
-    for piece in copy.batches():
-        data = memoryview(bytes(piece))
-        position = 0
-        for batch in decode_batches(data):
-            header = batch.header
-            end = position + header.size_bytes
-            stored = bytes(data[position:end])
-            position = end
-            found.append(
-                StoredBatch(header.base_offset, header.next_offset, header.leader_epoch, stored)
-            )
-    return found
 
 
 def _check_seamless(folder: str, start: int, batches: list[StoredBatch]) -> None:

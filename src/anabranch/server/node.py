@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
+from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.levels import check_supported
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
@@ -32,7 +33,7 @@ from anabranch.server.files import RealFiles
 from anabranch.server.joining import cluster_of_controllers
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
-from anabranch.server.metadata_log import MetadataCopy, MetadataFollower
+from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.opening import open_for_start, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
@@ -121,7 +122,10 @@ class Node:
             timeout_ms = config.broker.initial_broker_registration_timeout_ms
             known = await cluster_of_controllers(self._channel, config.node_id, timeout_ms)
             self.cluster_id = self._folders.settle(known, folders.THE_CONTROLLERS)
-        copy = MetadataCopy.open(self.files, config.metadata_log_dir, config.broker, wall_ms())
+        copy = MetadataCopy.open(
+            self.files, config.metadata_log_dir, wall_ms(),
+            segment_bytes=config.broker.metadata_log_segment_bytes,
+        )  # fmt: skip
         check_supported(copy.image)
         if config.is_controller:
             await self._start_controller(copy)
@@ -167,23 +171,27 @@ class Node:
 
     async def _follow(self, copy: MetadataCopy) -> None:
         assert self._channel is not None
-        self._follower = MetadataFollower(
-            copy, self._channel, self.cluster_id, self.config.node_id, self._on_image,
-            self.stop_because,
+        config = self.config
+        self._follower = follower = MetadataFollower(
+            copy, self._channel, self.cluster_id, config.node_id, config.broker,
+            self.stop_because, is_broker=config.is_broker,
         )  # fmt: skip
+        if self.controller is not None:
+            follower.on_image = self._on_image
         if self.broker is not None:
-            self._follower.on_connected = self.broker.controller_found
-            rooms, folder = self.broker.partitions.rooms, self.config.metadata_log_dir
-            self._follower.make_room = lambda fault: rooms.make_room(folder, fault)
-        await self._follower.start()
+            follower.on_met = self.broker.controller_found
+            follower.on_act = self.broker.act
+            self.broker.on_registered = follower.registered
+            rooms, folder = self.broker.partitions.rooms, config.metadata_log_dir
+            follower.make_room = lambda fault: rooms.make_room(folder, fault)
+        await follower.start()
 
-    def _on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        if self.broker is not None:
-            self.broker.on_image(image, delta)
-        if self.controller is not None and self._enrolment is not None:
-            self.controller.controller.followed = image
-            if self.broker is None or self.broker.is_registered:  # else it may be a copy's
-                self._enrolment.follow(image)
+    def _on_image(self, image: MetadataImage, _delta: MetadataDelta) -> None:
+        """A controller's node: it uses what a copy from before says."""
+        assert self.controller is not None and self._enrolment is not None
+        self.controller.controller.followed = image
+        if self.broker is None or self.broker.is_registered:  # else it may be a copy's
+            self._enrolment.follow(image)
 
     async def _listen(self, listener: Any, dispatcher: Dispatcher, *, serving: bool = True) -> None:
         # What brokers ask of controllers does not wait for the clients whose requests it is about.

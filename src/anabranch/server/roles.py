@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -29,7 +29,6 @@ from anabranch.core.metadata.image import (
     MetadataDelta,
     MetadataImage,
 )
-from anabranch.core.metadata.replay import everything
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
@@ -116,7 +115,8 @@ class BrokerRole:
             tell_unusable=self.assigning.tell_unusable,
         )
         self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
-        self._newest = MetadataImage.empty()
+        self.on_registered: Callable[[int], None] = _nothing
+        """Called with the epoch that the controller gave this process."""
         self._published = asyncio.Event()
         self._previous_epoch = UNKNOWN_EPOCH
         if not held.unusable:
@@ -147,7 +147,7 @@ class BrokerRole:
             on_stop=node.stop_because,
         )
         await self.registration.register()
-        self._begin_to_act()
+        self.on_registered(self.broker.broker_epoch)
         await self._published.wait()
         await self.partitions.settled()
         await self.flusher.rounds()  # what recovery found counts, and is shown, once it is safe
@@ -187,25 +187,10 @@ class BrokerRole:
         if self.registration is not None:
             self.registration.controller_found()
 
-    def on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        """The metadata moved: follow it, once it shows this process's own registration.
-
-        A copy from before may be older than the logs beside it: it may take a topic's folder for
-        one of a topic that was deleted since, or follow who leads no more.
-        """
-        self._newest = image
-        if self._published.is_set():
-            self._follow(image, delta, delta)
-        else:
-            self._begin_to_act()
-
-    def _begin_to_act(self) -> None:
-        image = self._newest
-        own = image.brokers.get(self.broker.broker_id)
-        known = own is not None and own.epoch == self.broker.broker_epoch
-        if known and not self._published.is_set():
-            self._published.set()
-            self._follow(image, everything(image), None)
+    def act(self, image: MetadataImage, delta: MetadataDelta, since_last: bool) -> None:
+        """The metadata moved, and shows this process's own registration: follow it."""
+        self._follow(image, delta, delta if since_last else None)
+        self._published.set()
 
     def _follow(
         self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
@@ -386,6 +371,10 @@ class ControllerSide:
     async def forward(self, _frame: memoryview, _request: Request) -> bytes:
         """A controller has nobody to ask."""
         raise Bug("a controller's handler forwarded a request")
+
+
+def _nothing(_broker_epoch: int) -> None:
+    """No metadata is followed yet."""
 
 
 def authorizer_of(config: NodeConfig) -> Authorizer:

@@ -945,12 +945,12 @@ DIRECTED = (
     Mutant(
         name="metadata-is-not-tried-again",
         rule="metadata that a full disk refuses is written into the reserve",
-        module="anabranch.server.metadata_log",
-        old="if not self.make_room(fault):",
+        module="anabranch.core.metadata.following.following",
+        old="if not event.is_made:",
         new="if True:",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/test_room.py"
-        "::test_metadata_that_does_not_fit_is_written_into_what_is_given_back",
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_what_does_not_fit_is_written_into_what_is_given_back",
     ),
     Mutant(
         name="aborted-beyond-its-marker",
