@@ -12,10 +12,11 @@ import pytest
 from controller_kit import CLUSTER, FEW_BYTES, SECONDS, eventually, topic
 
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure import reading
+from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
-from anabranch.server import committed_reading
 from anabranch.server import controller as controller_module
 from anabranch.server.controller import ControllerShell
 from anabranch.server.metadata_store.sqlite import SqliteStore
@@ -48,7 +49,7 @@ class Counting:
 
 @pytest.fixture
 async def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(controller_module, "RENEW_S", 0.01)
+    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10))
     opened = await SqliteStore.open(f"{tmp_path}/metadata.db")
     await opened.cluster_id(CLUSTER)
     yield opened
@@ -79,13 +80,13 @@ async def test_the_lease_is_renewed_while_what_was_read_is_understood(
     await eventually(lambda: before.controller.log.start_offset > 0)
     known = set(before.controller.image.topic_ids_by_name)
     await before.stop()
-    store, understand, waited = Counting(real, reads_wait=False), committed_reading.understood, []
+    store, understand, waited = Counting(real, reads_wait=False), reading.understood, []
 
     def slowly(payload: bytes) -> Any:
         waited.append(store.may_go_on.wait(SECONDS))
         return understand(payload)
 
-    monkeypatch.setattr(committed_reading, "understood", slowly)
+    monkeypatch.setattr(reading, "understood", slowly)
     shell = new_shell(store)
     await shell.start()
     assert shell.controller.active

@@ -10,6 +10,7 @@ import pytest
 from controller_kit import eventually
 
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.metadata.batches import encode_batch
 from anabranch.core.metadata.following.copy import MetadataCopy
@@ -201,13 +202,13 @@ async def test_a_lease_of_the_same_node_is_free_when_nobody_listens_where_its_ho
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second process with a taken id waits as any other; a restarted one need not (R17)."""
-    monkeypatch.setattr(controller, "LEASE_TIMEOUT_S", 600)
+    monkeypatch.setattr(controller, "TIMING", Timing(600_000))
     held: list[asyncio.StreamWriter] = []
     listener = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
     taken = await store.take_lease(await store.lease(), 1, "another process", f"127.0.0.1:{port}")
     shell = new_shell(store)
-    shell.endpoint = "127.0.0.1:1"
+    shell.tenure.endpoint = "127.0.0.1:1"
     await shell.start()
     await eventually(lambda: held)
     assert await store.lease() == taken
@@ -223,7 +224,7 @@ async def test_a_lease_of_the_same_node_at_the_same_place_is_free(store: SqliteS
     taken = await store.take_lease(await store.lease(), 1, "killed", "127.0.0.1:1")
     assert taken is not None
     shell = new_shell(store)
-    shell.endpoint = "127.0.0.1:1"
+    shell.tenure.endpoint = "127.0.0.1:1"
     await shell.start()
     assert shell.controller.active
     await shell.stop()
@@ -233,7 +234,7 @@ async def test_a_lease_of_the_same_folder_is_free_where_a_node_listens_on_every_
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one process can hold a folder; one of this id with another waits (R17)."""
-    monkeypatch.setattr(controller, "LEASE_TIMEOUT_S", 600)
+    monkeypatch.setattr(controller, "TIMING", Timing(600_000))
     taken = await store.take_lease(await store.lease(), 1, "mine/1", "")
     assert taken is not None
     twin = new_shell(store, home="another")

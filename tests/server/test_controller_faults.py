@@ -12,6 +12,8 @@ import pytest
 from controller_kit import CLUSTER, FEW_BYTES, eventually, topic
 
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure import events
+from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.store import Appended, Deposed, Lease, Unknown
 from anabranch.core.outcome import Propose
@@ -168,8 +170,8 @@ async def test_two_controllers_on_one_store_never_both_commit(store: FaultyStore
     second = new_shell(store, 2)
     await second.start()
     assert not second.controller.active
-    seen = await store.lease()
-    assert await second._try_office(seen, silent=True), "it takes the lease early: that is safe"
+    second._step(events.HolderGone(1))  # it takes the lease early: that is safe
+    await in_office(second, 2)
     await commit(second, 2)
     stale = commit(first, 3)
     with pytest.raises(ApiError):
@@ -184,8 +186,7 @@ async def test_a_twin_takes_over_once_and_the_first_stops(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes with one node.id on one store do not take turns."""
-    monkeypatch.setattr(controller_module, "RENEW_S", 0.01)
-    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
+    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10, watch_ms=10))
     stops: list[str] = []
     others: list[str] = []
     first = new_shell(store, stops=stops)
@@ -208,7 +209,7 @@ async def test_a_snapshot_is_stored_by_time_too(store: FaultyStore) -> None:
     shell = new_shell(store, **{"metadata.log.max.snapshot.interval.ms": "1"})
     await shell.start()
     await commit(shell, 1)
-    shell._snapshot_ms -= 10
+    await asyncio.sleep(0.005)
     await commit(shell, 2)
     await eventually(lambda: shell.controller.log.snapshot is not None)
     snapshot = await store.load_snapshot()
@@ -219,8 +220,7 @@ async def test_a_snapshot_is_stored_by_time_too(store: FaultyStore) -> None:
 async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_module, "RENEW_S", 0.01)
-    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
+    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10, watch_ms=10))
     shell = new_shell(store)
     await shell.start()
     await commit(shell, 1)
@@ -236,21 +236,20 @@ async def test_a_lease_that_was_given_back_is_left_to_others_first(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who hears nobody gives way to those who look; when nobody does, it goes on."""
-    monkeypatch.setattr(controller_module, "WATCH_S", 0.01)
-    monkeypatch.setattr(controller_module, "RENEW_S", 0.05)
+    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=50, watch_ms=10))
     first, other = new_shell(store), new_shell(store, 2)
     await first.start()
     await commit(first, 1)
-    await first._give_way("it hears nobody")
+    first._step(events.GiveWay("it hears nobody"))
     await other.start()
     await in_office(other, 2)
     assert not first.controller.active
     assert names(other) == {"t1"}
-    monkeypatch.setattr(controller_module, "LEASE_TIMEOUT_S", 1.0)
+    first.tenure.timing = other.tenure.timing = Timing(1_000, renew_ms=50, watch_ms=10)
     begun_s = time.monotonic()
-    await other._give_way("it hears nobody")
+    other._step(events.GiveWay("it hears nobody"))
     await in_office(first, 3)
-    await first._give_way("it hears nobody")
+    first._step(events.GiveWay("it hears nobody"))
     await other.stop()
     await in_office(first, 4)
     assert time.monotonic() - begun_s >= 1.0
@@ -273,7 +272,8 @@ async def test_a_process_that_slept_through_its_lease_decides_nothing(store: Fau
     shell = new_shell(store)
     await shell.start()
     await commit(shell, 1)
-    shell._confirmed_s -= controller_module.LEASE_TIMEOUT_S + 1
+    assert shell.tenure.holding is not None
+    shell.tenure.holding.confirmed_ms -= shell.tenure.timing.lease_timeout_ms + 1
     refused = commit(shell, 2)
     assert refused.done()
     with pytest.raises(ApiError):

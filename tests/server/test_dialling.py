@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-import pytest
 from node_kit import free_port
-from server_kit import eventually
 from tests.core.controller.world import World
 
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.api.registry import handlers
-from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.brokers.hints import MOST_HINTS, Answer
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import Listener
-from anabranch.server import dialling
 from anabranch.server.clocks import steady_ms
-from anabranch.server.dialling import Probing, dial
+from anabranch.server.dialling import dial
 from anabranch.server.roles import ControllerSide
 
 
@@ -53,36 +49,6 @@ async def test_a_listener_that_dies_after_its_connections_is_found_gone() -> Non
     assert dialled
 
 
-@pytest.mark.parametrize("heard", [False, True])
-async def test_a_listener_that_outlives_its_connections_is_dialled_again(
-    monkeypatch: pytest.MonkeyPatch, heard: bool
-) -> None:
-    """Unless the broker is heard meanwhile: it had connected anew."""
-    server = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    world = World()
-    monkeypatch.setattr(dialling, "steady_ms", lambda: world.now_ms)
-    monkeypatch.setattr(hints, "LATER_MS", 50)
-    world.register(1, listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=port)])
-    world.beat(1)
-    world.start(2)
-    world.pass_time(1)
-    probing = Probing(world.controller, world.commit_result)
-    world.controller.connection_closed(1, world.image.brokers[1].epoch, world.now_ms)
-    probing.begin()
-    (first,) = probing._dials
-    await asyncio.sleep(dialling.STAYS_S)
-    server.close()
-    if heard:
-        world.now_ms += 1
-        world.beat(1)
-    await first
-    if not heard:
-        await eventually(lambda: world.image.brokers[1].fenced)
-    await eventually(lambda: not probing._dials)
-    assert world.image.brokers[1].fenced is not heard
-
-
 async def test_an_address_for_clients_that_refuses_here_fences_no_broker() -> None:
     """Connections to the controller break again and again; each broker listens for its peers."""
     world = World()
@@ -98,14 +64,14 @@ async def test_an_address_for_clients_that_refuses_here_fences_no_broker() -> No
     for broker_id in (1, 2, 3):
         world.register(broker_id, listeners=[*others[:broker_id], own, *others[broker_id:]])
         world.beat(broker_id)
-    probing = Probing(controller, world.commit_result)
     for _ in range(MOST_HINTS):
         for broker in world.image.brokers.values():
             controller.connection_closed(broker.broker_id, broker.epoch, steady_ms())
-        probing.begin()
-        assert len(controller.hints.under_way) == 3
-        await eventually(lambda: not controller.hints.under_way)
-    probing.stop()
+        probes = controller.take_probes()
+        assert len(probes) == 3
+        for probe in probes:
+            answer = await dial(probe.endpoint.host, probe.endpoint.port)
+            assert controller.probed(probe, answer, steady_ms()) is None
     assert not any(broker.fenced for broker in world.image.brokers.values())
     server.close()
 

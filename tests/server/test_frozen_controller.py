@@ -15,6 +15,8 @@ from controller_kit import CLUSTER, Follower, Host, eventually, topic
 
 from anabranch.client.connection import Connection
 from anabranch.core.controller.result import Result
+from anabranch.core.controller.tenure import events
+from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Propose
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
@@ -32,8 +34,7 @@ CONTROLLERS = 2
 @pytest.fixture
 async def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
     """In office, and none of its timers will run, nor will another's."""
-    monkeypatch.setattr(controller_module, "RENEW_S", 600)
-    monkeypatch.setattr(controller_module, "LEASE_TIMEOUT_S", 600)
+    monkeypatch.setattr(controller_module, "TIMING", Timing(600_000, renew_ms=600_000))
     host = await Host(tmp_path / "store.db").start()
     await host.commit(topic(1))
     yield host
@@ -42,13 +43,16 @@ async def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 def sleeps(host: Host) -> None:
     """It did not run for longer than its lease lasts."""
-    host.shell._confirmed_s -= controller_module.LEASE_TIMEOUT_S + 1
+    holding = host.shell.tenure.holding
+    assert holding is not None
+    holding.confirmed_ms -= host.shell.tenure.timing.lease_timeout_ms + 1
 
 
 async def successor(path: Path) -> Host:
     """Another process's controller on the same store, which has taken the lease."""
     host = await Host(path, node_id=2).start()
-    assert await host.shell._try_office(await host.store.lease(), silent=True)
+    host.shell._step(events.HolderGone(1))
+    await eventually(lambda: host.shell.controller.active)
     await host.shell.submit(Propose(Result((topic(2),), None)))
     return host
 

@@ -1,11 +1,10 @@
 """Is that process still there? Dialling a listener, and watching a connection to it end.
 
-What: `dial` tries one address until somebody listens, nobody does, or time is up. `Probing` does so
-for brokers whose connection to the controller closed. `Watch` holds an idle connection to another
-controller; when it ends it dials once more and tells when nobody listens there any more. Why: the
-kernel of a machine whose process died says so at once, where a session takes seconds. Rule kept: an
-answer is a hint and nothing more; what follows from it is decided elsewhere
-(`core/controller/brokers/hints.py`), or rests on the lease's epochs.
+What: `dial` tries one address until somebody listens, nobody does, or time is up. `Watch` holds an
+idle connection to another controller; when it ends it dials once more and tells when nobody listens
+there any more. Why: the kernel of a machine whose process died says so at once, where a session
+takes seconds. Rule kept: an answer is a hint and nothing more; what follows from it is decided
+elsewhere (`core/controller/brokers/hints.py`), or rests on the lease's epochs.
 """
 
 from __future__ import annotations
@@ -13,14 +12,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer, Probe, asks_again_in_ms
-from anabranch.server.clocks import steady_ms
-
-if TYPE_CHECKING:
-    from anabranch.core.controller.controller import Controller
-    from anabranch.core.controller.result import Result
+from anabranch.core.controller.brokers.hints import REDIAL_MS, Answer
 
 REDIAL_S = REDIAL_MS / 1000
 STAYS_S = 0.05
@@ -61,47 +54,6 @@ async def _stays(host: str, port: int) -> bool:
     finally:
         writer.close()
     return False
-
-
-class Probing:
-    """Dials the brokers that the controller asks after; `decided` takes what follows from it."""
-
-    def __init__(self, controller: Controller, decided: Callable[[Result[None]], None]) -> None:
-        self._controller = controller
-        self._decided = decided
-        self._dials: set[asyncio.Task[None]] = set()
-
-    def begin(self) -> None:
-        """Dial whoever is to be dialled now."""
-        for probe in self._controller.take_probes():
-            work = self._dial(self._controller.epoch, probe)
-            task = asyncio.get_running_loop().create_task(work)
-            self._dials.add(task)
-            task.add_done_callback(self._dials.discard)
-
-    def stop(self) -> None:
-        """Dial nobody any more."""
-        for task in self._dials:
-            task.cancel()
-
-    async def _dial(self, epoch: int, probe: Probe) -> None:
-        """Ask, and ask again later where the answer said nothing and the broker stays silent."""
-        controller = self._controller
-        answer = await dial(probe.endpoint.host, probe.endpoint.port)
-        if not controller.active or controller.epoch != epoch:
-            return
-        now_ms = steady_ms()
-        result = controller.probed(probe, answer, now_ms)
-        if result is not None:
-            self._decided(result)
-            return
-        again_ms = asks_again_in_ms(probe, answer, now_ms)
-        if again_ms is None:
-            return
-        await asyncio.sleep(again_ms / 1000)
-        if controller.active and controller.epoch == epoch:
-            controller.ask_again(probe, steady_ms())
-            self.begin()
 
 
 class Watch:

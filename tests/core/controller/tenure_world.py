@@ -57,14 +57,12 @@ class Store:
     def _ReadLease(self, _node: Node, call: effects.ReadLease) -> events.LeaseRead:  # noqa: N802
         return events.LeaseRead(call, self.held)
 
-    def _TakeLease(self, node: Node, call: effects.TakeLease) -> events.LeaseTaken:  # noqa: N802
+    def _TakeLease(self, _node: Node, call: effects.TakeLease) -> events.LeaseTaken:  # noqa: N802
         if self.held != call.seen:
             return events.LeaseTaken(call, None)
         self.takings += 1
         last_epoch = self.batches[-1].epoch if self.batches else 0
-        self.held = next_lease(
-            call.seen, last_epoch, node.node_id, node.incarnation, node.endpoint, str(self.takings)
-        )
+        self.held = next_lease(call.seen, last_epoch, *call.me, str(self.takings))
         return events.LeaseTaken(call, self.held)
 
     def _RenewLease(self, _: Node, call: effects.RenewLease) -> events.LeaseRenewed:  # noqa: N802

@@ -7,18 +7,21 @@ from itertools import product
 import pytest
 from tests.core.controller.tenure_world import FAILED, Node, Store, end_of, failed
 
+from anabranch.core.controller.brokers.hints import LATER_MS, Answer
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.phases import EVERY, TABLE, Phase
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import Bug
 from anabranch.core.metadata.store import NOBODY, Committed, Unknown
+from anabranch.core.wire.metadata_records import BrokerEndpoint, RegisterBrokerRecord
 
 LEASE_MS, RENEW_MS, WATCH_MS = 6_000, 2_000, 500
 FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 
 
 def only_call(node: Node, kind: type) -> effects.StoreCall:
-    """The one call under way, which must be of that kind."""
+    """The one call under way by now, which must be of that kind."""
+    node.tick()
     (call,) = node.calls
     assert isinstance(call, kind)
     node.calls.clear()
@@ -251,12 +254,14 @@ def test_an_answer_leaves_after_everything_that_it_stands_on() -> None:
 def test_decisions_that_wait_for_the_disk_share_an_append() -> None:
     node = Node(Store()).started()
     node.decide(1)
+    node.decide(2)
     first = only_call(node, effects.Append)
-    for number in range(2, 50):
+    assert len(first.batches) == 2
+    for number in range(3, 50):
         node.decide(number)
     assert node.calls == []
     node.step(events.AppendEnded(first, Committed(node.controller.log.end_offset + 1)))
-    assert len(only_call(node, effects.Append).batches) == 48
+    assert len(only_call(node, effects.Append).batches) == 47
 
 
 @pytest.mark.parametrize("done", [True, False])
@@ -272,7 +277,7 @@ def test_after_an_unknown_outcome_it_resigns_and_reads_again(done: bool) -> None
     assert node.refused == [1, 2] and node.answered == []
     node.go()
     assert node.is_active and node.controller.epoch == 2
-    assert node.topics == ({"t1"} if done else set())
+    assert node.topics == ({"t1", "t2"} if done else set())
     assert node.controller.log.end_offset == store.end_offset
 
 
@@ -302,6 +307,38 @@ def test_a_snapshot_that_was_not_stored_is_tried_again() -> None:
     node.decide(2)
     node.go()
     assert store.snapshot is not None
+
+
+# Dialling brokers.
+
+
+@pytest.mark.parametrize("heard", [False, True])
+def test_a_listener_that_outlives_its_connections_is_dialled_again(heard: bool) -> None:
+    """Of a process that dies slowly it may go last; unless the broker is heard meanwhile."""
+    store = Store()
+    node = Node(store).started()
+    listener = BrokerEndpoint(name="PLAINTEXT", host="there", port=9092, security_protocol=0)
+    epoch = node.controller.image.next_offset
+    record = RegisterBrokerRecord(
+        broker_id=7, broker_epoch=epoch, incarnation_id=bytes(16), end_points=[listener],
+        features=[], rack=None, fenced=False, log_dirs=[],
+    )  # fmt: skip
+    node.step(events.Decide(events.Result((record,), None), "registered"))
+    node.go()
+    node.controller.sessions.heard(7, epoch, node.now_ms)
+    node.step(events.ConnectionClosed(7, epoch))
+    (dial,) = node.said(effects.Dial)
+    node.step(events.Probed(dial, Answer.SAME))
+    node.go(LATER_MS - 1)
+    assert node.said(effects.Dial) == [dial]
+    if heard:
+        node.controller.sessions.heard(7, epoch, node.now_ms)
+    node.go(2)
+    dials = node.said(effects.Dial)
+    assert len(dials) == (1 if heard else 2)
+    node.step(events.Probed(dials[-1], Answer.REFUSED))
+    node.go()
+    assert node.controller.image.brokers[7].fenced is not heard
 
 
 # Ends.

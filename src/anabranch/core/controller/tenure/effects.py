@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from anabranch.core.controller.brokers.hints import Probe
 from anabranch.core.controller.result import Reason
+from anabranch.core.controller.tenure.lease import Me
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.store import Lease, StoredBatch
@@ -35,6 +36,7 @@ class TakeLease:
     """Take the lease if it is still as `seen`."""
 
     seen: Lease | None
+    me: Me
 
 
 @dataclass(frozen=True, slots=True, eq=False)

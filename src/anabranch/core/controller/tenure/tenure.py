@@ -89,6 +89,7 @@ class Tenure:
         self._calls: dict[type, StoreCall] = {}
         self._call_ms = NEVER_MS
         self._duties_ms = NEVER_MS
+        self._planned_ms = NEVER_MS
         self._again: list[tuple[int, Probe]] = []
         self._effects: list[Effect] = []
 
@@ -116,6 +117,8 @@ class Tenure:
             self._do_duties(now_ms)
         if now_ms >= self._call_ms:
             self._call_again(now_ms)
+        if self._may_append:
+            self._append(now_ms)
         self._dial()
 
     def look(self, now_ms: int) -> None:
@@ -135,6 +138,8 @@ class Tenure:
         """When `tick` is to be called, by the steady clock. Whatever came later than that for want
         of running is forgiven to brokers that were not heard meanwhile."""
         due_ms = min(self._call_ms, self._duties_ms)
+        if self._may_append:
+            due_ms = min(due_ms, self._planned_ms)
         if self.phase is Phase.ACTIVE and self.holding is not None:
             due_ms = min(due_ms, self.holding.confirmed_ms + self.timing.lease_timeout_ms + 1)
         return due_ms
@@ -220,7 +225,7 @@ class Tenure:
         may_take = is_free(lease, me) or silence.is_long(now_ms, self.timing)
         if may_take and not self._is_left_to_others(lease, now_ms):
             self.phase = Phase.TAKING
-            self._ask_store(effects.TakeLease(lease))
+            self._ask_store(effects.TakeLease(lease, me))
             return
         self._watch_process(lease)
         self._call_ms = now_ms + self.timing.watch_ms
@@ -395,8 +400,13 @@ class Tenure:
         self._appends.plan(StoredBatch(first, end, controller.epoch, payload), records, now_ms)
         if result.reasons:
             self._do(effects.Decided(tuple(result.reasons)))
-        if effects.Append not in self._calls:
-            self._append(now_ms)
+        self._planned_ms = now_ms
+
+    @property
+    def _may_append(self) -> bool:
+        """Whether something is planned and no append under way. It goes out with the next tick, so
+        that decisions that are made in one go share an append."""
+        return bool(self._appends.planned) and effects.Append not in self._calls
 
     def _append(self, now_ms: int) -> None:
         batches = self._appends.take()
