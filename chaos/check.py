@@ -78,9 +78,6 @@ HEADINGS = {
 EXAMPLES = 5
 EXAMPLE_CHARACTERS = 500
 ACKS_ALL = -1
-DEPOSED_US = 15_000_000
-"""How long after its links are back a broker may not know that another one leads. kafka-python
-believes what such a one tells of leaders, also when it has heard of a later leader epoch."""
 LATE_COMMIT_US = 120_000_000
 """A commit that nobody confirmed may take effect so long after it: a broker was stopped."""
 
@@ -218,7 +215,6 @@ class PlaceJudge:
         self.place = TopicPartition(*parse_place(at))
         self.clocks = [each for each in events if each["op"] == "clock"]
         born = [e for e in events if e["op"] == "reborn" and e["topic"] == self.place.topic]
-        self.parted = [each for each in events if each["op"] == "parted"]
         self.birth = born[-1] if born else None
         """When the topic was made again for the last time."""
         self.former: set[bytes] = set()
@@ -412,18 +408,12 @@ class PlaceJudge:
                 self.verdict.report(Violation("group-skip", sentence, told))
 
     def _check_thrown(self) -> None:
-        """A reader may stand nowhere only where retention deleted what it stood at, and where it
-        may have asked a deposed leader that was parted from all who could have told it."""
+        """A reader may stand nowhere only where retention deleted what it stood at."""
         for line in self.thrown:
-            if self._may_be_deposed(line["t"]):
-                self.verdict.notes["told by a parted broker that an offset is out of range"] += 1
-            elif line["position"] >= self.truth.deleted_to:
+            if line["position"] >= self.truth.deleted_to:
                 told = {key: line[key] for key in ("client", "at", "position", "why")}
                 sentence = "A reader stood at a place that its log does not have."
                 self.verdict.report(Violation("thrown-out", sentence, told))
-
-    def _may_be_deposed(self, at_us: int) -> bool:
-        return any(each["began"] < at_us < each["t"] + DEPOSED_US for each in self.parted)
 
 
 def judge(paths: Iterable[Path], logs: Iterable[Path] = (), scratch: Path | None = None) -> Verdict:

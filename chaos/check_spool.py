@@ -23,7 +23,7 @@ SENDERS = {"send", "ok", "unknown", "ends", "start"}
 """Lines whose client's name stays: a producer's lives are their own names, the audit has no turns
 but its processes."""
 
-EVENTS = {"clock", "deletion", "parted", "reborn"}
+EVENTS = {"clock", "deletion", "reborn"}
 KEPT = {"kept", "recalled"}
 
 

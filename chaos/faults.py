@@ -240,12 +240,8 @@ def _part(scene: Scene, fault: Fault, one: int) -> Iterator[str]:
         is_out = fault.other < 0.5
         out, back = (out, []) if is_out else ([], back)
         way = "as sender" if is_out else "as receiver"
-    began_us = now_us()
-    try:
-        with scene.network.cut([*out, *back]):
-            yield f"part {scene.role(one)} from {towards} {way}"
-    finally:
-        scene.operator.parted(began_us)
+    with scene.network.cut([*out, *back]):
+        yield f"part {scene.role(one)} from {towards} {way}"
 
 
 WHOLE = ("part", "part-leader", "part-controller")

@@ -18,7 +18,6 @@
     {"op": "recalled", "t", "client", "group", "at", "offset", "asked"}
                                                     a commit that expires, and what is left of it
     {"op": "clock", "t", "client", "began", "seconds"}  a broker's clock was ahead since `began`
-    {"op": "parted", "t", "client", "began"}        a host was parted from others since `began`
     {"op": "deletion", "t", "client", "topic"}      an operator asks for a topic to be deleted
     {"op": "reborn", "t", "client", "topic", "asked", "created"}
                                     a topic of that name is new: when its deletion and its creation

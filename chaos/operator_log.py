@@ -66,11 +66,6 @@ class OperatorLog:
         self._writer.line("clock", began=began_us, seconds=seconds)
         self._writer.flush()
 
-    def parted(self, began_us: int) -> None:
-        """A host was parted from others from then until now."""
-        self._writer.line("parted", began=began_us)
-        self._writer.flush()
-
     def close(self) -> None:
         """Nothing more happens."""
         self._writer.close()

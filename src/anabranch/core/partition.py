@@ -124,8 +124,14 @@ class Partition(Protocol):
                 f"Partition {self.topic_partition} is led by another broker.",
             )
 
+    @property
+    def may_be_deposed(self) -> bool:
+        """Whether another node may lead, and have acknowledged more, before this one knows it: what
+        is unknown here is then refused only when the controller has confirmed the leadership."""
+        return False
+
     def check_offset(self, offset: int) -> None:
-        """Raises OFFSET_OUT_OF_RANGE, or OFFSET_NOT_AVAILABLE for one that is on its way here."""
+        """Raises OFFSET_OUT_OF_RANGE. Of one beyond the end, see first `may_be_deposed`."""
         if not self.start_offset <= offset <= self.end_offset:
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
 

@@ -76,6 +76,17 @@ class Assigned:
 
 
 @dataclass(frozen=True, slots=True)
+class Thrown:
+    """A reader was told that its position is out of range, or its epoch unknown, by whom it took
+    for the leader: it starts over."""
+
+    client: str
+    place: TopicPartition
+    position: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class UncleanAsked:
     """An operator asked for an unclean election: whatever is lost by it was allowed."""
 
@@ -83,7 +94,7 @@ class UncleanAsked:
     at_us: int
 
 
-Event: TypeAlias = Send | Poll | Commit | Assigned | UncleanAsked
+Event: TypeAlias = Send | Poll | Commit | Assigned | Thrown | UncleanAsked
 
 
 class History:
@@ -98,7 +109,8 @@ class History:
         self.assigned: list[Assigned] = []
         self.unclean_asked: list[UncleanAsked] = []
         self.open: list[Send] = []
-        self.fresh: list[Poll | Commit | Assigned] = []
+        self.thrown: list[Thrown] = []
+        self.fresh: list[Poll | Commit | Assigned | Thrown] = []
         self.marks: Counter[str] = Counter()
 
     def add(self, event: Event) -> None:
@@ -114,6 +126,9 @@ class History:
             self.fresh.append(event)
         elif isinstance(event, Assigned):
             self.assigned.append(event)
+            self.fresh.append(event)
+        elif isinstance(event, Thrown):
+            self.thrown.append(event)
             self.fresh.append(event)
         else:
             self.unclean_asked.append(event)

@@ -281,6 +281,7 @@ HELD_UP_ORDER = (
 )
 SUCCESSION = "anabranch.core.controller.brokers.succession"
 
+BEYOND = "tests/core/replication/test_out_of_range.py"
 LEADERS = "tests/core/controller/test_leader_histories.py"
 HINTS = "anabranch.core.controller.brokers.hints"
 HINT_TESTS = "tests/core/controller/test_hints.py"
@@ -316,6 +317,33 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_p01_fetch.py"
         "::test_a_round_of_reads_stays_within_what_the_request_wants",
+    ),
+    Mutant(
+        name="out-of-range-by-whoever-believes-to-lead",
+        rule="what lies beyond a leader's log is out of range once the controller has confirmed it",
+        module=FETCH,
+        old="            if offset > replica.end_offset:\n",
+        new="            if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{BEYOND}::test_a_deposed_leader_says_that_it_does_not_lead",
+    ),
+    Mutant(
+        name="unknown-epoch-by-whoever-believes-to-lead",
+        rule="an epoch newer than a leader's is unknown once the controller has confirmed it",
+        module="anabranch.core.api.p23_offset_for_leader_epoch",
+        old="is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch",
+        new="is_beyond = False",
+        seed=NO_SCHEDULE,
+        caught_by=f"{BEYOND}::test_a_deposed_leader_does_not_say_that_it_knows_no_such_epoch",
+    ),
+    Mutant(
+        name="leadership-proven-by-an-earlier-answer",
+        rule="only a question that left after the request had come proves the leadership",
+        module="anabranch.core.replication.asking",
+        old="return self._asked + 1",
+        new="return self._asked",
+        seed=NO_SCHEDULE,
+        caught_by=f"{BEYOND}::test_an_answer_to_an_earlier_question_proves_nothing",
     ),
     Mutant(
         name="refilled-replica-passed-over",

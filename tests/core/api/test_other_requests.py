@@ -136,12 +136,12 @@ def test_init_producer_id_needs_idempotent_write():
 # OffsetForLeaderEpoch
 
 
-def epoch_end(node, epoch, *, current=-1, index=0, version=4):
+def epoch_end(node, epoch, *, current=-1, index=0, version=4, replica_id=-1):
     part = OffsetForLeaderPartition(
         partition=index, leader_epoch=epoch, current_leader_epoch=current
     )
     request = OffsetForLeaderEpochRequest(
-        topics=[OffsetForLeaderTopic(topic="t", partitions=[part])]
+        replica_id=replica_id, topics=[OffsetForLeaderTopic(topic="t", partitions=[part])]
     )
     [answer] = node.send(request, version).topics[0].partitions
     return answer.error_code, answer.leader_epoch, answer.end_offset
@@ -156,7 +156,7 @@ def test_where_an_epoch_ended(node):
         assert epoch_end(node, 0, version=version) == (0, 0, 3)
     assert epoch_end(node, 2) == (0, 0, 3)
     assert epoch_end(node, 4) == (0, 4, 5)
-    assert epoch_end(node, 5) == (0, -1, -1)
+    assert epoch_end(node, 5, replica_id=2) == (0, -1, -1)
     assert epoch_end(node, 0, current=3) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
     assert epoch_end(node, 0, current=5) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1)
     assert epoch_end(node, 0, index=3) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1)

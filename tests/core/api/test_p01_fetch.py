@@ -179,7 +179,9 @@ def test_a_partition_that_goes_away_ends_the_wait(event, code):
 
 def test_an_error_is_answered_at_once(node):
     node.topic(partitions=2)
-    request = fetch(part(0), part(1, offset=9), max_wait_ms=500)
+    append(node, 3, index=1)
+    node.replica("t", 1).log.delete_records_before(3)
+    request = fetch(part(0), part(1, offset=1), max_wait_ms=500)
     good, bad = node.send(request, 12).responses[0].partitions
     assert good.error_code == 0
     assert bad.error_code == ErrorCode.OFFSET_OUT_OF_RANGE

@@ -330,8 +330,10 @@ class Peers:
             code = ErrorCode.INELIGIBLE_REPLICA
         if code != ErrorCode.NONE:
             return AlterPartitionResponsePartitionData(partition_index=index, error_code=code)
-        self.change(index, isr=tuple(members), recovery_state=asked.leader_recovery_state)
-        state = self.states[index]
+        is_recovered = asked.leader_recovery_state == state.recovery_state
+        if set(members) != set(state.isr) or not is_recovered:
+            self.change(index, isr=tuple(members), recovery_state=asked.leader_recovery_state)
+            state = self.states[index]
         return AlterPartitionResponsePartitionData(
             partition_index=index,
             leader_id=state.leader,

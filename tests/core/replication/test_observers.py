@@ -64,7 +64,7 @@ def test_what_an_observer_does_not_know_to_be_committed_it_does_not_show():
     assert read(peers[3], 0)[1] == peers[1].bytes_upto(1)
     assert read(peers[3], 1) == (0, b"", 1)
     assert read(peers[3], 2)[0] == ErrorCode.OFFSET_NOT_AVAILABLE
-    assert read(peers[3], 3)[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert read(peers[3], 3)[0] == ErrorCode.OFFSET_NOT_AVAILABLE, "the leader decides"
     assert read(peers[1], 2)[0] == ErrorCode.NONE, "the leader knows that it is there"
 
 

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
+from anabranch.core.api.doubts import Doubts
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
@@ -81,6 +82,7 @@ class Fetch:
     __slots__ = (
         "broker",
         "deadline_ms",
+        "doubts",
         "is_follower",
         "is_noted",
         "parked",
@@ -104,6 +106,7 @@ class Fetch:
         self.session = session
         self.partitions = partitions
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
+        self.doubts: Doubts | None = None
         self.is_noted = False
         self.parked: list[tuple[Partition, int, int, int]] = []
         self.size = 0
@@ -114,6 +117,10 @@ class Fetch:
         if found.missing:
             return Cold(found.missing, self.start)
         self.is_noted = True  # a later pass says nothing new about a follower
+        if self.doubts is not None and self.doubts.waiting:
+            self.deadline_ms = max(self.deadline_ms, self.doubts.until(now_ms))
+            if now_ms < self.deadline_ms:
+                return self.park(found)
         if self.is_enough(found) or not found.readable or now_ms >= self.deadline_ms:
             return self.answer(found, now_ms)
         if self.must_answer():  # nobody could say so while it waited for the disk
@@ -149,6 +156,8 @@ class Fetch:
                     appended_bytes -= self.reading.min_bytes
                 self.parked.append((replica, replica.leader_epoch, appended_bytes, end))
         keys = tuple(entry[0].topic_partition for entry in self.parked)
+        if self.doubts is not None:
+            keys = (*keys, *self.doubts.waiting)
         return Wait(keys, self.deadline_ms, self.poll, max(0, self.reading.max_bytes))
 
     def visible_end(self, partition: Partition) -> int:
@@ -158,11 +167,13 @@ class Fetch:
     def poll(self, now_ms: int, expired: bool) -> Outcome | None:
         """Read again when there may be enough now, there is something to say, or time is up."""
         at_once = expired or self.must_answer()
-        if not at_once and not self.may_be_enough():
+        if not at_once and self.doubts is None and not self.may_be_enough():
             return None
         found = self.read()
         if found.missing:
             return Cold(found.missing, self.start)
+        if self.doubts is not None and self.doubts.waiting and not expired:
+            return None
         if at_once or self.is_enough(found):
             return self.answer(found, now_ms)
         return None
@@ -188,6 +199,8 @@ class Fetch:
         """One pass over all partitions within the request's limit of bytes."""
         left, size_bytes, at_least_one = self.reading.max_bytes, 0, True
         at_once, readable = False, self.may_wait
+        if self.doubts is not None:
+            self.doubts.waiting.clear()
         answers = []
         allowed: dict[str, bool] = {}
         missing: list[ColdRead] = []
@@ -286,8 +299,12 @@ class Fetch:
         offset = wanted.fetch_offset
         diverging = None
         if wanted.last_fetched_epoch >= 0:
+            if wanted.last_fetched_epoch > replica.epoch_of(replica.end_offset):
+                self.check_certain(replica)
             diverging = divergence(replica, wanted)
         if diverging is None:
+            if offset > replica.end_offset:
+                self.check_certain(replica)
             replica.check_offset(offset)
             if self.is_follower and not self.is_noted:
                 self.note_follower(replica, wanted)
@@ -316,6 +333,20 @@ class Fetch:
             if committed_only and records:
                 answer.aborted_transactions = aborted_within(replica, records, offset, limit)
         return answer
+
+    def check_certain(self, replica: Replica) -> None:
+        """A client comes from beyond what is known here: does this broker lead? A follower says
+        which leader epoch it follows, and that it is ours.
+
+        Raises NOT_LEADER_OR_FOLLOWER, or OFFSET_NOT_AVAILABLE: the leader may know it."""
+        if self.is_follower or not replica.may_be_deposed:
+            return
+        if not replica.is_leader:
+            raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
+        if self.doubts is None:
+            self.doubts = Doubts(self.broker.replication)
+        if not self.doubts.is_certain(replica):
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def is_held_back(self, replica: Replica) -> bool:
         """Whether a throttle keeps a partition's records from this follower."""

@@ -10,8 +10,9 @@ Behaviour: waits until `min_bytes` are there, a partition has an error, or `max_
     from is what it has, once its history is known to be the leader's. The first batch is given
     whole however large it is. Partitions that a session fetched records from go last.
     A follower or observer serves consumers (version 11 on) up to the high watermark that it knows;
-    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it, but here, or
-    known to be committed there. The leader names a closer replica when it may.
+    OFFSET_NOT_AVAILABLE sends them to the leader for an offset that is beyond it. The leader names
+    a closer replica when it may. What lies beyond the leader's log is out of range only once the
+    controller has confirmed that it leads (`doubts`).
 Skipped: fetching from tiered storage.
 """
 

@@ -5,7 +5,8 @@ Versions: 2-4.
 Behaviour: the largest epoch up to the one asked for and the offset at which it ended; the log's end
     for the current epoch; -1 and -1 for an epoch that is not known. Only the leader answers, and
     the client's current leader epoch is compared first. Followers need CLUSTER_ACTION, others
-    DESCRIBE.
+    DESCRIBE. Of an epoch that is newer than its own the leader knows nothing: consumers that are
+    told so start over, and so the controller is asked first whether it leads (`doubts`).
 Skipped: nothing
 """
 
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
+from anabranch.core.api.doubts import Doubts
 from anabranch.core.api.handler import Handler
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import Partition
+from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -26,8 +28,22 @@ from anabranch.core.wire.messages.offset_for_leader_epoch import (
 )
 
 
-def run(broker: Broker, request: Request, _now_ms: int) -> OffsetForLeaderEpochResponse:
-    """Look every epoch up."""
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """Look every epoch up; wait where this broker may have been deposed."""
+    doubts = Doubts(broker.replication)
+    response = _answer(broker, request, doubts)
+    if not doubts.waiting:
+        return response
+
+    def poll(_now_ms: int, expired: bool) -> OffsetForLeaderEpochResponse | None:
+        doubts.waiting.clear()
+        later = _answer(broker, request, doubts)
+        return None if doubts.waiting and not expired else later
+
+    return Wait(tuple(doubts.waiting), doubts.until(now_ms), poll)
+
+
+def _answer(broker: Broker, request: Request, doubts: Doubts) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
     is_peer = cluster_allowed(broker.authorizer, request, Operation.CLUSTER_ACTION)
     response = OffsetForLeaderEpochResponse(topics=[])
@@ -42,7 +58,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> OffsetForLeaderEpochR
             try:
                 if not allowed:
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                _look_up(broker, topic.topic, partition, answer)
+                certain = None if body.replica_id >= 0 else doubts
+                _look_up(broker, topic.topic, partition, answer, certain)
             except ApiError as error:
                 answer.error_code = error.code
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
@@ -50,14 +67,22 @@ def run(broker: Broker, request: Request, _now_ms: int) -> OffsetForLeaderEpochR
 
 
 def _look_up(
-    broker: Broker, topic: str, partition: OffsetForLeaderPartition, answer: EpochEndOffset
+    broker: Broker,
+    topic: str,
+    partition: OffsetForLeaderPartition,
+    answer: EpochEndOffset,
+    doubts: Doubts | None,
 ) -> None:
-    found: Partition = broker.partitions.find_leader(
+    """`doubts` None: a follower asks, which says what leader epoch it follows."""
+    found = broker.partitions.find_leader(
         broker.image,
         topic,
         partition.partition,
         current_leader_epoch=partition.current_leader_epoch,
     )
+    is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch
+    if is_beyond and doubts is not None and not doubts.is_certain(found):
+        raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     answer.leader_epoch, answer.end_offset = found.end_offset_for_epoch(partition.leader_epoch)
 
 

@@ -31,11 +31,13 @@ class SendFetch:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SendAlterPartition:
-    """Ask the controller for other in-sync replicas."""
+    """Ask the controller for other in-sync replicas, or whether leaderships stand."""
 
     version: ClassVar[int] = 3
     request: AlterPartitionRequest
     proposals: tuple[tuple[Replica, Proposal], ...]
+    number: int = 0
+    """Counts the questions: a higher one left later."""
 
 
 Effect: TypeAlias = SendFetch | SendAlterPartition

@@ -58,6 +58,8 @@ _WAITS = frozenset(
         ErrorCode.NEW_LEADER_ELECTED,
     }
 )
+_AFTER_THE_EPOCHS = frozenset({ErrorCode.NONE, ErrorCode.INELIGIBLE_REPLICA})
+"""What the controller answers once it has found the leader epoch to be the current one."""
 _REFUSED = frozenset({ErrorCode.INELIGIBLE_REPLICA, ErrorCode.OPERATION_NOT_ATTEMPTED})
 
 
@@ -116,6 +118,24 @@ def propose(
     proposal = Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch, growth, lags)
     replica.take_in_sync(replica.in_sync_replicas, proposal)
     return proposal
+
+
+def unchanged(replica: Replica) -> Proposal:
+    """A proposal of what is: by its answer the controller says whether this leadership stands."""
+    isr = replica.in_sync_replicas
+    epochs = (UNKNOWN_BROKER_EPOCH,) * len(isr)
+    return Proposal(isr, epochs, replica.leader_epoch, replica.partition_epoch)
+
+
+def confirms(
+    replica: Replica, proposal: Proposal, answer: AlterPartitionResponsePartitionData
+) -> bool:
+    """Whether an answer shows that the controller had elected no other leader when it gave it."""
+    return (
+        answer.error_code in _AFTER_THE_EPOCHS
+        and replica.is_leader
+        and proposal.leader_epoch == replica.leader_epoch
+    )
 
 
 def asked(replica: Replica, proposal: Proposal) -> AlterPartitionRequestPartitionData:

@@ -66,6 +66,7 @@ class Replica(LocalLog):
         "appended_bytes",
         "broker_id",
         "config",
+        "confirmed",
         "epoch_start_offset",
         "flushed_counts",
         "folder",
@@ -108,6 +109,8 @@ class Replica(LocalLog):
         folder: str,
         high_watermark: int = 0,
     ) -> None:
+        self.confirmed = 0
+        """The last question whose answer said that this leadership stands."""
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
@@ -173,6 +176,7 @@ class Replica(LocalLog):
             self.is_leader = False
         if new_epoch:
             self.followers = {}
+            self.confirmed = 0
             self.leader_high_watermark = -1
             if self.is_leader:
                 self.epoch_start_offset = self.log.end_offset
@@ -239,14 +243,10 @@ class Replica(LocalLog):
         # the setting asks for no less than what is required
         return in_sync >= self.min_insync_replicas or in_sync >= self.required_in_sync
 
-    def check_offset(self, offset: int) -> None:
-        """See Partition: what lies beyond this log, and the leader has committed, is on its way."""
-        log = self.log
-        if not log.start_offset <= offset <= log.end_offset:
-            is_coming = log.end_offset < offset <= self.leader_high_watermark
-            raise ApiError(
-                ErrorCode.OFFSET_NOT_AVAILABLE if is_coming else ErrorCode.OFFSET_OUT_OF_RANGE
-            )
+    @property
+    def may_be_deposed(self) -> bool:
+        """See Partition."""
+        return True
 
     def append(
         self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True

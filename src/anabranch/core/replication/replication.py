@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Iterable
 from heapq import heappop, heappush
-from itertools import count, islice
+from itertools import count
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.replication.asking import Asking
 from anabranch.core.replication.calling import Calls
 from anabranch.core.replication.effects import (
     Cut,
@@ -33,20 +34,15 @@ from anabranch.core.replication.following import Following, Next
 from anabranch.core.replication.in_sync import (
     RECOVERING,
     Verdict,
-    asked,
+    confirms,
     lagging,
     may_join,
     propose,
     settle,
 )
-from anabranch.core.replication.proposals import Proposal
 from anabranch.core.replication.replica import NO_LEADER
 from anabranch.core.replication.throttling import Throttle
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.messages.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionRequestTopicData,
-)
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -60,8 +56,6 @@ ALTER_RETRY_MS = 50
 """Pause before the controller is asked again after it did not answer (Kafka's)."""
 MOST_CUTS = 1000
 """Truncations, and obstacles, that wait to be told; beyond that they are counted only."""
-MOST_PROPOSALS = 1000
-"""Partitions in one AlterPartition: a broker that returns joins thousands of ISRs at once."""
 FAR_MS = 2**63 - 1
 """What `next_tick_ms` says when nothing is due at any time."""
 
@@ -80,7 +74,7 @@ class Replication:
         """Led here with more than one in sync: replica, leader epoch, since when."""
         self._calls = Calls()
         self._shrink_ms = FAR_MS
-        self._unsent: dict[TopicPartition, Replica] = {}
+        self._asking = Asking()
         self._altering: SendAlterPartition | None = None
         self._alter_retry_ms = READY_MS
         self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
@@ -109,13 +103,13 @@ class Replication:
             if replica is None:
                 self._stop_following(place)
                 self._shared.pop(place, None)
-                self._unsent.pop(place, None)
+                self._asking.forget(place)
             elif replica.is_leader:
                 self._stop_following(place)
                 self._lead(replica)
             else:
                 self._shared.pop(place, None)
-                self._unsent.pop(place, None)
+                self._asking.forget(place)
                 self._follow(replica)
 
     def _lead(self, replica: Replica) -> None:
@@ -338,7 +332,7 @@ class Replication:
 
     def _propose(self, replica: Replica, isr: tuple[int, ...], lags: tuple[Lag, ...] = ()) -> None:
         propose(replica, isr, self._broker.broker_epoch, lags)
-        self._unsent[replica.topic_partition] = replica
+        self._asking.propose(replica)
 
     def _shrink(self) -> None:
         """Propose to take out followers that lag, of every partition that has some in sync."""
@@ -352,29 +346,10 @@ class Replication:
                     self._propose(replica, isr, late)
         self._shrink_ms = self._now_ms + longest_ms // 2 if self._shared else FAR_MS
 
-    def _ask(self) -> SendAlterPartition | None:
-        """The next request to the controller, with every proposal that was not sent yet."""
-        proposals: list[tuple[Replica, Proposal]] = []
-        topics: dict[bytes, AlterPartitionRequestTopicData] = {}
-        for place, replica in list(islice(self._unsent.items(), MOST_PROPOSALS)):
-            del self._unsent[place]
-            if (proposal := replica.proposal) is None:
-                continue
-            topic = topics.get(replica.topic_id)
-            if topic is None:
-                topic = AlterPartitionRequestTopicData(topic_id=replica.topic_id, partitions=[])
-                topics[replica.topic_id] = topic
-            topic.partitions.append(asked(replica, proposal))
-            proposals.append((replica, proposal))
-        if not proposals:
-            return None
-        request = AlterPartitionRequest(
-            broker_id=self._broker.broker_id,
-            broker_epoch=self._broker.broker_epoch,
-            topics=list(topics.values()),
-        )
-        self._altering = SendAlterPartition(request, tuple(proposals))
-        return self._altering
+    def ask_whether_leading(self, replica: Replica) -> int:
+        """Have the controller say whether this broker still leads a partition. Returns the number
+        of the question that is meant: see `Replica.confirmed`. Whoever waits asks again."""
+        return self._asking.doubt(replica)
 
     def altered(
         self, effect: SendAlterPartition, response: AlterPartitionResponse, now_ms: int
@@ -396,6 +371,9 @@ class Replication:
             answer = answers.get((replica.topic_id, replica.topic_partition.partition))
             verdict = Verdict.AGAIN
             if answer is not None:
+                if confirms(replica, proposal, answer):
+                    replica.confirmed = effect.number
+                    self._broker.changed.add(replica.topic_partition)
                 verdict = settle(replica, proposal, answer)
                 if answer.error_code == ErrorCode.NONE:  # the metadata may have told it already
                     self.isr_expands += proposal.growth > 0
@@ -408,7 +386,7 @@ class Replication:
         elif verdict is not Verdict.OUTDATED:
             self.isr_failures += 1
         if verdict is Verdict.AGAIN:
-            self._unsent[replica.topic_partition] = replica
+            self._asking.propose(replica)
             self._alter_retry_ms = self._now_ms + ALTER_RETRY_MS
         elif replica.advance() or verdict is Verdict.COMMITTED:
             self._broker.changed.add(replica.topic_partition)
@@ -419,10 +397,12 @@ class Replication:
             return
         self._now_ms = now_ms
         self._altering = None
-        self.isr_failures += len(effect.proposals)
         for replica, proposal in effect.proposals:
             if replica.proposal is proposal:
-                self._unsent[replica.topic_partition] = replica
+                self._asking.propose(replica)
+                self.isr_failures += 1
+            else:
+                self._broker.changed.add(replica.topic_partition)  # who waits for it asks again
         self._alter_retry_ms = now_ms + ALTER_RETRY_MS
 
     # Time and effects.
@@ -481,10 +461,11 @@ class Replication:
                 fetcher.release_synced()
             if fetcher.is_ready:
                 effects.append(fetcher.request(self._broker))
-        if self._unsent and self._altering is None and self._alter_retry_ms == READY_MS:
-            request = self._ask()
-            if request is not None:
-                effects.append(request)
+        if self._asking and self._altering is None and self._alter_retry_ms == READY_MS:
+            broker = self._broker
+            self._altering = self._asking.request(broker.broker_id, broker.broker_epoch)
+            if self._altering is not None:
+                effects.append(self._altering)
         return effects
 
     def statistics(self) -> dict[str, int]:

@@ -20,8 +20,9 @@ from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import MetadataChecks
 from anabranch.sim.checks.model import Key
+from anabranch.sim.checks.readers import check_thrown
 from anabranch.sim.cluster import Watcher
-from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll
+from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
@@ -106,6 +107,8 @@ class Suite(Watcher):
                     self.groups.committed(event)
                 elif type(event) is Assigned:
                     self.groups.assigned(event)
+                elif type(event) is Thrown:
+                    check_thrown(event, self.logs.places.get(event.place))
             fresh.clear()
         done = [send for send in history.open if send.outcome is not OPEN]
         if done:

@@ -32,7 +32,7 @@ from anabranch.core.wire.messages.offset_for_leader_epoch import (
 )
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.clients.client import NOBODY, Client
-from anabranch.sim.history import Poll
+from anabranch.sim.history import Poll, Thrown
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
@@ -309,6 +309,12 @@ class Fetcher:
         if known is not None and node_id != known.leader:
             position.source = known.leader
             return
+        self._thrown_out(position)
+
+    def _thrown_out(self, position: _Position) -> None:
+        """There is nothing here, its leader says: start over."""
+        history, now_us = self.client.history, self.client.world.now_us
+        history.add(Thrown(position.name, position.place, position.offset, now_us))
         self._start_over(position, -1)
 
     def _start_over(self, position: _Position, offset: int) -> None:
@@ -358,7 +364,9 @@ class Fetcher:
                 self._lost()
                 return
             position.checked_epoch = leader_epoch
-            if _EPOCH_END_UNKNOWN < answer.end_offset < position.offset:
+            if answer.end_offset == _EPOCH_END_UNKNOWN:
+                self._thrown_out(position)
+            elif answer.end_offset < position.offset:
                 self.client.history.mark("reader-truncated")
                 self._start_over(position, answer.end_offset)
             self.turn()
