@@ -30,7 +30,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import KafkaException
 from crowd_rows import CROWD_ROWS
 from memory import fill_free_memory
 from page import update_page
@@ -198,8 +197,8 @@ def run(options: argparse.Namespace, console: Console) -> list[str]:
                 taken = run_row(row, names, shared, options.rounds, console)
             except Interrupted:
                 raise
-            except (SystemExit, KafkaException, OSError) as failure:
-                console.print(f"{row.name} failed: {failure}")
+            except (SystemExit, Exception) as failure:
+                console.print(f"{row.name} failed: {failure}", markup=False)
                 shared.stop()
                 failed.append(row.name)
                 continue

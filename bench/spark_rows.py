@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from row import Row, Target, less, more, own_less
 from scale import scaled
 from servers import Server
+from spark_jobs import JOB_ROWS
 from workloads import Sample
 
 PARTITIONS = 2
@@ -170,7 +171,7 @@ def _write(keyed: bool) -> Callable[[Server], Sample]:
         frame = ready_frame(keyed)
         with spark_side.worker_memory() as peak:
             begin = time.perf_counter()
-            frame.write.format(spark_side.connector_of(server)).options(
+            frame.write.format(spark_side.connector_of(server)).mode("append").options(
                 **{"kafka.bootstrap.servers": server.bootstrap, "topic": topic}
             ).save()
             seconds = time.perf_counter() - begin
@@ -245,4 +246,4 @@ def _row(
     return Row(name, what, measure, targets, servers=servers, prepare=prepare)
 
 
-SPARK_ROWS = _rows()
+SPARK_ROWS = [*_rows(), *JOB_ROWS]

@@ -72,10 +72,17 @@ def session() -> SparkSession:
 
     jars = ",".join(map(str, sorted(JARS.glob("*.jar"))))
     spark = local_session("bench", cores=CORES, conf={"spark.jars": jars})
-    from spark_ceiling import CeilingSource
-
-    spark.dataSource.register(CeilingSource)
+    add_ceiling(spark)
     return spark
+
+
+def add_ceiling(spark: SparkSession) -> None:
+    """Make `format("ceiling")` known to a session, and its module to the session's workers: they
+    do not look for modules in this folder."""
+    import spark_ceiling
+
+    spark.sparkContext.addPyFile(spark_ceiling.__file__)
+    spark.dataSource.register(spark_ceiling.CeilingSource)
 
 
 def reader(server: Server, topic: str, options: Mapping[str, str] | None = None) -> DataFrame:

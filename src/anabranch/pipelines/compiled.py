@@ -19,50 +19,69 @@ set_numba_folder()
 
 from numba import njit  # noqa: E402  # it reads the folder's name when it is imported
 
+from anabranch.pipelines.moving import move  # noqa: E402
+
 DECLINED = -1
-FARTHEST_TIME = 1 << 61
 FARTHEST_MS = ((1 << 63) - 1) // 1000
 """Times beyond do not fit into a column of microseconds: they become the last one that does."""
-LONGEST_VARINT_SHIFT = 63
 
 
-@njit(cache=True, nogil=True, inline="always")
-def _varint(plain: Any, position: int, end: int) -> Any:
-    """(number, the position behind it); the position is -1 when it is not to be decided here."""
-    value = np.uint64(0)
-    shift = np.uint64(0)
-    while position < end:
-        byte = plain[position]
-        position += 1
-        value |= np.uint64(byte & 0x7F) << shift
-        if byte < 0x80:
-            if shift == np.uint64(LONGEST_VARINT_SHIFT) and byte > 1:
-                return np.int64(0), -1
-            return np.int64(value >> np.uint64(1)) ^ -np.int64(value & np.uint64(1)), position
-        shift += np.uint64(7)
-        if shift > np.uint64(LONGEST_VARINT_SHIFT):
-            return np.int64(0), -1
-    return np.int64(0), -1
+SIZE_BITS = 4
+SIZE_MASK = 15
+LONGEST_VARINT = 8
+"""Bytes of a number that is read here: with its size it fits into 64 bits."""
 
 
 @njit(cache=True, nogil=True)
-def _headers_end(plain: Any, position: int, end: int) -> int:
+def _varint(plain: Any, position: int, end: int) -> Any:
+    """The number at a position, times 16, and its size in bytes: one integer, as numba is several
+    times slower with two. 0 when it is not to be decided here."""
+    if position + 1 < end:  # most numbers have a byte or two
+        first = np.int64(plain[position])
+        if first < 0x80:
+            return ((first >> 1) ^ -(first & 1)) << SIZE_BITS | 1
+        second = np.int64(plain[position + 1])
+        if second < 0x80:
+            value = (first & 0x7F) | second << 7
+            return ((value >> 1) ^ -(value & 1)) << SIZE_BITS | 2
+    return _longer_varint(plain, position, end)
+
+
+@njit(cache=True, nogil=True)
+def _longer_varint(plain: Any, position: int, end: int) -> Any:
+    value = np.int64(0)
+    for index in range(min(np.int64(LONGEST_VARINT), end - position)):
+        byte = np.int64(plain[position + index])
+        value |= (byte & 0x7F) << (7 * index)
+        if byte < 0x80:
+            return ((value >> 1) ^ -(value & 1)) << SIZE_BITS | (index + 1)
+    return np.int64(0)
+
+
+@njit(cache=True, nogil=True)
+def _headers_end(plain: Any, position: int, end: int) -> Any:
     """The position behind a record's headers, or DECLINED."""
-    count, position = _varint(plain, position, end)
-    if position < 0 or count < 0 or count > (end - position) // 2:
+    packed = _varint(plain, position, end)
+    position += packed & SIZE_MASK
+    count = packed >> SIZE_BITS
+    if packed == 0 or count < 0 or count > (end - position) // 2:
         return DECLINED
     for _ in range(count):
-        size, position = _varint(plain, position, end)
-        if position < 0 or size < 0 or size > end - position:
+        packed = _varint(plain, position, end)
+        position += packed & SIZE_MASK
+        size = packed >> SIZE_BITS
+        if packed == 0 or size < 0 or size > end - position:
             return DECLINED
         for at in range(position, position + size):
             if plain[at] >= 0x80:
                 return DECLINED
-        size, position = _varint(plain, position + size, end)
-        if position < 0 or size > end - position:
+        position += size
+        packed = _varint(plain, position, end)
+        position += packed & SIZE_MASK
+        size = packed >> SIZE_BITS
+        if packed == 0 or size > end - position:
             return DECLINED
-        if size > 0:
-            position += size
+        position += max(size, 0)
     return position
 
 
@@ -80,20 +99,29 @@ def index_records(
     position = 0
     previous = -1
     for row in range(count):
-        size, position = _varint(plain, position, end)
-        if position < 0 or size <= 0 or size > end - position:
+        packed = _varint(plain, position, end)
+        position += packed & SIZE_MASK
+        size = packed >> SIZE_BITS
+        if packed == 0 or size <= 0 or size > end - position:
             return DECLINED
         record_end = position + size
-        time_delta, position = _varint(plain, position + 1, record_end)
-        if position < 0 or time_delta < -FARTHEST_TIME or time_delta > FARTHEST_TIME:
+        position += 1  # attributes
+        packed = _varint(plain, position, record_end)
+        position += packed & SIZE_MASK
+        time_delta = packed >> SIZE_BITS
+        if packed == 0:
             return DECLINED
-        delta, position = _varint(plain, position, record_end)
-        if position < 0 or delta <= previous or delta > last_delta:
+        packed = _varint(plain, position, record_end)
+        position += packed & SIZE_MASK
+        delta = packed >> SIZE_BITS
+        if packed == 0 or delta <= previous or delta > last_delta:
             return DECLINED
         previous = delta
         for field in range(2):
-            size, position = _varint(plain, position, record_end)
-            if position < 0 or size > record_end - position:
+            packed = _varint(plain, position, record_end)
+            position += packed & SIZE_MASK
+            size = packed >> SIZE_BITS
+            if packed == 0 or size > record_end - position:
                 return DECLINED
             places[row, 2 * field] = position
             places[row, 2 * field + 1] = max(size, -1)
@@ -124,20 +152,18 @@ def copy_rows(
     `ends[column, row]` is where the row's bytes begin, as in Arrow; `valid` is 0 for nulls. Returns
     the first row that was left.
     """
-    key_at = ends[0, row]
-    value_at = ends[1, row]
+    key_at = np.int64(ends[0, row])
+    value_at = np.int64(ends[1, row])
     rows = len(out_offsets)
     while first < until and row < rows:
         key_size = places[first, 1]
         value_size = places[first, 3]
         if key_at + key_size > len(keys) or value_at + value_size > len(values):
             break
-        source = places[first, 0]
-        for each in range(key_size):
-            keys[key_at + each] = plain[source + each]
-        source = places[first, 2]
-        for each in range(value_size):
-            values[value_at + each] = plain[source + each]
+        if key_size > 0:
+            move(keys, key_at, plain, places[first, 0], key_size)
+        if value_size > 0:
+            move(values, value_at, plain, places[first, 2], value_size)
         valid[0, row] = key_size >= 0
         valid[1, row] = value_size >= 0
         key_at += max(key_size, 0)

@@ -20,6 +20,8 @@ set_numba_folder()
 
 from numba import njit  # noqa: E402  # it reads the folder's name when it is imported
 
+from anabranch.pipelines.moving import move  # noqa: E402
+
 SEED = np.uint32(0x9747B28C)
 MULTIPLIER = np.uint32(0x5BD1E995)
 HEADER_BYTES = 61
@@ -51,8 +53,8 @@ def _put(out: Any, position: int, number: Any) -> Any:
 
 @njit(cache=True, nogil=True, inline="always")
 def _copy(out: Any, position: int, plain: Any, start: int, size: int) -> Any:
-    for index in range(size):
-        out[position + index] = plain[start + index]
+    if size > 0:
+        move(out, position, plain, start, size)
     return position + size
 
 

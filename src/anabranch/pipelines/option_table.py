@@ -31,6 +31,7 @@ WITHOUT_EFFECT = {
             "kafka.group.remote.assignor", "kafka.auto.commit.interval.ms",
             "kafka.heartbeat.interval.ms", "kafka.session.timeout.ms",
             "kafka.max.poll.interval.ms", "kafka.partition.assignment.strategy",
+            "kafka.share.acknowledgement.mode",
         ),
         NO_GROUP,
     ),
@@ -61,13 +62,16 @@ WITHOUT_EFFECT = {
 """Options that a job may keep, and why they change nothing."""
 
 REFUSED = {
+    "group.id": "the source joins no group; Spark's source refuses it, too",
     "kafka.auto.offset.reset": "use startingOffsets",
+    "kafka.config.providers": "values are not looked up: give the value itself",
     "kafka.enable.auto.commit": "the source commits no offsets",
     "kafka.interceptor.classes": "the source runs no Java",
     "kafka.key.deserializer": "keys are bytes; cast the column",
     "kafka.value.deserializer": "values are bytes; cast the column",
 }
-"""Options that Spark's source refuses too, and what to do instead."""
+"""Options that would change what the job means, and what to do instead; most of them Spark's source
+refuses too."""
 
 SECRET = ("kafka.sasl.", "kafka.ssl.", "kafka.security.providers")
 """Beginnings of options that may hold secrets; all are refused, and never repeated."""

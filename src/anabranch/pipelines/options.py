@@ -30,8 +30,9 @@ LATEST = -1
 EARLIEST = -2
 SPECIAL = {"earliest": EARLIEST, "latest": LATEST}
 RECORDS, BATCHES = "records", "batches"
-PARTITION_BYTES = 128 << 20
-"""Of the log that one task reads: seconds of work, and little to do again when it fails."""
+PARTITION_BYTES = 256 << 20
+"""Of the log that one task reads: a second of work, so that starting a task counts for little, and
+little to do again when it fails."""
 MAX_TRIGGER_DELAY_MS = 15 * 60 * 1000
 UNITS_MS = {
     "": 1, "ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000

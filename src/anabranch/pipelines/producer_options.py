@@ -134,6 +134,7 @@ _METRICS = "Spark counts rows and bytes"
 _LOAD = "rows without a key are spread evenly by bytes"
 
 WITHOUT_EFFECT: dict[str, str] = {
+    "auto.include.jmx.reporter": _METRICS,
     "client.dns.lookup": "every address of a name is tried",
     "connections.max.idle.ms": _CONNECTIONS,
     "enable.metrics.push": _METRICS,

@@ -24,6 +24,7 @@ from anabranch.core.errors import ApiError
 from anabranch.pipelines.options import BATCHES, SourceOptions
 from anabranch.pipelines.planning import OffsetRange
 from anabranch.pipelines.requirements import check_packages
+from anabranch.pipelines.worker import leave_out_of_collections
 
 AHEAD = 2
 ASK_AGAIN_SECONDS = 0.2
@@ -63,6 +64,7 @@ def read_range_of(options: SourceOptions, wanted: OffsetRange, schema: Any) -> I
         yield from rows(parts)
     if decoding.left_out:
         warn(decoding.summary())
+    leave_out_of_collections()
 
 
 class Fetching:

@@ -104,7 +104,7 @@ def scrub(
     ApiError, ConnectionLost, NotesFault.
     """
     begin = time.monotonic()
-    cluster_id, partitions = asyncio.run(_look(bootstrap, topics))
+    cluster_id, partitions = asyncio.run(look(bootstrap, topics))
     report = Report(len(partitions), sum(len(each.brokers) for each in partitions))
     for each in partitions:
         for broker_id in each.offline:
@@ -199,7 +199,7 @@ def _told(found: Compared) -> dict[str, Any]:
     }
 
 
-async def _look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[Partition]]:
+async def look(bootstrap: str, topics: Sequence[str] | None) -> tuple[str, list[Partition]]:
     """The cluster's id, and the partitions with their replicas and bounds."""
     async with Cluster(bootstrap) as cluster:
         names = topics or sorted(

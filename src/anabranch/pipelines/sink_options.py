@@ -30,7 +30,9 @@ PREFIX = "kafka."
 TOPIC = "topic"
 OF_SPARK = {"checkpointlocation", "queryname"}
 """Options that Spark itself uses and also hands on."""
-OWN = {TOPIC}
+INCLUDE_HEADERS = "includeheaders"
+"""Spark lists it for its sink and takes no notice of it: the column `headers` decides."""
+OWN = {TOPIC, INCLUDE_HEADERS}
 OF_READING = {name.lower() for name in (*option_table.EFFECTIVE, *option_table.WITHOUT_EFFECT)}
 NEAR = 0.8
 """How alike names must be for one to be suggested, from 0 to 1."""
@@ -110,7 +112,7 @@ def _check_name(name: str) -> None:
 def _hint(name: str) -> str:
     if name in OF_READING:
         return "It is an option of reading: drop it. "
-    known = [*OWN, *(PREFIX + each for each in (*WITH_EFFECT, *WITHOUT_EFFECT))]
+    known = [TOPIC, *(PREFIX + each for each in (*WITH_EFFECT, *WITHOUT_EFFECT))]
     for each in (name, PREFIX + name):
         near = difflib.get_close_matches(each, known, 1, NEAR)
         if near:

@@ -29,6 +29,7 @@ from anabranch.pipelines.encoding import Rows, RowTooLarge, encoder, finished
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.sink_options import SinkOptions
 from anabranch.pipelines.sink_rows import SinkColumns
+from anabranch.pipelines.worker import leave_out_of_collections
 
 GATHERED_BYTES = 2 << 20
 """Rows are encoded so many at a time: enough that many partitions still get batches of a size that
@@ -55,9 +56,11 @@ def write_rows(options: SinkOptions, columns: SinkColumns, batches: Iterable[Any
     """Write all rows and wait until they are acknowledged. Raises PipelineFault."""
     with Background() as background:
         try:
-            return SinkTask(options, columns, background).run(batches)
+            written = SinkTask(options, columns, background).run(batches)
         except (ApiError, ConnectionLost, ProduceFailed) as fault:
             raise PipelineFault(f"The rows of this task were not all written. {fault}") from None
+    leave_out_of_collections()
+    return written
 
 
 class SinkTask:

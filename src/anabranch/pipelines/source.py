@@ -38,6 +38,7 @@ from anabranch.pipelines.planning import (
 )
 from anabranch.pipelines.reading import lose, read_range_of, warn
 from anabranch.pipelines.requirements import check_packages
+from anabranch.pipelines.worker import main_module
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -79,8 +80,7 @@ def reader_of(given: Mapping[str, str], schema: StructType) -> DataSourceReader:
 def takes_filters() -> bool:
     """Whether Spark is about to offer filters: a reader that could take some is refused by sessions
     which do not let sources take filters."""
-    main = getattr(sys.modules.get("__main__"), "__spec__", None)
-    return FILTER_WORKER in sys.modules or getattr(main, "name", "") == FILTER_WORKER
+    return FILTER_WORKER in sys.modules or main_module() == FILTER_WORKER
 
 
 class TopicReader(DataSourceReader):
