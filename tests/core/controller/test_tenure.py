@@ -281,6 +281,23 @@ def test_after_an_unknown_outcome_it_resigns_and_reads_again(done: bool) -> None
     assert node.controller.log.end_offset == store.end_offset
 
 
+def test_a_decision_that_writes_nothing_is_no_append() -> None:
+    """The silence of a broker that was fenced before this term is confirmed, and costs nothing."""
+    store = Store()
+    node = Node(store).started()
+    record = RegisterBrokerRecord(broker_id=7, broker_epoch=9, fenced=True)
+    node.step(events.Decide(events.Result((record,), None), "registered"))
+    node.go()
+    node.step(events.Leave())
+    node.go()
+    second = Node(store, 2).started()
+    end_offset = store.end_offset
+    for _ in range(20):
+        second.go(RENEW_MS)
+    assert second.is_active and second.controller.sessions.suspects == frozenset()
+    assert store.end_offset == end_offset
+
+
 def test_a_snapshot_holds_what_is_committed_and_is_read_again() -> None:
     store = Store()
     node = Node(store, settings={FEW_BYTES: "400"}).started()

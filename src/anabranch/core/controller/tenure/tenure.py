@@ -375,8 +375,7 @@ class Tenure:
 
     def _decide(self, event: events.Decide, now_ms: int) -> None:
         controller, result = self.controller, event.result
-        if result.records:
-            self._plan(result, now_ms)
+        self._plan(result, now_ms)
         needed = controller.image.next_offset
         if controller.log.end_offset >= needed:
             self._do(effects.Answer(event.ticket, result.response))
@@ -390,6 +389,8 @@ class Tenure:
         controller = self.controller
         first, level = controller.image.next_offset, level_of(controller.image)
         records = to_write(controller.image, result.records)
+        if not records:
+            return  # it changed what is remembered, not what is written
         wall_ms = controller.wall_ms
         told = controller.history.plan(records, result.reasons, wall_ms, first)
         payload = encode_batch(
