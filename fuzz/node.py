@@ -44,6 +44,7 @@ from anabranch.core.replication.replication import Replication
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
+from anabranch.core.step import Wish
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import (
@@ -149,7 +150,7 @@ class _Same:
 
 
 class Node:
-    """One node; `changed` keys are collected by its broker and its controller."""
+    """One node: broker and controller leave what they leave in one mailbox."""
 
     def __init__(
         self, config: BrokerConfig, image: MetadataImage, batches: Sequence[CommittedBatch]
@@ -179,6 +180,7 @@ class Node:
             random=Random(2),
             steady_ms=STEADY_MS,
         )
+        self.controller.changed = self.broker.changed
         self.broker.partitions.folders = [FOLDER]
         self._follow(image, None)
         self.broker.changed.clear()
@@ -218,6 +220,7 @@ class Node:
         broker.random.setstate(self._chance)
         for left in (broker.changed, broker.unsynced, broker.wished, broker.wishes):
             left.clear()
+        broker.mailbox.is_draining = False
         return self
 
     def _begin_anew(self, replica: Replica) -> None:
@@ -351,25 +354,12 @@ class Node:
         )
         self.commit((record,))
 
-    def settle(self) -> None:
-        """What the shell does after each step: wishes, groups to load, sync rounds."""
-        broker = self.broker
-        while broker.wishes:
-            wish = broker.wishes.pop()
-            self.decide(wish.message)
-            wish.done()
-        groups = broker.groups
-        while groups.to_load:
-            shard = groups.to_load.pop(0)
-            loader = groups.loader(shard)
-            for _ in loader.steps(self.now_ms):
-                pass
-            if shard.is_current:
-                groups.loaded(loader, self.now_ms)
-        if broker.unsynced:
-            self.sync(sorted(broker.unsynced))
+    def grant(self, wish: Wish) -> None:
+        """Ask this node's controller."""
+        self.decide(wish.message)
+        wish.done()
 
-    def sync(self, places: Sequence[TopicPartition]) -> None:
+    def sync_logs(self, places: Sequence[TopicPartition]) -> None:
         """One sync round of some partitions."""
         broker = self.broker
         for place in places:

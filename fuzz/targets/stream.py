@@ -11,7 +11,7 @@ the connection would not hand on (its size is wrong) is taken as the last.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from struct import Struct, error
 from typing import Any
 
@@ -22,6 +22,7 @@ from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, error_code
 from anabranch.core.log.log import Log
 from anabranch.core.outcome import Forward, Hangup, NoAnswer, Wait
 from anabranch.core.request import Request
+from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.codec import decoder
@@ -39,6 +40,7 @@ CONTROLLER_BIT = 1 << 14
 PEEK = Struct(">hhi").unpack_from
 SIZE = Struct(">i")
 MOST_PARKED = 100
+MOST_ROUNDS = 100
 MOST_DISK_BYTES = 64 << 20
 """In a disk of memory; more means that an input of some kilobytes is blown up."""
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -46,7 +48,7 @@ SAYS_UNKNOWN = frozenset((44,))
 """IncrementalAlterConfigs says so of an unknown operation, with a sentence, as Kafka does."""
 
 
-class Session:
+class Session(Performer):
     """One connection's conversation with one node."""
 
     def __init__(self, node: Node) -> None:
@@ -139,20 +141,36 @@ class Session:
     # What follows a step.
 
     def settle(self) -> None:
-        """Wake who waits for what changed, as long as something changes."""
-        node = self.node
-        for _ in range(100):
-            node.settle()
-            changed = node.broker.changed | node.controller.changed
-            if not changed:
-                break
-            node.broker.changed.clear()
-            node.controller.changed.clear()
-            self.wake(changed)
-        else:
-            raise Broken("a step comes to rest")
-        expect(not node.broker.faults, "a disk that is sound has no faults")
+        """Drain what the step left."""
+        self.rounds = 0
+        drain(self.node.broker.mailbox, self)
         self.look_at_logs()
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        """See Performer."""
+        self.rounds += 1
+        expect(self.rounds < MOST_ROUNDS, "a step comes to rest")
+        self.wake(set(keys))
+
+    def take_faults(self) -> None:
+        """See Performer."""
+        raise Broken("a disk that is sound has no faults")
+
+    def sync_logs(self) -> None:
+        """See Performer: one round at once."""
+        self.node.sync_logs(sorted(self.node.broker.unsynced))
+
+    def follow_moved(self) -> None:
+        """See Performer: this node follows the metadata where it changes it."""
+        self.node.broker.mailbox.moved.clear()
+
+    def load_groups(self) -> None:
+        """See Performer."""
+        self.node.broker.groups.load(self.node.now_ms)
+
+    def grant(self, wish: Wish) -> None:
+        """See Performer."""
+        self.node.grant(wish)
 
     def wake(self, changed: set[Hashable]) -> None:
         """Poll those parked under a key."""
@@ -252,7 +270,7 @@ class Session:
 
     def do_sync(self, *_: int) -> None:
         """Every log is synced."""
-        self.node.sync([each.topic_partition for each in self.node.broker.partitions])
+        self.node.sync_logs([each.topic_partition for each in self.node.broker.partitions])
 
     def do_crash(self, *_: int) -> None:
         """The process dies, the disk stays: what was there is there."""

@@ -7,6 +7,7 @@ import struct
 from types import SimpleNamespace
 
 from anabranch.core.api.handler import Handler
+from anabranch.core.step import Mailbox
 from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.connection import ReceiveMemory
@@ -20,12 +21,8 @@ class Shell:
     """Does at once what a node would do in its own time."""
 
     def __init__(self):
-        self.settled = 0
         self.proposals = []
         self.forwarded = []
-
-    def settle(self):
-        self.settled += 1
 
     def submit(self, proposal):
         future = asyncio.get_running_loop().create_future()
@@ -81,9 +78,10 @@ class Service:
 
     def __init__(self, handlers, **changed):
         self.shell = Shell()
-        self.changed = set()
+        self.mailbox = Mailbox()
+        self.changed = self.mailbox.changed
         self.world = SimpleNamespace(changed=self.changed)
-        self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.changed)
+        self.dispatcher = Dispatcher("broker", self.world, handlers, self.shell, self.mailbox)
         self.memory = ReceiveMemory(changed.pop("queued_max_request_bytes", -1))
         self.acceptor = Acceptor("TEST", self.dispatcher, self.memory, limits(**changed))
         self.port = 0

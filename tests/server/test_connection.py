@@ -386,14 +386,13 @@ async def test_faults_found_at_the_end_of_a_step_wake_who_waits(serve):
     client = await service.connect()
     client.send(1, produce(b"x"), VERSION)
     await eventually(lambda: len(service.dispatcher.purgatory) == 1)
-    settle = service.shell.settle
 
     def find_a_fault():
-        settle()
-        service.shell.settle = settle
+        service.mailbox.unsynced.clear()
         service.dispatcher.wake("key")
 
-    service.shell.settle = find_a_fault
+    service.dispatcher.sync_logs = find_a_fault
+    service.mailbox.unsynced.add("log")
     service.dispatcher.wake()
     assert (await client.answer(0, VERSION))[0] == 1
 

@@ -26,7 +26,7 @@ async def test_groups_that_were_read_in_part_are_not_served(monkeypatch):
 
     monkeypatch.setattr(Loader, "steps", steps)
     read = asyncio.Event()
-    GroupShell(world.broker, lambda: None, read.set).arm()
+    GroupShell(world.broker, lambda: None, read.set).load()
     async with asyncio.timeout(SECONDS):
         await read.wait()
     assert [replica for replica, _ in world.broker.faults] == [shard.replica]

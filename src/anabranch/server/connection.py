@@ -348,7 +348,7 @@ class Connection(asyncio.BufferedProtocol):
         """Something may be ready to be sent or run: `flush` is called at the end of the step."""
         if not self.is_touched:
             self.is_touched = True
-            self._dispatcher.touched.append(self)
+            self._dispatcher.mailbox.ready.append(self)
 
     def flush(self) -> None:
         """Send what is ready, in order; run what was queued behind it."""

@@ -1,9 +1,10 @@
 """From a frame to its answer: header, version, decode, handler, and what the handler asked for.
 
 What: one `Dispatcher` for each role of a node (broker, controller). Everything that one read of a
-socket brought is one step: `begin`, `handle` for each frame, `settle`, which wakes who waits for
-what has changed and lets every touched connection send once. Why no task and no future here: a
-request that is answered at once, as nearly all are, costs a few microseconds.
+socket brought is one step (`core.step`): `begin`, `handle` for each frame, `settle`, which drains
+what the step left: it wakes who waits for what has changed, and every touched connection sends
+once. Why no task and no future here: a request that is answered at once, as nearly all are, costs a
+few microseconds.
 
 Rules kept: a handler runs on the loop and never waits; bytes that are not in memory are warmed in a
 thread (`Cold`); an exception that nobody expected becomes UNKNOWN_SERVER_ERROR where the answer has
@@ -28,6 +29,7 @@ from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.request import Request
+from anabranch.core.step import Mailbox, Performer, drain
 from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import frame_response, read_request_header
@@ -49,9 +51,6 @@ RESPONSE_SIZE = Struct(">i").pack
 
 class Shell(Protocol):
     """What a role needs from the node around it; every method is called on the loop."""
-
-    def settle(self) -> None:
-        """Act on what the handlers of this step left: flush rounds, wishes."""
 
     def submit(self, proposal: Propose) -> asyncio.Future[Any]:
         """Make a controller's decision durable; the future is its answer."""
@@ -128,10 +127,10 @@ class Route:
         self.failures = 0
 
 
-class Dispatcher:
+class Dispatcher(Performer):
     """Runs the requests of one role of a node.
 
-    `world` is the first argument of its handlers; `changed` collects the keys of what moved."""
+    `world` is the first argument of its handlers; `mailbox` has what their steps leave."""
 
     def __init__(
         self,
@@ -139,23 +138,21 @@ class Dispatcher:
         world: Any,
         handlers: dict[int, Handler],
         shell: Shell,
-        changed: set[Hashable],
+        mailbox: Mailbox,
     ) -> None:
         self.role = role
         self.world = world
         self.purgatory = Purgatory()
-        self.touched: list[Connection] = []
+        self.mailbox = mailbox
         self.now_ms = wall_ms()
         self.sent_bytes = 0
         self.received_bytes = 0
         self.faults_total = 0
         self.cold_reads_total = 0
         self._handlers = handlers
-        self._changed = changed
         self._shell = shell
         self._routes: dict[tuple[int, int], Route] = {}
         self._connection_ids = 0
-        self._settling = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._warmers: ThreadPoolExecutor | None = None
@@ -211,37 +208,21 @@ class Dispatcher:
         return slot
 
     def settle(self) -> None:
-        """End a step: wake who waits for what changed, then let the connections send."""
-        if self._settling:
-            return
-        self._settling = True
-        try:
-            changed = self._changed
-            while True:
-                if changed:
-                    keys = self.woken_by(tuple(changed))
-                    changed.clear()
-                    self.purgatory.wake(keys, self.now_ms)
-                touched = self.touched
-                if touched:
-                    self.touched = []
-                    for connection in touched:
-                        connection.flush()
-                if not changed and not self.touched:
-                    self._shell.settle()  # may find faults, which change things once more
-                    if not changed and not self.touched:
-                        break
-        finally:
-            self._settling = False
-        self._arm()
+        """End a step."""
+        drain(self.mailbox, self)
 
-    def woken_by(self, keys: tuple[Hashable, ...]) -> Iterable[Hashable]:
-        """The keys of waits that may be over after these changed."""
-        return keys
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        """See Performer."""
+        self.purgatory.wake(keys, self.now_ms)
+
+    def send_ready(self, ready: list[Connection]) -> None:
+        """See Performer."""
+        for connection in ready:
+            connection.flush()
 
     def wake(self, *keys: Any) -> None:
         """Something changed outside of a request: a step of its own."""
-        self._changed.update(keys)
+        self.mailbox.changed.update(keys)
         self.begin()
         self.settle()
 
@@ -425,7 +406,8 @@ class Dispatcher:
 
     # Time.
 
-    def _arm(self) -> None:
+    def arm(self) -> None:
+        """See Performer: one timer for all who wait."""
         deadline = self.purgatory.next_deadline()
         if deadline is None:
             return

@@ -52,12 +52,14 @@ class GroupShell:
             if each is not None:
                 each.cancel()
 
-    def arm(self) -> None:
-        """Follow the coordinator: its next deadline, and what it has to load."""
-        groups = self._broker.groups
-        if groups.to_load and (self._loading is None or self._loading.done()):
+    def load(self) -> None:
+        """Read what the coordinator has to load, unless that is under way."""
+        if self._loading is None or self._loading.done():
             self._loading = asyncio.get_running_loop().create_task(self._load())
-        due_ms = groups.timers.next_due_ms()
+
+    def arm(self) -> None:
+        """Ring at the coordinator's next deadline."""
+        due_ms = self._broker.groups.timers.next_due_ms()
         if due_ms is None or (self._timer is not None and due_ms >= self._due_ms):
             return
         if self._timer is not None:

@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
-from anabranch.core.api.context import METADATA, Broker, Wish
+from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
@@ -32,6 +32,7 @@ from anabranch.core.metadata.image import (
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
+from anabranch.core.step import Mailbox, Wish
 from anabranch.server.assigning import Assigning
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
@@ -85,9 +86,7 @@ class BrokerRole:
             volume=volume_of,
             loggers=LogLevels(),
         )
-        self.dispatcher = BrokerDispatcher(
-            BROKER, self.broker, handlers(), self, self.broker.changed
-        )
+        self.dispatcher = BrokerDispatcher(self.broker, handlers(), self)
         self.groups = GroupShell(self.broker, self.dispatcher.begin, self.dispatcher.settle)
         self.replicating = ReplicationShell(
             self.broker,
@@ -237,19 +236,11 @@ class BrokerRole:
 
     # What the dispatcher calls.
 
-    def settle(self) -> None:
-        """Start the flush rounds and send the wishes that this step left."""
-        broker = self.broker
-        if broker.faults:
-            self.partitions.take_faults()
-        if broker.unsynced:
-            self.flusher.start_rounds()
-        self.groups.arm()
-        self.replicating.perform()
-        while broker.wishes:
-            task = asyncio.get_running_loop().create_task(self._grant(broker.wishes.pop()))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def grant(self, wish: Wish) -> None:
+        """Ask the active controller for something that no client waits for."""
+        task = asyncio.get_running_loop().create_task(self._grant(wish))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     def submit(self, _proposal: Propose) -> asyncio.Future[Any]:
         """A broker decides nothing about metadata."""
@@ -275,17 +266,49 @@ class BrokerRole:
 
 
 class BrokerDispatcher(Dispatcher):
-    """The dispatcher of client listeners: a step also knows the clock that never goes back."""
+    """The dispatcher of client listeners: a step also knows the clock that never goes back, and may
+    leave more than keys."""
+
+    def __init__(self, broker: Broker, handlers: dict[int, Handler], role: BrokerRole) -> None:
+        super().__init__(BROKER, broker, handlers, role, broker.mailbox)
+        self._broker_role = role
 
     def begin(self) -> None:
         """Read both clocks, once for everything that this step does."""
         self.now_ms = self.world.wall_ms = wall_ms()
         self.world.steady_ms = steady_ms()
 
-    def woken_by(self, keys: tuple[Hashable, ...]) -> Iterable[Hashable]:
-        """Also what hangs on the partitions that changed."""
-        woken: Iterable[Hashable] = self.world.woken_by(keys)
-        return woken
+    def take_faults(self) -> None:
+        """See Performer."""
+        self._broker_role.partitions.take_faults()
+
+    def sync_logs(self) -> None:
+        """See Performer."""
+        self._broker_role.flusher.start_rounds()
+
+    def follow_moved(self) -> None:
+        """See Performer."""
+        moved = self.mailbox.moved
+        self.world.replication.follow(tuple(moved), self.world.steady_ms)
+        moved.clear()
+        self.world.groups.follow(self.now_ms)
+
+    def load_groups(self) -> None:
+        """See Performer."""
+        self._broker_role.groups.load()
+
+    def perform(self) -> None:
+        """See Performer."""
+        self._broker_role.replicating.perform()
+
+    def grant(self, wish: Wish) -> None:
+        """See Performer."""
+        self._broker_role.grant(wish)
+
+    def arm(self) -> None:
+        """See Performer: groups have a timer of their own, replication has set its own."""
+        super().arm()
+        self._broker_role.groups.arm()
 
 
 class ControllerDispatcher(Dispatcher):
@@ -300,7 +323,7 @@ class ControllerDispatcher(Dispatcher):
     ) -> None:
         heartbeat = replace(handlers[HEARTBEAT_KEY], controller=side.hearing(handlers))
         handlers = {**handlers, HEARTBEAT_KEY: heartbeat}
-        super().__init__(CONTROLLER, controller, handlers, side, set())
+        super().__init__(CONTROLLER, controller, handlers, side, Mailbox())
         self._side = side
 
     def begin(self) -> None:
@@ -359,9 +382,6 @@ class ControllerSide:
             if heard_on == connection_id and self.shell is not None:
                 del self._brokers[broker_id]
                 self.shell.connection_closed(broker_id, epoch)
-
-    def settle(self) -> None:
-        """Nothing is left by a step of the controller: its shell acts by itself."""
 
     def submit(self, proposal: Propose) -> asyncio.Future[Any]:
         """Make a decision durable."""

@@ -299,6 +299,27 @@ ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
     Mutant(
+        name="groups-read-in-part-are-served",
+        rule="groups whose log could not be read to its end are not served",
+        module="anabranch.core.groups.coordinator",
+        old="""            else:
+                self.loaded(loader, now_ms)""",
+        new="""            self.loaded(loader, now_ms)""",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_shard.py"
+        "::test_groups_that_are_read_at_once_in_part_are_not_served",
+    ),
+    Mutant(
+        name="acts-end-the-step",
+        rule="what an act at the end of a step leaves is done in the same step",
+        module="anabranch.core.step",
+        old="""                if _is_at_rest(left):
+                    break""",
+        new="""                break""",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_step.py::test_what_an_act_leaves_belongs_to_the_same_step",
+    ),
+    Mutant(
         name="one-cold-range-a-round",
         rule="a fetch names all ranges that are not in memory, and they are brought in together",
         module="anabranch.core.api.fetch_pass",

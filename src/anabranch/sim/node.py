@@ -11,17 +11,17 @@ Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.context import METADATA, Broker, Wish
+from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
-from anabranch.core.errors import ErrorCode, StorageFault, error_code_of
+from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.log.logs import LogFolder
@@ -35,6 +35,7 @@ from anabranch.core.metadata.image import (
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
+from anabranch.core.step import Mailbox, Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.following import ControllerLink, MetadataFollower
@@ -64,7 +65,7 @@ IDLE_UPKEEP_MS = 5_000
 """How often a broker looks after its logs: in vain, most of the time, where no log has flush.ms."""
 
 
-class SimNode(Machine):
+class SimNode(Machine, Performer):
     """One node. `node_id` and `rack` are for ever, `broker` and what is around it for a life."""
 
     broker: Broker
@@ -152,10 +153,8 @@ class SimNode(Machine):
     def _make_life(self) -> None:
         name = self.name
         self.is_serving = self.listens = False
-        self._settling = False
         self._parked = 0
         self._is_published = False
-        self._moved: list[TopicPartition] = []
         ids = ProducerIds(self)
         self.now_ms = self.world.now_ms
         self.broker = Broker(
@@ -171,7 +170,7 @@ class SimNode(Machine):
             ),
             authorizer=AllowAll(),
             allocate_producer_id=ids.take,
-            changed=cast("set[Hashable]", Keys()),
+            mailbox=Mailbox(cast("set[Hashable]", Keys())),
             random=self.world.random(f"{name}/ids"),
         )
         self.purgatory = Purgatory()
@@ -229,7 +228,7 @@ class SimNode(Machine):
     def lost(self, place: TopicPartition) -> None:
         """A replica went offline: its waiters and its replication hear of it."""
         self.broker.changed.add(place)
-        self._moved.append(place)
+        self.broker.mailbox.moved.append(place)
 
     def wake_controller(self, key: Hashable) -> None:
         """Committed batches moved, or the controller resigned."""
@@ -254,9 +253,10 @@ class SimNode(Machine):
             offsets.topics_deleted(broker.groups, deleted, self.now_ms)
         broker.groups.follow(self.now_ms)
         if moved or delta.changed_brokers:
-            self._moved += moved
-            self.replicating.follow(None if delta.changed_brokers else self._moved)
-            self._moved.clear()
+            left = broker.mailbox.moved
+            left += moved
+            self.replicating.follow(None if delta.changed_brokers else left)
+            left.clear()
         self.settle()
 
     # Requests.
@@ -349,34 +349,42 @@ class SimNode(Machine):
         broker.wall_ms = self.now_ms = WALL_START_MS + steady_ms
 
     def settle(self) -> None:
-        """End a step: wake who waits for what changed, do what the step left, set the alarms."""
-        if self._settling:
-            return
-        self._settling = True
-        broker, hosting = self.broker, self.hosting
-        changed = broker.changed
-        while True:
-            if changed:
-                keys = broker.woken_by(changed)
-                changed.clear()
-                self.purgatory.wake(keys, self.now_ms)
-            if broker.faults:
-                hosting.take_faults()
-            if broker.unsynced:
-                hosting.start_rounds()
-            if self._moved:
-                self.replicating.follow(self._moved)
-                self._moved.clear()
-                broker.groups.follow(self.now_ms)
-            if broker.groups.to_load:
-                self._load_groups()
-            if not changed and not broker.unsynced and not broker.faults and not self._moved:
-                break
-        self._settling = False
+        """End a step."""
+        drain(self.broker.mailbox, self)
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        """See Performer."""
+        self.purgatory.wake(keys, self.now_ms)
+
+    def take_faults(self) -> None:
+        """See Performer."""
+        self.hosting.take_faults()
+
+    def sync_logs(self) -> None:
+        """See Performer."""
+        self.hosting.start_rounds()
+
+    def follow_moved(self) -> None:
+        """See Performer."""
+        moved = self.broker.mailbox.moved
+        self.replicating.follow(moved)
+        moved.clear()
+        self.broker.groups.follow(self.now_ms)
+
+    def load_groups(self) -> None:
+        """See Performer."""
+        self.broker.groups.load(self.now_ms)
+
+    def perform(self) -> None:
+        """See Performer."""
         self.replicating.perform()
-        while broker.wishes:
-            wish = broker.wishes.pop()
-            self.link.send(wish.message, partial(_granted, wish))
+
+    def grant(self, wish: Wish) -> None:
+        """See Performer."""
+        self.link.send(wish.message, partial(_granted, wish))
+
+    def arm(self) -> None:
+        """See Performer."""
         if self.purgatory.parked_total != self._parked:
             self._parked = self.purgatory.parked_total
             self._waits_alarm.set()
@@ -402,19 +410,6 @@ class SimNode(Machine):
         self.begin()
         self.broker.groups.tick(self.now_ms)
         self.settle()
-
-    def _load_groups(self) -> None:
-        groups = self.broker.groups
-        while groups.to_load:
-            shard = groups.to_load.pop(0)
-            loader = groups.loader(shard)
-            try:
-                for _ in loader.steps(self.now_ms):
-                    pass
-            except StorageFault as fault:
-                self.broker.faults.append((shard.replica, fault))
-            if shard.is_current:
-                groups.loaded(loader, self.now_ms)
 
     # What a broker does for its logs as time passes.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Iterable
 from struct import pack
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.core.api.in_memory_node import InMemoryNode
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.outcome import Wait
+from anabranch.core.step import Performer, Wish, drain
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -36,7 +38,7 @@ def subscription(*topics: str) -> bytes:
     return pack(">hi", 1, len(topics)) + names + pack(">i", -1) + pack(">i", 0)
 
 
-class GroupWorld:
+class GroupWorld(Performer):
     """One coordinator. `waits` holds who is parked; `wake` answers those whose time has come."""
 
     def __init__(self, offsets_partitions: int = 3, **config: str) -> None:
@@ -49,6 +51,8 @@ class GroupWorld:
         self.groups = self.broker.groups
         self.broker.steady_ms = 1_000_000
         self.waits: list[tuple[Wait, list[Any]]] = []
+        self.wishes: list[Wish] = []
+        self.faults: list[Any] = []
 
     # Time.
 
@@ -64,16 +68,31 @@ class GroupWorld:
         return box[0] if box else box
 
     def wake(self) -> None:
-        """Ask everybody who waits for what has changed."""
-        while self.broker.changed:
-            changed = set(self.broker.changed)
-            self.broker.changed.clear()
-            for wait, box in list(self.waits):
-                if not box and not changed.isdisjoint(wait.keys):
-                    answer = wait.poll(self.node.now_ms, False)
-                    if answer is not None:
-                        box.append(answer)
+        """End a step: ask everybody who waits for what has changed."""
+        drain(self.broker.mailbox, self)
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        changed = set(keys)
+        for wait, box in list(self.waits):
+            if not box and not changed.isdisjoint(wait.keys):
+                answer = wait.poll(self.node.now_ms, False)
+                if answer is not None:
+                    box.append(answer)
         self.waits = [(wait, box) for wait, box in self.waits if not box]
+
+    def sync_logs(self) -> None:
+        self.broker.unsynced.clear()
+
+    def take_faults(self) -> None:
+        self.faults += self.broker.faults
+        self.broker.faults.clear()
+
+    def follow_moved(self) -> None:
+        raise AssertionError("nothing moves here")
+
+    def grant(self, wish: Wish) -> None:
+        """A test looks at the wishes, so that they stay."""
+        self.wishes.append(wish)
 
     def advance(self, milliseconds: int) -> None:
         """Let time go by."""
@@ -113,11 +132,7 @@ class GroupWorld:
     def follow(self) -> None:
         """Partitions came or went: what is led is read."""
         self.groups.follow(self.node.now_ms)
-        while self.groups.to_load:
-            loader = self.groups.loader(self.groups.to_load.pop(0))
-            for _ in loader.steps(self.node.now_ms):
-                pass
-            self.groups.loaded(loader, self.node.now_ms)
+        self.groups.load(self.node.now_ms)
 
     # Members.
 

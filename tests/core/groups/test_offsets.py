@@ -535,12 +535,12 @@ def test_the_first_question_creates_the_topic_and_waits_for_it():
     world = GroupWorld()
     world.node.remove(OFFSETS_TOPIC)
     box = world.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
-    (wish,) = world.broker.wishes
+    (wish,) = world.wishes
     topic = wish.message.topics[0]
     assert (topic.name, topic.num_partitions, topic.replication_factor) == (OFFSETS_TOPIC, 50, 1)
     assert ("cleanup.policy", "compact") in [(each.name, each.value) for each in topic.configs]
     world.ask(FindCoordinatorRequest(coordinator_keys=["h"]), 4)
-    assert len(world.broker.wishes) == 1
+    assert len(world.wishes) == 1
     world.node.topic(OFFSETS_TOPIC, 50)
     world.broker.changed.add("metadata")
     world.wake()

@@ -8,10 +8,12 @@ acknowledged, though it was nowhere.
 from __future__ import annotations
 
 import pytest
+from tests.core.groups.group_world import GroupWorld
 from tests.core.groups.test_offsets import replicated
 
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.loading import Loader
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.groups.records import nothing_said, offset_record
 from anabranch.core.types import TopicPartition
@@ -257,3 +259,21 @@ def test_what_is_committed_is_told_once() -> None:
     world.commit_to_replicas()
     assert code_of(box) == ErrorCode.NONE
     assert world.groups.commits_total == 1
+
+
+def test_groups_that_are_read_at_once_in_part_are_not_served(monkeypatch):
+    world = GroupWorld(offsets_partitions=1)
+    world.commit({0: 7})
+    world.groups.__init__(world.broker)
+    world.groups.follow(world.node.now_ms)
+    (shard,) = world.groups.to_load
+    whole = Loader.steps
+
+    def steps(loader, now_ms):
+        yield from whole(loader, now_ms)
+        raise StorageFault("the disk is gone")
+
+    monkeypatch.setattr(Loader, "steps", steps)
+    world.groups.load(world.node.now_ms)
+    assert [replica for replica, _ in world.broker.faults] == [shard.replica]
+    assert world.commit_codes({0: 8}) == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]

@@ -81,11 +81,7 @@ class Coordinators:
     def load(self, peer: Any) -> None:
         groups, now_ms = peer.broker.groups, self.peers.now_ms
         groups.follow(now_ms)
-        while groups.to_load:
-            loader = groups.loader(groups.to_load.pop(0))
-            for _ in loader.steps(now_ms):
-                pass
-            groups.loaded(loader, now_ms)
+        groups.load(now_ms)
 
     def deliver(self, at: int) -> None:
         if self.peers.mail:

@@ -7,7 +7,7 @@ until nothing is new.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from random import Random
 from typing import Any
 
@@ -36,6 +36,7 @@ from anabranch.core.replication.replica import Replica
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import effective_topic_config, log_config
+from anabranch.core.step import Performer, drain
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.codec import decode, encode
 from anabranch.core.wire.messages.alter_partition import (
@@ -56,7 +57,7 @@ START_MS = 1_700_000_000_000
 IMMEDIATE = {"replica.fetch.wait.max.ms": "0"}
 
 
-class Peer:
+class Peer(Performer):
     """One broker."""
 
     def __init__(self, peers: Peers, broker_id: int) -> None:
@@ -67,6 +68,8 @@ class Peer:
 
     def begin(self) -> None:
         """A process begins on what the disk holds."""
+        self.unsynced: set[TopicPartition] = set()
+        self.faults: list[Any] = []
         self.folder = LogFolder(self.files, FOLDER)
         image = self.peers.brokers[self.broker_id]
         self.broker = Broker(
@@ -124,21 +127,41 @@ class Peer:
 
     def finish(self) -> None:
         """What the shell does at the end of each step."""
+        self.broker.unsynced |= self.unsynced
+        self.unsynced = set()
+        drain(self.broker.mailbox, self)
+        self.broker.unsynced |= self.unsynced
+
+    def sync_logs(self) -> None:
+        """One round at once, or none while the disk is stuck."""
         broker = self.broker
-        while broker.unsynced and self.peers.syncs:
+        while broker.unsynced:
             place = broker.unsynced.pop()
             replica = broker.partitions.get(*place)
-            target = None if replica is None else replica.log.sync_target()
-            if target is not None and replica.synced(target[0]):
-                broker.changed.add(place)
-        self.wake()
-        for effect in broker.replication.take_effects():
-            self.peers.mail.append((self, broker, effect))
+            if not self.peers.syncs:
+                self.unsynced.add(place)
+            elif replica is not None:
+                target = replica.log.sync_target()
+                if target is not None and replica.synced(target[0]):
+                    broker.changed.add(place)
 
-    def wake(self) -> None:
+    def take_faults(self) -> None:
+        """A test looks at them."""
+        self.faults += self.broker.faults
+        self.broker.faults.clear()
+
+    def follow_moved(self) -> None:
+        """This broker follows where it is told the metadata."""
+        self.broker.mailbox.moved.clear()
+
+    def perform(self) -> None:
+        """Give requests to the mail."""
+        for effect in self.broker.replication.take_effects():
+            self.peers.mail.append((self, self.broker, effect))
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
         """Poll who waits for what changed."""
-        changed = set(self.broker.woken_by(self.broker.changed))
-        self.broker.changed.clear()
+        changed = set(keys)
         for wait, box in self.waits:
             if not box and (not changed.isdisjoint(wait.keys) or is_acknowledged(wait)):
                 answer = wait.poll(self.broker.wall_ms, False)

@@ -178,7 +178,7 @@ def test_a_full_disk_brings_no_log_start_back(monkeypatch):
         for _ in range(3):
             peers.run(3)
             peers.wait(1000)
-        assert isinstance(peers[2].broker.faults[-1][1], DiskFull)
+        assert isinstance(peers[2].faults[-1][1], DiskFull)
         assert (log.start_offset, log.end_offset) == (6, 6)
     peers.settle()
     assert (log.start_offset, log.segments[0].base_offset, log.end_offset) == (6, 4, 12)
@@ -255,7 +255,7 @@ def test_a_disk_that_refuses_is_left_to_the_shell_and_tried_again(fault, monkeyp
 
         patched.setattr("anabranch.core.log.appending.as_follower", refuse)
         deliver_fetch_of(peers, 2)
-    assert peers[2].broker.faults == [(peers[2].replica, fault)]
+    assert peers[2].faults == [(peers[2].replica, fault)]
     assert only(peers, SendFetch) == []
     peers.wait(1000)
     peers.run(2)

@@ -1,8 +1,8 @@
 """What a broker's handlers may look at and change: one object, built by the shell or the simulator.
 
 The rule it keeps: handlers reach the world only through this object, and everything they want done
-outside of it (waking waiters, syncing a log, asking the controller) is left in `changed`,
-`unsynced` and `wishes`, which the shell collects after each step.
+outside of it (waking waiters, syncing a log, asking the controller) is left in its `mailbox`, which
+is drained after each step (`core.step`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.core.api.acks import Acks
 from anabranch.core.api.held_up import HeldUp
@@ -19,6 +19,7 @@ from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
+from anabranch.core.step import Mailbox, Wish
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
@@ -36,16 +37,6 @@ PRODUCER_IDS = "producer-ids"
 
 METADATA = "metadata"
 """What a Wait for a change of topics or brokers is parked under."""
-
-
-@dataclass(slots=True)
-class Wish:
-    """A request to the active controller that no client waits for.
-
-    The shell sends `message` and calls `done` whatever came of it."""
-
-    message: Any
-    done: Callable[[], None]
 
 
 def unknown_volume(_folder: str) -> tuple[int, int]:
@@ -71,18 +62,16 @@ class Broker:
     fetch_sessions: FetchSessions
     authorizer: Authorizer
     allocate_producer_id: Callable[[], int | None]
-    changed: set[Hashable] = field(default_factory=set)
-    """Keys whose waits may now be over: a TopicPartition, or a name a Wait was parked under."""
-    unsynced: set[TopicPartition] = field(default_factory=set)
-    """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
-    faults: list[tuple[Replica, StorageFault]] = field(default_factory=list)
-    """Storage that failed under a request: the shell takes the partition or folder offline."""
+    mailbox: Mailbox = field(default_factory=Mailbox)
+    """What steps leave. Four parts of it have short names here."""
+    changed: set[Hashable] = field(init=False)
+    unsynced: set[TopicPartition] = field(init=False)
+    faults: list[tuple[Replica, StorageFault]] = field(init=False)
+    wishes: list[Wish] = field(init=False)
     failed_produces: dict[str, int] = field(default_factory=dict)
     """Topic -> appends of producers that were refused since the start, as Kafka counts them."""
     held_up: HeldUp = field(default_factory=HeldUp)
     """Producers of which a batch is missing: what is behind it waits for it."""
-    wishes: list[Wish] = field(default_factory=list)
-    """Requests to the active controller that nobody waits for here (topic auto-creation)."""
     wished: set[str] = field(default_factory=set)
     """Topics whose creation is on its way to the controller."""
     metadata_cache: MetadataCache = field(default_factory=MetadataCache)
@@ -108,6 +97,10 @@ class Broker:
     """Batches that wait until they are committed."""
 
     def __post_init__(self) -> None:
+        left = self.mailbox
+        self.changed, self.unsynced = left.changed, left.unsynced
+        self.faults, self.wishes = left.faults, left.wishes
+        left.woken_by = self.woken_by
         self.groups = GroupCoordinator(self)
         self.replication = Replication(self)
 

@@ -7,11 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.access.authorize import Operation, ResourceType
-from anabranch.core.api.context import Broker, Wish
+from anabranch.core.api.context import Broker
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.outcome import Cold, Told, Wait, then
 from anabranch.core.request import Request
+from anabranch.core.step import Wish
 from anabranch.core.wire.messages.create_topics import CreateTopicsRequest
 
 if TYPE_CHECKING:

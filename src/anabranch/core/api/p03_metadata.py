@@ -25,7 +25,7 @@ from anabranch.core.access.authorize import (
     cluster_allowed,
     topic_allowed,
 )
-from anabranch.core.api.context import METADATA, Broker, Wish
+from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.groups import wish_offsets_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
@@ -35,6 +35,7 @@ from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.metadata.image import TopicImage
 from anabranch.core.outcome import Wait
 from anabranch.core.request import Request
+from anabranch.core.step import Wish
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from anabranch.core.wire.messages.metadata import (

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group
@@ -38,8 +38,9 @@ class GroupCoordinator:
         self.broker = broker
         self.groups: dict[str, Group] = {}
         self.shards: dict[int, Shard] = {}
-        self.to_load: list[Shard] = []
-        """Shards whose log waits to be read; the shell (or a test) runs `load`."""
+        self.to_load: list[Shard] = broker.mailbox.to_load
+        """Shards whose log waits to be read, in steps by `loader`, or by `load` at once."""
+        self.to_load.clear()
         self.timers = Timers()
         self.rebalances_total = 0
         self.commits_total = 0
@@ -140,6 +141,20 @@ class GroupCoordinator:
     def loader(self, shard: Shard) -> Loader:
         """What reads a shard's groups; `loaded` takes the result."""
         return Loader(shard, self.config.offsets_load_buffer_size)
+
+    def load(self, now_ms: int) -> None:
+        """Read all that waits at once, where no read waits for a disk."""
+        while self.to_load:
+            shard = self.to_load.pop(0)
+            loader = self.loader(shard)
+            try:
+                for cold in loader.steps(now_ms):
+                    if cold is not None:
+                        cold.warm()
+            except StorageFault as fault:  # what was read in part is not served
+                self.broker.faults.append((shard.replica, fault))
+            else:
+                self.loaded(loader, now_ms)
 
     def loaded(self, loader: Loader, now_ms: int) -> None:
         """A shard was read to its end: its groups take part from now on."""

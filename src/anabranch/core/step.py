@@ -1,0 +1,166 @@
+"""What a step leaves behind, and the one loop that does what it asks for.
+
+A step is what one event causes: a frame, a timer, a peer's answer, the end of a read or of a sync.
+Handlers and core's machines change their own state, and leave in the node's `Mailbox` what others
+must do. Whoever runs them, a real broker, the simulator, a fuzz target or a node in a test, owes
+this, in the manner of etcd/raft's Ready:
+
+1. Read the clocks once, before a step: within it time stands still.
+2. Run one handler at a time, and see its outcome through (`core.outcome`).
+3. Call `drain` afterwards, whatever happened. It ends when nothing is left.
+4. Read, sync and send elsewhere; what came of it is an event, that is, a step of its own.
+
+    while True:
+        event = frames, timers, answers, ends of reads and syncs: the next one
+        broker.wall_ms, broker.steady_ms = the clocks
+        match run(broker, event, broker.wall_ms):
+            case Wait() as wait: park it under wait.keys until wait.deadline_ms
+            case Cold() as cold: read all cold.reads, then broker.changed.add(cold)
+            case Propose() as decision: append decision.result.records, then answer
+            case Forward(): ask the active controller, then answer
+            case message: answer
+        drain(broker.mailbox, performer)
+
+Rules kept: the order within a round is fixed, so that two runs of the same events are the same run;
+what a round leaves is done in the next; a drain inside a drain does nothing, since the outer one
+goes on. Not here: sockets, disks, threads, clocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.core.errors import StorageFault
+    from anabranch.core.types import TopicPartition
+
+
+def _themselves(keys: Iterable[Hashable]) -> Iterable[Hashable]:
+    return keys
+
+
+class Wish:
+    """A request to the active controller that no client waits for.
+
+    `message` is sent, and `done` called whatever came of it."""
+
+    __slots__ = ("done", "message")
+
+    def __init__(self, message: Any, done: Callable[[], None]) -> None:
+        self.message = message
+        self.done = done
+
+
+class Mailbox:
+    """What the steps of one node leave until they are drained.
+
+    `woken_by` says what hangs on the keys that changed, beside themselves."""
+
+    __slots__ = (
+        "changed",
+        "faults",
+        "is_draining",
+        "moved",
+        "ready",
+        "to_load",
+        "unsynced",
+        "wishes",
+        "woken_by",
+    )
+
+    def __init__(self, changed: set[Hashable] | None = None) -> None:
+        self.changed: set[Hashable] = set() if changed is None else changed
+        """Keys whose waits may now be over: a TopicPartition, or what a Wait was parked under."""
+        self.ready: list[Any] = []
+        """Connections that have something to send."""
+        self.faults: list[tuple[Any, StorageFault]] = []
+        """Partitions whose storage failed: they, or their folder, go offline."""
+        self.unsynced: set[TopicPartition] = set()
+        """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
+        self.moved: list[TopicPartition] = []
+        """Partitions that came, went or changed hands here: replication and groups follow."""
+        self.to_load: list[Any] = []
+        """Shards of groups whose log waits to be read. Reading may outlast the step."""
+        self.wishes: list[Wish] = []
+        """Requests to the active controller that no client waits for (topic auto-creation)."""
+        self.woken_by: Callable[[Iterable[Hashable]], Iterable[Hashable]] = _themselves
+        self.is_draining = False
+
+
+class Performer:
+    """What a node does with what its steps leave. What raises NotImplementedError is for a node to
+    say that leaves such a thing."""
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        """Poll the requests that wait under one of these keys."""
+        raise NotImplementedError
+
+    def send_ready(self, ready: list[Any]) -> None:
+        """Let connections send what is ready."""
+
+    def take_faults(self) -> None:
+        """Take offline what failed: empties `faults`."""
+        raise NotImplementedError
+
+    def sync_logs(self) -> None:
+        """Begin a sync round for each partition: empties `unsynced`."""
+        raise NotImplementedError
+
+    def follow_moved(self) -> None:
+        """Tell replication and groups: empties `moved`."""
+        raise NotImplementedError
+
+    def load_groups(self) -> None:
+        """See that shards of groups are read, now or after the step."""
+
+    def perform(self) -> None:
+        """Do the effects of the machines (`take_effects`), in order."""
+
+    def grant(self, wish: Wish) -> None:
+        """Send a wish."""
+
+    def arm(self) -> None:
+        """Set timers to the next deadlines: of waits, groups and replication."""
+
+
+def drain(left: Mailbox, performer: Performer) -> None:
+    """End a step: do what was left, and what that leaves, until there is nothing."""
+    if left.is_draining:
+        return
+    left.is_draining = True
+    try:
+        while True:
+            _round(left, performer)
+            if _is_at_rest(left):
+                performer.perform()
+                while left.wishes:
+                    performer.grant(left.wishes.pop())
+                if _is_at_rest(left):
+                    break
+    finally:
+        left.is_draining = False
+    performer.arm()
+
+
+def _round(left: Mailbox, performer: Performer) -> None:
+    changed = left.changed
+    if changed:
+        keys = left.woken_by(tuple(changed))
+        changed.clear()
+        performer.wake_waiting(keys)
+    if left.ready:
+        ready, left.ready = left.ready, []
+        performer.send_ready(ready)
+    if left.faults:
+        performer.take_faults()
+    if left.unsynced:
+        performer.sync_logs()
+    if left.moved:
+        performer.follow_moved()
+    if left.to_load:
+        performer.load_groups()
+
+
+def _is_at_rest(left: Mailbox) -> bool:
+    return not (left.changed or left.ready or left.faults or left.unsynced or left.moved)

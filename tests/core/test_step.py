@@ -1,0 +1,138 @@
+"""The loop that drains what a step leaves."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.step import Mailbox, Performer, Wish, drain
+from anabranch.core.types import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+
+
+class Noted(Performer):
+    """Writes down what it is asked to do; `leaves` says what each act leaves, once."""
+
+    def __init__(self, left, **leaves):
+        self.left, self.leaves, self.acts = left, leaves, []
+
+    def note(self, act, told=None):
+        self.acts.append(act if told is None else (act, told))
+        self.leaves.pop(act, lambda: None)()
+
+    def wake_waiting(self, keys):
+        self.note("wake", list(keys))
+
+    def send_ready(self, ready):
+        self.note("send", ready)
+
+    def take_faults(self):
+        self.left.faults.clear()
+        self.note("faults")
+
+    def sync_logs(self):
+        self.left.unsynced.clear()
+        self.note("sync")
+
+    def follow_moved(self):
+        self.left.moved.clear()
+        self.note("follow")
+
+    def load_groups(self):
+        self.left.to_load.clear()
+        self.note("load")
+
+    def perform(self):
+        self.note("perform")
+
+    def grant(self, wish):
+        self.note("grant", wish.message)
+
+    def arm(self):
+        self.note("arm")
+
+
+def full_mailbox():
+    left = Mailbox()
+    left.changed.add("key")
+    left.ready.append("connection")
+    left.faults.append((None, StorageFault("gone")))
+    left.unsynced.add(PLACE)
+    left.moved.append(PLACE)
+    left.to_load.append("shard")
+    left.wishes.append(Wish("create", lambda: None))
+    return left
+
+
+def test_everything_is_done_once_and_in_order():
+    left = full_mailbox()
+    performer = Noted(left)
+    drain(left, performer)
+    assert performer.acts == [
+        ("wake", ["key"]), ("send", ["connection"]), "faults", "sync", "follow", "load",
+        "perform", ("grant", "create"), "arm",
+    ]  # fmt: skip
+    assert not any(getattr(left, name) for name in Mailbox.__slots__ if name != "woken_by")
+
+
+def test_nothing_left_still_performs_and_arms():
+    """Machines may have effects although no key has changed."""
+    performer = Noted(Mailbox())
+    drain(performer.left, performer)
+    assert performer.acts == ["perform", "arm"]
+
+
+@pytest.mark.parametrize("act", ["wake", "send", "faults", "sync", "follow", "perform", "grant"])
+@pytest.mark.parametrize(
+    ("name", "what"), [("changed", "news"), ("ready", 1), ("unsynced", PLACE), ("moved", PLACE)]
+)
+def test_what_an_act_leaves_belongs_to_the_same_step(act, name, what):
+    left = full_mailbox()
+    into = getattr(left, name)
+
+    def leave():
+        box = getattr(left, name)
+        box.add(what) if isinstance(into, set) else box.append(what)
+
+    performer = Noted(left, **{act: leave})
+    drain(left, performer)
+    assert not getattr(left, name)
+    assert performer.acts[-1] == "arm"
+    assert performer.acts.count("arm") == 1
+    assert not performer.leaves
+
+
+def test_a_drain_within_a_drain_leaves_it_to_the_outer_one():
+    left = full_mailbox()
+
+    def again():
+        left.changed.add("more")
+        drain(left, performer)
+
+    performer = Noted(left, sync=again)
+    drain(left, performer)
+    assert performer.acts.count("arm") == 1
+    assert ("wake", ["more"]) in performer.acts
+
+
+def test_a_drain_that_failed_may_be_followed_by_another():
+    left = full_mailbox()
+
+    def fail():
+        raise RuntimeError("oh")
+
+    performer = Noted(left, faults=fail)
+    with pytest.raises(RuntimeError):
+        drain(left, performer)
+    drain(left, performer)
+    assert performer.acts[-1] == "arm"
+
+
+def test_what_hangs_on_a_key_is_woken_with_it():
+    left = Mailbox()
+    left.woken_by = lambda keys: [*keys, "hangs on it"]
+    left.changed.add("key")
+    performer = Noted(left)
+    drain(left, performer)
+    assert performer.acts[0] == ("wake", ["key", "hangs on it"])
