@@ -213,9 +213,8 @@ MUTANTS = (
         name="crash-keeps-eligibility",
         rule="a broker that comes back after a crash is no eligible leader any more (KIP-966)",
         module=MEMBERSHIP,
-        old="yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), "
-        "cause)",
-        new="yield from self._without(broker_id, self._had(broker_id), frozenset(), cause)",
+        old="unclean = frozenset((broker_id,)) if self.elr else frozenset()",
+        new="unclean = frozenset()",
         seed=1,
         caught_by="L4",
     ),
@@ -280,6 +279,7 @@ HELD_UP_ORDER = (
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
 )
 SUCCESSION = "anabranch.core.controller.brokers.succession"
+SUCCESSION_TESTS = "tests/core/controller/test_succession.py"
 
 BEYOND = "tests/core/replication/test_out_of_range.py"
 LEADERS = "tests/core/controller/test_leader_histories.py"
@@ -318,6 +318,24 @@ DIRECTED = (
         new="""                break""",
         seed=NO_SCHEDULE,
         caught_by="tests/core/test_step.py::test_what_an_act_leaves_belongs_to_the_same_step",
+    ),
+    Mutant(
+        name="one-older-folder-sets-all-back",
+        rule="only what lies in an older folder is set back, not the broker's other folders",
+        module=MEMBERSHIP,
+        old="directory_of(self.state.partition(key), broker_id) not in elsewhere",
+        new="True",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SUCCESSION_TESTS}::test_only_what_lies_in_an_older_folder_is_set_back",
+    ),
+    Mutant(
+        name="folder-newer-than-the-metadata-counts-as-older",
+        rule="a folder with a newer broker epoch than the metadata's is no older copy",
+        module=SUCCESSION,
+        old="        and folder.broker_epoch <= existing.epoch\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SUCCESSION_TESTS}::test_a_folder_that_is_newer_than_the_metadata_is_not_older",
     ),
     Mutant(
         name="one-cold-range-a-round",
@@ -831,8 +849,8 @@ DIRECTED = (
         name="older-folders-count",
         rule="what lies in folders that are older than the last incarnation leads nothing",
         module=SUCCESSION,
-        old="if was_used and existing.incarnation_id not in folder.incarnation_ids:",
-        new="if False:",
+        old="and existing.incarnation_id not in folder.incarnation_ids",
+        new="and False",
         seed=NO_SCHEDULE,
         caught_by="tests/core/controller/test_succession.py"
         "::test_older_folders_never_lead_what_may_be_elsewhere",

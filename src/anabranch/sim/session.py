@@ -81,7 +81,7 @@ class Session:
         code = ErrorCode(answer.error_code)
         if code == ErrorCode.NONE:
             self.broker_epoch = answer.broker_epoch
-            self._notes.registered(self.incarnation_id)
+            self._notes.registered(self.incarnation_id, answer.broker_epoch)
             self.node.registered(answer.broker_epoch)
             self.world.note("registered", self.node.name, epoch=answer.broker_epoch)
             self._beating += 1

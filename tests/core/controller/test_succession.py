@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from tests.core.controller.test_directories import assign
 from tests.core.controller.test_in_sync import UNCLEAN, elect
 from tests.core.controller.world import World
 
@@ -235,3 +236,66 @@ def test_a_follower_on_older_folders_leaves_every_set_and_joins_again_in_sync() 
     world.beat(2)
     world.beat(1, want_fence=True)
     assert world.partition("t").leader == -1
+
+
+FOLDERS = [bytes([101]) * 16, bytes([170]) * 16]
+
+
+def two_folders(world: World) -> None:
+    """t-0 lies in the first folder of broker 1, t-1 in the second; nothing is elsewhere."""
+    world.register(1, incarnation=1, log_dirs=FOLDERS, unknown_tagged_fields=seen(1))
+    world.beat(1)
+    world.create("t", [1], [1])
+    assert assign(world, 1, dict(enumerate(FOLDERS))) == [0, 0]
+
+
+def told_of(*folders: tuple[int, list[int], int]) -> dict[int, bytes]:
+    """What folders tell: which one, incarnations that it has seen, epoch of the last of them."""
+    return tagged(
+        FolderHistory(
+            folders=[
+                SeenFolder(
+                    directory_id=FOLDERS[index],
+                    incarnation_ids=[incarnation(1, each) for each in numbers],
+                    broker_epoch=epoch,
+                )
+                for index, numbers, epoch in folders
+            ]
+        )
+    )
+
+
+@pytest.mark.parametrize("older", [(), (0,), (1,), (0, 1)])
+def test_only_what_lies_in_an_older_folder_is_set_back(older: tuple[int, ...]) -> None:
+    world = World()
+    two_folders(world)
+    world.register(
+        1,
+        incarnation=2,
+        log_dirs=FOLDERS,
+        unknown_tagged_fields=told_of((0, [1, 2], 1), (1, [1, 2], 1)),
+    )
+    world.beat(1)
+    told = told_of(*((index, [1, 3] if index in older else [2, 3], 1) for index in (0, 1)))
+    world.register(1, incarnation=3, log_dirs=FOLDERS, unknown_tagged_fields=told)
+    world.beat(1)
+    leaders = [world.partition("t", index).leader for index in (0, 1)]
+    assert leaders == [-1 if index in older else 1 for index in (0, 1)]
+
+
+def test_a_folder_that_is_newer_than_the_metadata_is_not_older() -> None:
+    """The metadata was put back from a backup: its last incarnation is one that no folder names."""
+    world = World()
+    two_folders(world)
+    epoch = world.image.brokers[1].epoch
+    for told, leader in ((epoch + 900, 1), (epoch - 1, -1)):
+        world.register(
+            1,
+            incarnation=8,
+            log_dirs=FOLDERS,
+            unknown_tagged_fields=told_of((0, [7, 8], told), (1, [7, 8], told)),
+        )
+        world.beat(1)
+        assert world.partition("t").leader == leader
+        world = World()
+        two_folders(world)

@@ -38,7 +38,7 @@ class Lives:
         if registers:
             self.registered = incarnation_id
         if hears:
-            notes.registered(incarnation_id)
+            notes.registered(incarnation_id, 7)
         assert notes.faults == []
         return not before or all(knows)
 
@@ -129,6 +129,24 @@ def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(
         told = untagged(FolderHistory, notes.told())
         for each in told.folders:
             assert not registered or registered in map(bytes, each.incarnation_ids)
-        notes.registered(incarnation_id)
+        notes.registered(incarnation_id, 7)
         assert bool(notes.faults) is is_full
         registered = incarnation_id
+
+
+def test_a_folder_tells_the_epoch_of_its_last_registered_incarnation() -> None:
+    """Also through lives that were never registered; an account of before has none."""
+    files = MemoryFiles()
+    for folder in FOLDERS:
+        files.make_dirs(folder)
+    files.write_atomic(f"/a/{INCARNATIONS}", b'{"version": 0, "ids": []}', sync=True)
+    told = []
+    for number, epoch in enumerate((-1, 40, -1, 50, -1), 1):
+        notes = FolderNotes(files, FOLDERS)
+        notes.begin(number.to_bytes(16))
+        history = untagged(FolderHistory, notes.told())
+        told.append({each.broker_epoch for each in history.folders})
+        if epoch >= 0:
+            notes.registered(number.to_bytes(16), epoch)
+        assert not notes.faults
+    assert told == [{-1}, {-1}, {40}, {40}, {50}]

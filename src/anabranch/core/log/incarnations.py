@@ -1,12 +1,14 @@
 """Which incarnations of a broker a log folder has seen: how an older copy of it is told from it.
 
 What: each folder of `log.dirs` keeps a small file, `.broker-incarnations`: JSON with the
-incarnation that was registered last and those that have tried since. A process adds itself before
-it registers, and leaves only itself when it is registered. Why ids and not the broker epoch: a
+incarnation that was registered last, its broker epoch, and the incarnations that have tried since.
+A process adds itself before it registers, and leaves only itself when it is registered. Why ids: a
 process may die between the controller's commit and its own note; its id is in the folder by then,
-an epoch would not be. Rule kept: the controller's last incarnation of a broker is in every folder
-that was not replaced by an older copy. Here too: the epoch of the last clean stop. Source of that:
-Kafka's LogManager.readBrokerEpochFromCleanShutdownFiles. Not here: what follows from it
+its epoch is not. Why the epoch too: metadata that were put back from a backup name an incarnation
+that no folder knows any more, and the epoch shows that the folder is the newer one. Rule kept: the
+controller's last incarnation of a broker is in every folder that was not replaced by an older copy.
+Here too: the epoch of the last clean stop. Source of that: Kafka's
+LogManager.readBrokerEpochFromCleanShutdownFiles. Not here: what follows from it
 (`core/controller/brokers/succession.py`).
 """
 
@@ -57,15 +59,19 @@ class FolderNotes:
         self.faults: list[str] = []
         self._files = files
         self._folders = directories
+        self._epochs: dict[str, int] = {}
         self._history = FolderHistory()
 
     def begin(self, incarnation_id: bytes) -> None:
         """This incarnation is about to register."""
         seen = {folder: self._read(folder) for folder in self._folders}
+        epochs = self._epochs
         self._history = FolderHistory(
             folders=[
                 SeenFolder(
-                    directory_id=self._folders[folder], incarnation_ids=[*ids, incarnation_id]
+                    directory_id=self._folders[folder],
+                    incarnation_ids=[*ids, incarnation_id],
+                    broker_epoch=epochs.get(folder, UNKNOWN_EPOCH),
                 )
                 for folder, ids in seen.items()
                 if ids is not None
@@ -73,12 +79,13 @@ class FolderNotes:
         )
         for folder, before in seen.items():
             ids = before or []
-            self._write(folder, [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id])
+            ids = [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]
+            self._write(folder, ids, epochs.get(folder, UNKNOWN_EPOCH))
 
-    def registered(self, incarnation_id: bytes) -> None:
+    def registered(self, incarnation_id: bytes, broker_epoch: int) -> None:
         """It is registered: the others count no longer."""
         for folder in self._folders:
-            self._write(folder, [incarnation_id])
+            self._write(folder, [incarnation_id], broker_epoch)
 
     def told(self) -> dict[int, bytes]:
         """The tagged fields of a registration: what each folder had seen when this life began."""
@@ -90,13 +97,15 @@ class FolderNotes:
         try:
             if not self._files.exists(path):
                 return None
-            return [bytes.fromhex(each) for each in json.loads(self._files.read(path))["ids"]]
-        except (ValueError, KeyError, TypeError, StorageFault) as fault:
+            account = json.loads(self._files.read(path))
+            self._epochs[folder] = int(account.get("epoch", UNKNOWN_EPOCH))
+            return [bytes.fromhex(each) for each in account["ids"]]
+        except (AttributeError, ValueError, KeyError, TypeError, StorageFault) as fault:
             self.faults.append(f"{path} cannot be read: {fault}")
             return []
 
-    def _write(self, folder: str, ids: Sequence[bytes]) -> None:
-        text = json.dumps({"version": 0, "ids": [each.hex() for each in ids]})
+    def _write(self, folder: str, ids: Sequence[bytes], epoch: int) -> None:
+        text = json.dumps({"version": 0, "ids": [each.hex() for each in ids], "epoch": epoch})
         try:
             self._files.write_atomic(f"{folder}/{INCARNATIONS}", text.encode(), sync=True)
             self._files.sync_dir(folder)

@@ -166,10 +166,12 @@ def has_own(request: Message) -> bool:
 
 
 class SeenFolder(Struct):
-    """A folder, and the incarnations of its broker that it has seen."""
+    """A folder, the incarnations of its broker that it has seen, and the broker epoch of the last
+    of them that was registered, -1 where it was not noted."""
 
     directory_id: Uuid = ZERO_UUID
     incarnation_ids: list[Uuid] = []
+    broker_epoch: Annotated[Int64, "tag 0"] = -1
 
 
 class FolderHistory(Message, versions="0", flexible="0+"):

@@ -283,7 +283,8 @@ class Registration:
 
     def _registered(self, event: Answered) -> None:
         if self.state is State.REGISTERING and self._notes is not None:
-            self._notes.registered(self.identity.incarnation_id)
+            epoch = event.response.broker_epoch
+            self._notes.registered(self.identity.incarnation_id, epoch)
             for fault in self._notes.faults:
                 news = "a folder does not know its broker's newest life"
                 self._effects.append(Say(news, fault, is_error=True))

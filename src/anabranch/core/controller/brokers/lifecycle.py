@@ -16,7 +16,12 @@ from anabranch.core.controller.brokers.directories import go_offline
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.brokers.room_reports import change_room
 from anabranch.core.controller.brokers.sessions import Sessions
-from anabranch.core.controller.brokers.succession import Folders, check_succession, folders_of
+from anabranch.core.controller.brokers.succession import (
+    Folders,
+    check_succession,
+    folders_of,
+    older_folders,
+)
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
@@ -152,7 +157,7 @@ def _succession(
     if folders is Folders.CLOSED:
         return list(consequences.leaves(broker_id, Cause.RESTARTED))
     if folders is Folders.OLDER:
-        return list(consequences.set_back(broker_id))
+        return list(consequences.set_back(broker_id, older_folders(existing, request)))
     return list(consequences.lost(broker_id, Cause.RESTARTED_UNCLEANLY))
 
 

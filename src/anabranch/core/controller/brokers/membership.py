@@ -132,22 +132,33 @@ class Consequences:
         keys = self.state.in_isr.get(broker_id, {})
         yield from self._without(broker_id, keys, frozenset(), cause)
 
-    def lost(self, broker_id: int, cause: Cause) -> Iterator[MetadataRecord]:
-        """The broker came back after a crash: what it had may be gone, so it leaves ELRs too."""
-        if not self.elr:
-            yield from self.leaves(broker_id, cause)
-            return
-        yield from self._without(broker_id, self._had(broker_id), frozenset((broker_id,)), cause)
+    def lost(
+        self, broker_id: int, cause: Cause, but: Collection[PartitionKey] = ()
+    ) -> Iterator[MetadataRecord]:
+        """The broker came back after a crash: what it had, but for some partitions, may be gone, so
+        it leaves ELRs too."""
+        had = self._had(broker_id) if self.elr else self.state.in_isr.get(broker_id, {})
+        keys = {key: None for key in had if key not in but}
+        unclean = frozenset((broker_id,)) if self.elr else frozenset()
+        yield from self._without(broker_id, keys, unclean, cause)
 
-    def set_back(self, broker_id: int) -> Iterator[MetadataRecord]:
-        """The broker came back on older folders: what counted there is told as lost, so that it
-        does not lead before it was in sync again."""
+    def set_back(self, broker_id: int, older: Collection[bytes]) -> Iterator[MetadataRecord]:
+        """The broker came back after a crash, and these folders are older copies: what counted
+        there, or nobody said where, is told as lost, so that it does not lead before it was in sync
+        again."""
         keys = self._had(broker_id)
         for key in self.state.leaderless:
             if broker_id in self.state.partition(key).last_known_elr:
                 keys[key] = None
+        elsewhere = set(self.state.image.brokers[broker_id].log_dirs).difference(older)
+        keys = {
+            key: None
+            for key in keys
+            if directory_of(self.state.partition(key), broker_id) not in elsewhere
+        }
         unclean, cause = frozenset((broker_id,)), Cause.FOLDERS_OLDER
         yield from self._without(broker_id, keys, unclean, cause, is_lost=True)
+        yield from self.lost(broker_id, Cause.RESTARTED_UNCLEANLY, keys)
 
     def loses_folders(
         self, broker_id: int, directories: Collection[bytes]

@@ -5,7 +5,8 @@ incarnation keeps its place while its session is valid, unless it is known to ha
 connection closed (or this controller never heard it) and nobody answers at its address, or the new
 process has that very address and the same folders, which only one process of a machine can have.
 (2) Folders that show the last incarnation's epoch were closed by it; folders that have seen the
-last incarnation lost at most what a crash takes; other folders are an older copy. Rules kept: a
+last incarnation lost at most what a crash takes; others are older copies, each by itself, unless
+their broker epoch is newer than any that is known: then the metadata were put back. Rules kept: a
 copied folder displaces no broker that sends heartbeats; and no replica in an older copy leads
 before it was in sync again, unless an operator asks for an unclean election. Source: KIP-631,
 KIP-966; (1) and the third case of (2) are ours. Not here: finding out that a process is gone
@@ -56,17 +57,25 @@ def _has_its_place(existing: BrokerImage, request: BrokerRegistrationRequest) ->
 
 
 def folders_of(existing: BrokerImage, request: BrokerRegistrationRequest) -> Folders:
-    """What a new incarnation's folders are. One that does not tell what it has seen (it is of Kafka
-    or of an earlier version) is believed to be the last one's, and so is one that the last
-    incarnation did without, as while its disk was broken. All are when the last incarnation was of
-    such a version, to which the node went back for a while: no folder can have seen it."""
+    """What a new incarnation's folders are, by the worst of them."""
     if request.previous_broker_epoch == existing.epoch:
         return Folders.CLOSED
+    return Folders.OLDER if older_folders(existing, request) else Folders.CRASHED
+
+
+def older_folders(existing: BrokerImage, request: BrokerRegistrationRequest) -> frozenset[bytes]:
+    """The ids of the folders that are older copies. One that does not tell what it has seen (it is
+    of Kafka or of an earlier version) is believed to be the last incarnation's, and so is one that
+    the last incarnation did without, as while its disk was broken. All are when the last
+    incarnation was of such a version, to which the node went back for a while: no folder can have
+    seen it."""
     if not existing.is_noted:
-        return Folders.CRASHED
+        return frozenset()
     history = untagged(FolderHistory, request.unknown_tagged_fields)
-    for folder in history.folders:
-        was_used = folder.directory_id in existing.log_dirs
-        if was_used and existing.incarnation_id not in folder.incarnation_ids:
-            return Folders.OLDER
-    return Folders.CRASHED
+    return frozenset(
+        folder.directory_id
+        for folder in history.folders
+        if folder.directory_id in existing.log_dirs
+        and existing.incarnation_id not in folder.incarnation_ids
+        and folder.broker_epoch <= existing.epoch
+    )
