@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import struct
 import threading
+from dataclasses import replace
 
 import pytest
 from server_kit import handler
 
+from anabranch.core.access.principal import ANONYMOUS, Principal
+from anabranch.core.broker.gate import Session, SessionEvent
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward
@@ -146,3 +149,24 @@ async def test_an_answer_that_cannot_be_encoded_is_a_fault(serve):
     answer = (await client.answer(60, 0))[1]
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert service.dispatcher.faults_total == 1
+
+
+async def test_a_session_that_is_not_open_gets_only_what_opens_one(serve):
+    """The gate, as a listener that authenticates would use it."""
+    service = await serve(
+        handler(60, lambda _n, request, _t: cluster(str(request.principal))),
+        replace(handler(18, lambda _n, _r, _t: ApiVersionsResponse()), opens_session=True),
+    )
+    client = await service.connect()
+    client.send(1, ApiVersionsRequest(), 0)
+    await client.answer(18, 0)
+    (connection,) = service.acceptor.connections
+    session = connection.session = Session(ANONYMOUS, is_restricted=True)
+    client.send(2, ApiVersionsRequest(), 0)
+    assert (await client.answer(18, 0))[0] == 2
+    session.accept(Principal("User", "alice"))
+    client.send(3, DescribeClusterRequest(), 0)
+    assert (await client.answer(60, 0))[1].cluster_id == "User:alice"
+    session.step(SessionEvent.TIME_OVER)
+    client.send(4, DescribeClusterRequest(), 0)
+    assert await client.ended()

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.client.buffers import BufferPool
 from anabranch.core.access.principal import ANONYMOUS
+from anabranch.core.broker.gate import Session
 from anabranch.core.types import Buffer
 from anabranch.server.clocks import steady_ms
 from anabranch.server.strangers import SMALLEST_GREETING, stranger
@@ -118,8 +119,8 @@ class Connection(asyncio.BufferedProtocol):
         "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
         "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
         "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
-        "is_draining", "is_touched", "last_active_ms", "listener", "principal", "promised_bytes",
-        "received_requests",
+        "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
+        "received_requests", "session",
     )  # fmt: skip
 
     def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -145,7 +146,7 @@ class Connection(asyncio.BufferedProtocol):
         self.is_touched = False
         self.is_draining = False
         self.listener = acceptor.name
-        self.principal = ANONYMOUS
+        self.session = Session(ANONYMOUS)
         self.host = ""
         self.identity = 0
         self.last_active_ms = 0

@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
+from anabranch.core.broker.gate import Verdict, admit
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
@@ -34,7 +35,7 @@ from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
-from anabranch.server.clocks import wall_ms
+from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.connection import Connection
 from anabranch.server.logs import logger
 
@@ -113,7 +114,10 @@ class Slot:
 class Route:
     """An API key in one version: everything that a request of it needs, looked up once."""
 
-    __slots__ = ("api_key", "decode", "failures", "name", "requests", "response", "run", "version")
+    __slots__ = (
+        "api_key", "decode", "failures", "name", "opens_session", "requests", "response", "run",
+        "version",
+    )  # fmt: skip
 
     def __init__(self, handler: Handler, run: Callable[..., Any], version: int) -> None:
         spec = API_KEYS[handler.api_key]
@@ -121,6 +125,7 @@ class Route:
         self.name = handler.name
         self.version = version
         self.run = run
+        self.opens_session = handler.opens_session
         self.decode = decoder(spec.request, version)
         self.response = spec.response
         self.requests = 0
@@ -182,6 +187,9 @@ class Dispatcher(Performer):
             if not isinstance(found, Route):
                 return found
             route = found
+        session = connection.session
+        if session.is_restricted and not self._admits(connection, route):
+            return None
         route.requests += 1
         self.received_bytes += len(frame)
         try:
@@ -191,7 +199,7 @@ class Dispatcher(Performer):
             connection.hang_up(f"bad {route.name} request: {fault}")
             return None
         request = Request(
-            api_key, version, correlation_id, header.client_id, body, connection.principal,
+            api_key, version, correlation_id, header.client_id, body, session.principal,
             connection.listener, connection.host, connection.identity,
         )  # fmt: skip
         try:
@@ -246,6 +254,15 @@ class Dispatcher(Performer):
             return None
         route = self._routes[api_key, version] = Route(handler, run, version)
         return route
+
+    def _admits(self, connection: Connection, route: Route) -> bool:
+        """Whether the gate lets a request through; else its connection is closed."""
+        session = connection.session
+        verdict = admit(session, opens_session=route.opens_session, now_ms=steady_ms())
+        if verdict is Verdict.CLOSE:
+            state = session.state.value
+            connection.hang_up(f"{route.name} was asked on a session that is {state}")
+        return verdict is not Verdict.CLOSE
 
     # What a handler asked for.
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.outcome import Forward, Outcome
 from anabranch.core.request import Request
 
@@ -35,6 +36,12 @@ class Handler:
     broker: Run | None = None
     controller: Run | None = None
     advertised: range | None = None
+    needs: tuple[Need, ...] = ()
+    """What the handler asks the authorizer, for a name of its request or for the cluster."""
+    charge: Charge = Charge.REQUEST
+    """The quota that it draws on."""
+    opens_session: bool = False
+    """Whether a connection may ask before it has said who it is."""
     forwards_some: bool = False
     """Whether a broker that answers some of these itself leaves others to the controller."""
     kips: tuple[str, ...] = ()

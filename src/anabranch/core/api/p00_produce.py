@@ -26,6 +26,7 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
@@ -407,6 +408,11 @@ HANDLER = Handler(
     versions=range(3, 14),
     broker=run,
     advertised=range(14),
+    needs=(
+        Need(Operation.WRITE, ResourceType.TOPIC),
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+    ),
+    charge=Charge.PRODUCE,
     kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-951", "KIP-966"),
     skipped=(
         "Transactional batches are refused with INVALID_TXN_STATE.",

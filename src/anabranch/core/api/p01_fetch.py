@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.closest_replica import rack_of
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_followers import FollowerFetch, may_pass_over
@@ -33,6 +34,7 @@ from anabranch.core.api.fetch_sessions import (
     Wanted,
 )
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.errors import ApiError
 from anabranch.core.outcome import Outcome
 from anabranch.core.request import Request
@@ -116,6 +118,11 @@ HANDLER = Handler(
     versions=range(4, 19),
     broker=run,
     controller=fetch_metadata,
+    needs=(
+        Need(Operation.READ, ResourceType.TOPIC),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    ),
+    charge=Charge.FETCH,
     kips=("KIP-74", "KIP-227", "KIP-320", "KIP-392", "KIP-516", "KIP-595", "KIP-951", "KIP-1166"),
     skipped=("Tiered segments are not read.",),
 )

@@ -16,9 +16,10 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterator
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome
@@ -156,6 +157,7 @@ HANDLER = Handler(
     name="ListOffsets",
     versions=range(1, 11),
     broker=run,
+    needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
     kips=("KIP-79", "KIP-207", "KIP-320", "KIP-405", "KIP-734", "KIP-1005"),
     skipped=("There is no tiered storage: earliest local is earliest, latest tiered is none.",),
 )

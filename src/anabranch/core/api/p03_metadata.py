@@ -30,6 +30,7 @@ from anabranch.core.api.groups import wish_offsets_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.metadata.image import TopicImage
@@ -231,5 +232,11 @@ HANDLER = Handler(
     name="Metadata",
     versions=range(14),
     broker=run,
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(Operation.CREATE, ResourceType.TOPIC),
+        Need(Operation.CREATE, ResourceType.CLUSTER),
+        Need(Operation.DESCRIBE, ResourceType.CLUSTER),
+    ),
     kips=("KIP-4", "KIP-430", "KIP-516"),
 )

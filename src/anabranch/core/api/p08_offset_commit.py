@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import CommittedOffset
@@ -151,6 +152,10 @@ HANDLER = Handler(
     name="OffsetCommit",
     versions=range(2, 10),
     broker=run,
+    needs=(
+        Need(Operation.READ, ResourceType.GROUP),
+        Need(Operation.READ, ResourceType.TOPIC),
+    ),
     kips=("KIP-211", "KIP-320", "KIP-345"),
     skipped=("Members of KIP-848 groups do not commit.",),
 )

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import CommittedOffset
 from anabranch.core.groups.offsets import current_topic_id, is_of
@@ -189,6 +190,10 @@ HANDLER = Handler(
     name="OffsetFetch",
     versions=range(1, 10),
     broker=run,
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+    ),
     kips=("KIP-709",),
     skipped=("With `require_stable` nothing waits: transactions do not commit offsets.",),
 )

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from anabranch.core.access.authorize import Operation
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.groups import group_allowed, wish_offsets_topic
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.outcome import Outcome, Wait
@@ -112,6 +113,7 @@ HANDLER = Handler(
     name="FindCoordinator",
     versions=range(7),
     broker=run,
+    needs=(Need(Operation.DESCRIBE, ResourceType.GROUP),),
     kips=("KIP-699",),
     skipped=("Transactions and share groups have no coordinator: UNSUPPORTED_VERSION.",),
 )

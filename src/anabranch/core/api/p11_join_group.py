@@ -15,10 +15,11 @@ from __future__ import annotations
 from functools import partial
 from uuid import UUID
 
-from anabranch.core.access.authorize import Operation
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
 from anabranch.core.groups.answers import LONGEST_WAIT_MS
@@ -93,6 +94,7 @@ HANDLER = Handler(
     name="JoinGroup",
     versions=range(10),
     broker=run,
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
     kips=("KIP-62", "KIP-345", "KIP-394", "KIP-800", "KIP-814"),
     skipped=("Members of a KIP-848 group cannot join with the classic protocol.",),
 )

@@ -8,10 +8,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
 from anabranch.core.request import Request
@@ -44,5 +45,6 @@ HANDLER = Handler(
     name="Heartbeat",
     versions=range(5),
     broker=run,
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
     kips=("KIP-345",),
 )

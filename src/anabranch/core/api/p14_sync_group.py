@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from anabranch.core.access.authorize import Operation
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, wait_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import members
 from anabranch.core.groups.answers import LONGEST_WAIT_MS
@@ -66,5 +67,6 @@ HANDLER = Handler(
     name="SyncGroup",
     versions=range(6),
     broker=run,
+    needs=(Need(Operation.READ, ResourceType.GROUP),),
     kips=("KIP-345", "KIP-559"),
 )

@@ -18,6 +18,7 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import Group, Member
 from anabranch.core.groups.states import DEAD, STABLE
@@ -86,5 +87,6 @@ HANDLER = Handler(
     name="DescribeGroups",
     versions=range(7),
     broker=run,
+    needs=(Need(Operation.DESCRIBE, ResourceType.GROUP),),
     kips=("KIP-430", "KIP-1043"),
 )

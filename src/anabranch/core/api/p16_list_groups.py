@@ -10,10 +10,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.list_groups import (
@@ -56,5 +57,9 @@ HANDLER = Handler(
     name="ListGroups",
     versions=range(6),
     broker=run,
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.CLUSTER),
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+    ),
     kips=("KIP-518", "KIP-848"),
 )

@@ -81,5 +81,6 @@ HANDLER = Handler(
     versions=range(5),
     broker=on_broker,
     controller=on_controller,
+    opens_session=True,
     kips=("KIP-35", "KIP-511", "KIP-584"),
 )

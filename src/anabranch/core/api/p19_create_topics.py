@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed, topic_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.topics.topics import NewTopic, create_topics, creation_reason
@@ -119,6 +120,12 @@ HANDLER = Handler(
     versions=range(2, 8),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(
+        Need(Operation.CREATE, ResourceType.CLUSTER),
+        Need(Operation.CREATE, ResourceType.TOPIC),
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+    ),
+    charge=Charge.MUTATION,
     kips=("KIP-4", "KIP-525", "KIP-590", "KIP-599"),
     skipped=(
         "The class of create.topic.policy.class.name is not asked.",

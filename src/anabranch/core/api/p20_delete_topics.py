@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
@@ -126,6 +127,11 @@ HANDLER = Handler(
     versions=range(1, 7),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(
+        Need(Operation.DELETE, ResourceType.TOPIC),
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+    ),
+    charge=Charge.MUTATION,
     kips=("KIP-4", "KIP-516", "KIP-590", "KIP-599"),
     skipped=("Mutation quotas are not applied.",),
 )

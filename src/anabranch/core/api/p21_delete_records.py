@@ -12,10 +12,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.topic_names import is_internal
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.partition import Partition
@@ -123,5 +124,6 @@ HANDLER = Handler(
     name="DeleteRecords",
     versions=range(3),
     broker=run,
+    needs=(Need(Operation.DELETE, ResourceType.TOPIC),),
     kips=("KIP-107",),
 )

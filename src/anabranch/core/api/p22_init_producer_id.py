@@ -14,6 +14,7 @@ from __future__ import annotations
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
@@ -84,6 +85,10 @@ HANDLER = Handler(
     name="InitProducerId",
     versions=range(6),
     broker=run,
+    needs=(
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
+    ),
     kips=("KIP-98", "KIP-360"),
     skipped=("Transactional ids are answered with NOT_COORDINATOR.",),
 )

@@ -12,10 +12,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
@@ -91,5 +92,9 @@ HANDLER = Handler(
     name="OffsetForLeaderEpoch",
     versions=range(2, 5),
     broker=run,
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.TOPIC),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),
+    ),
     kips=("KIP-101", "KIP-279", "KIP-320"),
 )

@@ -18,6 +18,7 @@ from anabranch.core.access.authorize import CLUSTER, Authorizer, Operation, Reso
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.log_levels import LogLevels, describe_levels
 from anabranch.core.api.topic_names import is_legal
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ERRORS, ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.request import Request
@@ -170,5 +171,10 @@ HANDLER = Handler(
     name="DescribeConfigs",
     versions=range(1, 5),
     broker=describe_configs,
+    needs=(
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP),
+        Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),
+    ),
     kips=("KIP-133", "KIP-226", "KIP-569"),
 )

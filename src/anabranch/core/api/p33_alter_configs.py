@@ -13,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.alter_configs import decide_resources, refuse_resources
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.configs import replace_configs
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -56,6 +58,11 @@ HANDLER = Handler(
     versions=range(3),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(
+        Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC),
+        Need(Operation.ALTER_CONFIGS, ResourceType.GROUP),
+        Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER),
+    ),
     kips=("KIP-133", "KIP-226", "KIP-590"),
     skipped=(
         "The class of alter.config.policy.class.name is not asked.",

@@ -10,9 +10,10 @@ Skipped: moving logs between folders, so that no log is a future one.
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.describe_log_dirs import (
@@ -89,6 +90,7 @@ HANDLER = Handler(
     name="DescribeLogDirs",
     versions=range(1, 5),
     broker=run,
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
     kips=("KIP-113", "KIP-827"),
     skipped=("Logs are not moved between folders.",),
 )

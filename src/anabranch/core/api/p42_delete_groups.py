@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.core.access.authorize import Operation
+from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.outcome import Outcome, when_all
@@ -70,5 +71,6 @@ HANDLER = Handler(
     name="DeleteGroups",
     versions=range(3),
     broker=run,
+    needs=(Need(Operation.DELETE, ResourceType.GROUP),),
     kips=("KIP-229",),
 )

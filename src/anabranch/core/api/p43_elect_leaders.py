@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.partitions.elect_leaders import ElectionType, elect, is_not_needed
@@ -99,5 +100,6 @@ HANDLER = Handler(
     versions=range(3),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     kips=("KIP-183", "KIP-460", "KIP-590"),
 )

@@ -15,11 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from anabranch.core.access.authorize import Operation as Access
-from anabranch.core.access.authorize import cluster_allowed
+from anabranch.core.access.authorize import ResourceType, cluster_allowed
 from anabranch.core.api.alter_configs import decide_resources, refuse_resources
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler, forward
 from anabranch.core.api.log_levels import alter_levels
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.configs import Operation, change_configs
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -98,6 +99,11 @@ HANDLER = Handler(
     broker=run,
     forwards_some=True,
     controller=decides(decide, refuse),
+    needs=(
+        Need(Access.ALTER_CONFIGS, ResourceType.TOPIC),
+        Need(Access.ALTER_CONFIGS, ResourceType.GROUP),
+        Need(Access.ALTER_CONFIGS, ResourceType.CLUSTER),
+    ),
     kips=("KIP-339", "KIP-590"),
     skipped=(
         "The class of alter.config.policy.class.name is not asked.",

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from itertools import chain
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.moves.plan_standing import told
@@ -102,5 +103,6 @@ HANDLER = Handler(
     versions=range(2),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     kips=("KIP-455", "KIP-590", "KIP-860"),
 )

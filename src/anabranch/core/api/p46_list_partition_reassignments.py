@@ -12,8 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.moves.plan_standing import told
@@ -77,5 +78,6 @@ HANDLER = Handler(
     versions=range(1),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
     kips=("KIP-455", "KIP-590"),
 )

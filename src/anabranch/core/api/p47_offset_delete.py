@@ -11,10 +11,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.groups import group_allowed, when_committed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups import offsets
 from anabranch.core.groups.group import Group
@@ -92,5 +93,9 @@ HANDLER = Handler(
     name="OffsetDelete",
     versions=range(1),
     broker=run,
+    needs=(
+        Need(Operation.DELETE, ResourceType.GROUP),
+        Need(Operation.READ, ResourceType.TOPIC),
+    ),
     kips=("KIP-496",),
 )

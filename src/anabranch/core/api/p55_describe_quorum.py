@@ -12,8 +12,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ERRORS, ClientFault, ErrorCode
 from anabranch.core.request import Request
@@ -130,5 +131,6 @@ HANDLER = Handler(
     versions=range(3),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
     kips=("KIP-595", "KIP-836", "KIP-853"),
 )

@@ -10,8 +10,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.partitions.in_sync_replicas import (
@@ -112,5 +113,7 @@ HANDLER = Handler(
     name="AlterPartition",
     versions=range(2, 4),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-497", "KIP-704", "KIP-841", "KIP-903"),
 )

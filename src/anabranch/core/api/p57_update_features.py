@@ -10,8 +10,9 @@ Skipped: kraft.version cannot be changed.
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.feature_updates import Update, UpgradeType, update_features
 from anabranch.core.controller.result import Result
@@ -70,6 +71,7 @@ HANDLER = Handler(
     versions=range(3),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     kips=("KIP-584", "KIP-590", "KIP-778", "KIP-1022"),
     skipped=("The level of kraft.version cannot be changed.",),
 )

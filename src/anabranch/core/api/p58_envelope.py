@@ -14,10 +14,11 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Any
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.access.principal import Principal
 from anabranch.core.access.principal_bytes import read_principal
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode, ProtocolError
@@ -109,5 +110,7 @@ HANDLER = Handler(
     name="Envelope",
     versions=range(1),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-590",),
 )

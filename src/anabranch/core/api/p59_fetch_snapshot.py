@@ -9,8 +9,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ErrorCode
 from anabranch.core.request import Request
@@ -85,5 +86,7 @@ HANDLER = Handler(
     name="FetchSnapshot",
     versions=range(2),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-630", "KIP-853"),
 )

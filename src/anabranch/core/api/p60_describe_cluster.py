@@ -24,6 +24,7 @@ from anabranch.core.access.authorize import (
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import some_alive_broker
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.brokers.cordons import cordoned
 from anabranch.core.controller.brokers.full_folders import full_folders
 from anabranch.core.controller.controller import Controller
@@ -142,5 +143,6 @@ HANDLER = Handler(
     versions=range(3),
     broker=run,
     controller=run_controller,
+    needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
     kips=("KIP-700", "KIP-919", "KIP-1073"),
 )

@@ -8,10 +8,11 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, topic_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.topic_names import is_legal
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.producers import Producer
 from anabranch.core.request import Request
@@ -72,5 +73,6 @@ HANDLER = Handler(
     name="DescribeProducers",
     versions=range(1),
     broker=run,
+    needs=(Need(Operation.READ, ResourceType.TOPIC),),
     kips=("KIP-664",),
 )

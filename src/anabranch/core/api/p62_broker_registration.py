@@ -12,8 +12,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.lifecycle import register
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -49,5 +50,7 @@ HANDLER = Handler(
     name="BrokerRegistration",
     versions=range(5),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-631", "KIP-858", "KIP-966"),
 )

@@ -11,8 +11,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.lifecycle import heartbeat
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -55,5 +56,7 @@ HANDLER = Handler(
     name="BrokerHeartbeat",
     versions=range(2),
     controller=handle,
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-631", "KIP-858"),
 )

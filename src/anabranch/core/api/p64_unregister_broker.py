@@ -11,8 +11,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler, forward
+from anabranch.core.broker.gate import Need
 from anabranch.core.controller.brokers.lifecycle import unregister
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -43,5 +44,6 @@ HANDLER = Handler(
     versions=range(1),
     broker=forward,
     controller=decides(decide, refuse),
+    needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
     kips=("KIP-590", "KIP-631"),
 )

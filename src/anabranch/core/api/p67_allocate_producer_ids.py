@@ -8,8 +8,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.producer_ids import allocate
 from anabranch.core.controller.result import Result
@@ -38,5 +39,7 @@ HANDLER = Handler(
     name="AllocateProducerIds",
     versions=range(1),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-730",),
 )

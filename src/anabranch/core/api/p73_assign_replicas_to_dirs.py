@@ -11,8 +11,9 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.controller.brokers.directories import assign
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.controller.result import Result
@@ -41,5 +42,7 @@ HANDLER = Handler(
     name="AssignReplicasToDirs",
     versions=range(1),
     controller=decides(decide, refuse),
+    needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    charge=Charge.EXEMPT,
     kips=("KIP-858",),
 )

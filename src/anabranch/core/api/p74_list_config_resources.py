@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anabranch.core.access.authorize import Operation, cluster_allowed
+from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.request import Request
@@ -66,5 +67,6 @@ HANDLER = Handler(
     name="ListConfigResources",
     versions=range(2),
     broker=run,
+    needs=(Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER),),
     kips=("KIP-714", "KIP-1142"),
 )

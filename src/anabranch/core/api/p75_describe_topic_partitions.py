@@ -27,6 +27,7 @@ from anabranch.core.api.metadata_view import (
     reachable_leader,
 )
 from anabranch.core.api.topic_names import is_internal, is_legal
+from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.image import PartitionImage, TopicImage
 from anabranch.core.request import Request
@@ -156,5 +157,6 @@ HANDLER = Handler(
     name="DescribeTopicPartitions",
     versions=range(1),
     broker=run,
+    needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
     kips=("KIP-966",),
 )

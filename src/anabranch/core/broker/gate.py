@@ -1,0 +1,149 @@
+"""The gate in front of handlers: who may knock, with what right, and at whose expense.
+
+What: what each API key needs (`Need`) and draws on (`Charge`), as tables in its `HANDLER`; the
+session of a connection, a machine of three states; and `admit`, the one question that is asked
+before a handler runs. Why one place: access control, SASL and quotas then add rows and a source of
+limits, and no handler changes.
+
+    handshake --ACCEPTED--> authenticated --TIME_OVER--> expired --ACCEPTED--> authenticated
+
+Rules kept: a session that is not authenticated gets only what opens one (ApiVersions, the SASL
+keys); an unknown pair of state and event raises; a session on a listener where all may speak is
+authenticated from the start and never looked at again (`is_restricted`). It enforces nothing new
+today: every listener is such a one, and there are no quotas. Source: KIP-43 and KIP-152 (order of
+SASL requests), KIP-368 (expiry), KIP-219 (muting). Not here: ACLs (`core.access.authorize`, which
+handlers ask for each topic and group by name), mechanisms of SASL.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from anabranch.core.errors import Bug
+
+if TYPE_CHECKING:
+    from anabranch.core.access.authorize import Operation, ResourceType
+    from anabranch.core.access.principal import Principal
+
+NEVER_MS = -1
+
+
+class Need(NamedTuple):
+    """What a handler asks the authorizer before it looks at something."""
+
+    operation: Operation
+    resource: ResourceType
+
+
+class Charge(Enum):
+    """The quota that a request draws on, in Kafka's words."""
+
+    PRODUCE = "producer_byte_rate"
+    FETCH = "consumer_byte_rate"
+    REQUEST = "request_percentage"
+    MUTATION = "controller_mutation_rate"
+    EXEMPT = "exempt"
+    """What brokers and controllers ask of each other."""
+
+
+class SessionState(Enum):
+    """How far a connection has come."""
+
+    HANDSHAKE = "handshake"
+    AUTHENTICATED = "authenticated"
+    EXPIRED = "expired"
+
+
+class SessionEvent(Enum):
+    """What happens to a session."""
+
+    ACCEPTED = "accepted"
+    TIME_OVER = "time over"
+
+
+class Verdict(Enum):
+    """What becomes of a request at the gate."""
+
+    ADMIT = "admit"
+    WAIT = "wait"
+    """Its connection is muted until `muted_until_ms`."""
+    CLOSE = "close"
+
+
+_NEXT = {
+    (SessionState.HANDSHAKE, SessionEvent.ACCEPTED): SessionState.AUTHENTICATED,
+    (SessionState.AUTHENTICATED, SessionEvent.ACCEPTED): SessionState.AUTHENTICATED,
+    (SessionState.AUTHENTICATED, SessionEvent.TIME_OVER): SessionState.EXPIRED,
+    (SessionState.EXPIRED, SessionEvent.ACCEPTED): SessionState.AUTHENTICATED,
+}
+
+_VERDICTS = {
+    (SessionState.HANDSHAKE, True): Verdict.ADMIT,
+    (SessionState.HANDSHAKE, False): Verdict.CLOSE,
+    (SessionState.AUTHENTICATED, True): Verdict.ADMIT,
+    (SessionState.AUTHENTICATED, False): Verdict.ADMIT,
+    (SessionState.EXPIRED, True): Verdict.ADMIT,
+    (SessionState.EXPIRED, False): Verdict.CLOSE,
+}
+"""(state, whether the API key opens sessions) -> verdict."""
+
+
+class Session:
+    """The session of one connection. Times are of the clock that never goes back."""
+
+    __slots__ = ("expires_ms", "is_restricted", "muted_until_ms", "principal", "state")
+
+    def __init__(self, principal: Principal, *, is_restricted: bool = False) -> None:
+        self.principal = principal
+        self.is_restricted = is_restricted
+        self.state = SessionState.HANDSHAKE if is_restricted else SessionState.AUTHENTICATED
+        self.expires_ms = NEVER_MS
+        self.muted_until_ms = NEVER_MS
+
+    def step(self, event: SessionEvent) -> None:
+        """Go on to the next state. Raises Bug for an event that cannot happen now."""
+        after = _NEXT.get((self.state, event))
+        if after is None:
+            raise Bug(f"a session that is {self.state.value} cannot be {event.value}")
+        self.state = after
+
+    def accept(self, principal: Principal, expires_ms: int = NEVER_MS) -> None:
+        """The peer has shown who it is; it must do so again by `expires_ms`."""
+        self.step(SessionEvent.ACCEPTED)
+        self.principal, self.expires_ms = principal, expires_ms
+
+
+class Quotas(Protocol):
+    """Where limits come from."""
+
+    def charge(self, principal: Principal, charge: Charge, amount: float, now_ms: int) -> int:
+        """Count what a request took; for how many milliseconds its connection must rest."""
+
+
+class NoQuotas:
+    """No limits: Kafka without client quotas."""
+
+    def charge(self, _principal: Principal, _charge: Charge, _amount: float, _now_ms: int) -> int:
+        """See Quotas."""
+        return 0
+
+
+def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
+    """What becomes of a request on a restricted session."""
+    if session.state is SessionState.AUTHENTICATED and NEVER_MS != session.expires_ms <= now_ms:
+        session.step(SessionEvent.TIME_OVER)
+    verdict = _VERDICTS[session.state, opens_session]
+    if verdict is Verdict.ADMIT and now_ms < session.muted_until_ms:
+        return Verdict.WAIT
+    return verdict
+
+
+def charge(session: Session, quotas: Quotas, kind: Charge, amount: float, now_ms: int) -> int:
+    """Count what a request took, and mute its connection for as long as it must rest."""
+    if kind is Charge.EXEMPT:
+        return 0
+    rest_ms = quotas.charge(session.principal, kind, amount, now_ms)
+    if rest_ms > 0:
+        session.muted_until_ms = max(session.muted_until_ms, now_ms + rest_ms)
+    return rest_ms

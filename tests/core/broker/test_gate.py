@@ -1,0 +1,159 @@
+"""The gate: what its tables say is what handlers ask, and its sessions go one way."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from tests.core.api import test_any_request as any_request
+from tests.core.api.in_memory_node import InMemoryNode
+from tests.core.controller.world import World
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.access.principal import ANONYMOUS, Principal
+from anabranch.core.api import p03_metadata, p60_describe_cluster, p75_describe_topic_partitions
+from anabranch.core.api.registry import handlers
+from anabranch.core.broker.gate import (
+    Charge,
+    Need,
+    NoQuotas,
+    Session,
+    SessionEvent,
+    SessionState,
+    Verdict,
+    admit,
+    charge,
+)
+from anabranch.core.errors import ApiError, Bug
+from anabranch.core.outcome import Propose
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+
+ALICE = Principal("User", "alice")
+SELDOM = {
+    Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID): (0,),
+    Need(Operation.DESCRIBE, ResourceType.TOPIC): (9,),
+    Need(Operation.DESCRIBE, ResourceType.GROUP): (16,),
+    Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC): (19,),
+    Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP): (32,),
+    Need(Operation.ALTER_CONFIGS, ResourceType.GROUP): (33, 44),
+    Need(Operation.READ, ResourceType.TOPIC): (47,),
+}
+"""Needs that a request made at random does not come to: there has to be a group, or a mark."""
+
+
+class Noting:
+    """Allows at random, and notes what it was asked."""
+
+    allows_all = False
+
+    def __init__(self, seed):
+        self.random, self.asked = Random(seed), set()
+
+    def authorize(self, _request, operation, resource, _name):
+        self.asked.add(Need(operation, resource))
+        return self.random.random() < 0.5
+
+
+def asked_of_a_broker(key, run):
+    maker, node = any_request.Maker(key), InMemoryNode()
+    maker.ids += [node.topic("t", 3), node.topic("u", configs={"cleanup.policy": "compact"})]
+    node.broker.authorizer = noting = Noting(key)
+    for request in any_request.requests(maker, key, "PLAINTEXT"):
+        try:
+            any_request.final(run(node.broker, request, node.now_ms), node.now_ms)
+        except ApiError:
+            continue
+    return noting.asked
+
+
+def asked_of_a_controller(key, run):
+    maker, world = any_request.Maker(1000 + key), World(key)
+    world.start(1, 2)
+    topics = [CreatableTopic(name=name, num_partitions=2, replication_factor=1) for name in "tu"]
+    maker.ids += [each.topic_id for each in world.ask(CreateTopicsRequest(topics=topics)).topics]
+    world.controller.authorizer = noting = Noting(key)
+    for request in any_request.requests(maker, key, "CONTROLLER"):
+        try:
+            outcome = run(world.controller, request, world.now_ms)
+        except ApiError:
+            continue
+        if isinstance(outcome, Propose):
+            world.commit(outcome.result.records)
+    return noting.asked
+
+
+@pytest.mark.parametrize("key", sorted(handlers()))
+def test_a_handler_asks_for_what_its_table_names(key, monkeypatch):
+    """Also nothing else: a table that names too much would refuse what is allowed."""
+    for module in (p03_metadata, p60_describe_cluster, p75_describe_topic_partitions):
+        monkeypatch.setattr(module, "authorized_operations", lambda *_a, **_k: 0)
+    handler, asked = handlers()[key], set()
+    if handler.broker is not None:
+        asked |= asked_of_a_broker(key, handler.broker)
+    if handler.controller is not None:
+        asked |= asked_of_a_controller(key, handler.controller)
+    seldom = {need for need, keys in SELDOM.items() if key in keys}
+    assert asked <= set(handler.needs)
+    assert set(handler.needs) - asked <= seldom
+
+
+def test_only_what_opens_a_session_is_asked_before_there_is_one():
+    assert [key for key, handler in handlers().items() if handler.opens_session] == [18]
+
+
+def test_what_brokers_ask_of_each_other_is_exempt():
+    """And only that: a client's request is charged for the time that it takes, at least."""
+    action = Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER)
+    for handler in handlers().values():
+        assert (handler.charge is Charge.EXEMPT) == (handler.needs == (action,)), handler.name
+
+
+def test_a_listener_where_all_may_speak_restricts_nobody():
+    session = Session(ANONYMOUS)
+    assert not session.is_restricted
+    assert admit(session, opens_session=False, now_ms=0) is Verdict.ADMIT
+
+
+def test_a_session_opens_expires_and_is_renewed():
+    session = Session(ANONYMOUS, is_restricted=True)
+    told = [(admit(session, opens_session=opens, now_ms=0)) for opens in (True, False)]
+    assert told == [Verdict.ADMIT, Verdict.CLOSE]
+    session.accept(ALICE, expires_ms=100)
+    assert session.principal == ALICE
+    assert admit(session, opens_session=False, now_ms=99) is Verdict.ADMIT
+    told = [admit(session, opens_session=opens, now_ms=100) for opens in (False, True)]
+    assert told == [Verdict.CLOSE, Verdict.ADMIT]
+    assert session.state is SessionState.EXPIRED
+    session.accept(ALICE)
+    assert admit(session, opens_session=False, now_ms=10**12) is Verdict.ADMIT
+
+
+@pytest.mark.parametrize("state", [SessionState.HANDSHAKE, SessionState.EXPIRED])
+def test_time_is_over_for_an_open_session_alone(state):
+    session = Session(ANONYMOUS, is_restricted=True)
+    session.state = state
+    with pytest.raises(Bug):
+        session.step(SessionEvent.TIME_OVER)
+
+
+class Limits:
+    """So many milliseconds of rest a unit."""
+
+    def charge(self, _principal, _charge, amount, _now_ms):
+        return int(amount)
+
+
+def test_a_connection_rests_as_long_as_its_quota_says():
+    session = Session(ANONYMOUS, is_restricted=True)
+    session.accept(ALICE)
+    assert charge(session, Limits(), Charge.PRODUCE, 30, now_ms=10) == 30
+    assert charge(session, Limits(), Charge.PRODUCE, 5, now_ms=12) == 5
+    told = [admit(session, opens_session=False, now_ms=now_ms) for now_ms in (39, 40)]
+    assert told == [Verdict.WAIT, Verdict.ADMIT]
+
+
+def test_what_is_exempt_and_what_has_no_limit_rests_never():
+    session = Session(ALICE)
+    assert charge(session, Limits(), Charge.EXEMPT, 30, now_ms=0) == 0
+    assert charge(session, NoQuotas(), Charge.FETCH, 30, now_ms=0) == 0
+    assert admit(session, opens_session=False, now_ms=0) is Verdict.ADMIT
