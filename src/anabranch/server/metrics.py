@@ -7,7 +7,7 @@ Rule kept: a scrape never changes anything, and nothing is exported that is not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -23,7 +23,8 @@ from anabranch.core.groups.states import GroupState
 from anabranch.server.exported import COUNTER, METRICS, SUMMARY, Exported
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.replication.replica import Replica
+    from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher
     from anabranch.server.node import Node
 
@@ -39,7 +40,8 @@ class NodeCollector(Collector):
         self._node = node
         self._ends: dict[Any, int] = {}
         self._records: dict[str, int] = {}
-        self._count_records()
+        if node.broker is not None:
+            self._count_records(node.broker.statistics().replicas)
         self._records = dict.fromkeys(self._records, 0)
 
     def describe(self) -> Iterable[Metric]:
@@ -67,20 +69,17 @@ class NodeCollector(Collector):
         if node.controller is not None:
             yield from samples_of_controller(node.controller.statistics())
         if node.broker is not None:
+            counts = node.broker.statistics()
             yield from samples_of_dispatcher(node.broker.dispatcher)
-            yield "anabranch_flush_rounds_total", (), node.broker.flusher.rounds_total
-            yield from self._samples_of_partitions()
-            yield from samples_of_replication(node.broker.broker)
-            yield from samples_of_groups(node.broker.broker.groups.statistics())
-            yield from samples_of_cleaner(node.broker.cleaner.statistics())
-            yield from samples_of_image(node.broker.broker.image)
+            yield "anabranch_flush_rounds_total", (), counts.flush_rounds
+            yield from self._samples_of_partitions(counts)
+            yield from samples_of_replication(counts)
+            yield from samples_of_groups(counts.groups)
+            yield from samples_of_cleaner(counts.cleaner)
+            yield from samples_of_image(counts.image)
 
-    def _replicas(self) -> list[Any]:
-        broker = self._node.broker
-        return [] if broker is None else list(broker.broker.partitions)
-
-    def _count_records(self) -> None:
-        for replica in self._replicas():
+    def _count_records(self, replicas: Iterable[Replica]) -> None:
+        for replica in replicas:
             place = replica.topic_id, replica.topic_partition
             end = replica.log.end_offset
             grown = max(0, end - self._ends.get(place, 0))
@@ -88,21 +87,18 @@ class NodeCollector(Collector):
             topic = replica.topic_partition.topic
             self._records[topic] = self._records.get(topic, 0) + grown
 
-    def _samples_of_partitions(self) -> Iterator[Sample]:
-        assert self._node.broker is not None
-        replicas = self._replicas()
+    def _samples_of_partitions(self, counts: BrokerStatistics) -> Iterator[Sample]:
+        replicas = counts.replicas
         leaders = [each for each in replicas if each.is_leader]
-        hosted = self._node.broker.broker.partitions
         prefix = "kafka_server_replicamanager_"
         yield prefix + "partitioncount", (), len(replicas)
         yield prefix + "leadercount", (), len(leaders)
-        yield prefix + "offlinereplicacount", (), len(hosted.offline)
-        yield "kafka_log_logmanager_offlinelogdirectorycount", (), len(hosted.offline_folders)
-        for folder in self._node.broker.partitions.folders.values():
-            labels = str(hosted.broker_id), folder.path
-            yield "anabranch_log_folder_full", labels, int(folder.room.is_full)
+        yield prefix + "offlinereplicacount", (), counts.offline_replicas
+        yield "kafka_log_logmanager_offlinelogdirectorycount", (), counts.offline_folders
+        for path, is_full in counts.folders_full.items():
+            yield "anabranch_log_folder_full", (str(counts.broker_id), path), int(is_full)
         yield from samples_of_leaders(leaders)
-        self._count_records()
+        self._count_records(replicas)
         for topic, count in self._records.items():
             yield "kafka_server_brokertopicmetrics_messagesin_total", (topic,), count
         appended: dict[str, int] = {}
@@ -132,9 +128,9 @@ def samples_of_leaders(leaders: list[Any]) -> Iterator[Sample]:
     yield prefix + "atminisrpartitioncount", (), at
 
 
-def samples_of_replication(broker: Broker) -> Iterator[Sample]:
+def samples_of_replication(broker: BrokerStatistics) -> Iterator[Sample]:
     """What leaders here did to their in-sync replicas, and what they refused to producers."""
-    counts = broker.replication.statistics()
+    counts = broker.replication
     prefix = "kafka_server_replicamanager_"
     yield prefix + "isrshrinks_total", (), counts["isr_shrinks"]
     yield prefix + "isrexpands_total", (), counts["isr_expands"]
@@ -192,7 +188,7 @@ def samples_of_listener(name: str, counts: dict[str, Any]) -> Iterator[Sample]:
     yield prefix + "unsentbytes", (name,), counts["unsent_bytes"]
 
 
-def samples_of_groups(counts: dict[str, int]) -> Iterator[Sample]:
+def samples_of_groups(counts: Mapping[str, int]) -> Iterator[Sample]:
     """What this node coordinates."""
     prefix = "kafka_coordinator_group_"
     yield prefix + "groupmetadatamanager_numgroups", (), counts["groups"]
@@ -208,7 +204,7 @@ def samples_of_groups(counts: dict[str, int]) -> Iterator[Sample]:
     yield "anabranch_group_partitions_loading", (), counts["loading"]
 
 
-def samples_of_cleaner(counts: dict[str, float]) -> Iterator[Sample]:
+def samples_of_cleaner(counts: Mapping[str, float]) -> Iterator[Sample]:
     """What compaction does, and what it cannot."""
     prefix = "kafka_log_logcleanermanager_"
     yield prefix + "max_dirty_percent", (), counts["max_dirty_percent"]

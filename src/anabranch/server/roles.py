@@ -34,6 +34,7 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Wish
 from anabranch.server.assigning import Assigning
+from anabranch.server.broker_statistics import BrokerStatistics
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dispatch import Dispatcher
@@ -233,6 +234,25 @@ class BrokerRole:
 
     def _registered(self, broker_epoch: int) -> None:
         self.broker.broker_epoch = broker_epoch
+
+    def statistics(self) -> BrokerStatistics:
+        """What metrics tell."""
+        broker, hosted = self.broker, self.broker.partitions
+        return BrokerStatistics(
+            broker_id=broker.broker_id,
+            replicas=list(hosted),
+            offline_replicas=len(hosted.offline),
+            offline_folders=len(hosted.offline_folders),
+            folders_full={
+                each.path: each.room.is_full for each in self.partitions.folders.values()
+            },
+            failed_produces=broker.failed_produces,
+            replication=broker.replication.statistics(),
+            groups=broker.groups.statistics(),
+            cleaner=self.cleaner.statistics(),
+            flush_rounds=self.flusher.rounds_total,
+            image=broker.image,
+        )
 
     # What the dispatcher calls.
 

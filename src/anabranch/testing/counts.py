@@ -13,6 +13,6 @@ def statistics_of(node: Node) -> dict[str, Any]:
     assert node.broker is not None
     return {
         "partitions": node.broker.partitions.statistics(),
-        "groups": node.broker.broker.groups.statistics(),
+        "groups": dict(node.broker.statistics().groups),
         "listeners": {each.name: each.statistics() for each in node.acceptors},
     }

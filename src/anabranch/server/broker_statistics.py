@@ -1,0 +1,32 @@
+"""What a node's broker role counts, gathered when it is asked: for metrics and for tests.
+
+Rule kept: who reads figures needs none of the role's parts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.replication.replica import Replica
+
+
+class BrokerStatistics(NamedTuple):
+    """One look at a broker."""
+
+    broker_id: int
+    replicas: Sequence[Replica]
+    """Those hosted here, whose folders work."""
+    offline_replicas: int
+    offline_folders: int
+    folders_full: Mapping[str, bool]
+    """Path of each folder that is open -> whether it takes no records for want of room."""
+    failed_produces: Mapping[str, int]
+    replication: Mapping[str, int]
+    groups: Mapping[str, int]
+    cleaner: Mapping[str, float]
+    flush_rounds: int
+    image: MetadataImage
