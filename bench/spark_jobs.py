@@ -35,6 +35,7 @@ SCRUB_VALUE_BYTES = 1000
 MICRO_BATCHES = 8
 SCHEMA = "number bigint, text string"
 LONGEST_SECONDS = 600.0
+LOOK_SECONDS = 0.1
 SHOWN = 5
 
 
@@ -95,26 +96,30 @@ def _run_table(server: Server, folder: Path, *, kill_at: int | None) -> float:
         "--table", str(folder / "table"), "--schema", SCHEMA,
         "--max-records", str(max(1, scaled(TABLE_RECORDS) // MICRO_BATCHES)), "--json",
     ]  # fmt: skip
+    log = folder / "output.log"
     begin = time.perf_counter()
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True
-    )
+    with open(log, "wb") as output:
+        process = subprocess.Popen(words, stdout=output, stderr=output, start_new_session=True)
     try:
         if kill_at is None:
-            output, _ = process.communicate(timeout=LONGEST_SECONDS)
-            if process.returncode:
-                raise SystemExit(f"the table's job ended with {process.returncode}: {output!r}")
+            if process.wait(LONGEST_SECONDS):
+                raise SystemExit(f"the table's job failed: {_last_words(log)}")
             return time.perf_counter() - begin
         while _rows(folder) < kill_at:
             if process.poll() is not None:
-                raise SystemExit("the table's job ended before it could be killed")
-            time.sleep(0.05)
+                raise SystemExit(f"the table's job ended before its SIGKILL: {_last_words(log)}")
+            time.sleep(LOOK_SECONDS)
     finally:
         for pid in family_of(process.pid) if process.poll() is None else ():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
     return time.perf_counter() - begin
+
+
+def _last_words(log: Path) -> str:
+    """The end of what a job printed."""
+    return " / ".join(log.read_text(errors="replace").splitlines()[-SHOWN:])
 
 
 def _rows(folder: Path) -> int:

@@ -13,9 +13,13 @@ import pytest
 from anabranch.testing import LocalCluster
 
 HERE = Path(__file__).parent
+JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""For every JVM that a test starts: on short work the optimizing compiler and a parallel collector
+take a third of the processor's time, and save nothing."""
 LONGEST_TEST_SECONDS = 300
 """The first test of a worker starts a JVM and compiles the decoder, on a machine that may be busy."""
 
+os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA)
 if find_spec("pyspark") is None:
     if os.environ.get("SPARK") != "0":
         raise pytest.UsageError(

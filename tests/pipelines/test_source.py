@@ -18,6 +18,8 @@ from anabranch.pipelines.planning import OffsetRange
 from anabranch.pipelines.reading import Fetching
 from anabranch.testing import LocalCluster
 
+HIDES_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
+
 
 @pytest.fixture
 def read(spark):
@@ -347,3 +349,31 @@ def test_a_broker_killed_while_it_is_read_from_is_followed_by_the_next(topics_of
         reader.join(150)
         assert counted == [(4000 * 3999 // 2, 4000)]
         assert cluster.leader(topic) != leader
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"startingoffset": "earliest"}, "Option 'startingoffset' is unknown to the source."),
+        ({"endingOffsets": '{"TOPIC":{"0":90}}'}, "offsets up to 89 were asked for."),
+        ({}, "TOPIC-0: the batch of offsets 0 to 9 is corrupt:"),
+    ],
+    ids=["option", "plan", "task"],
+)
+def test_without_tracebacks_the_sentence_follows_sparks_own_line(topics, read, spark, more, words):
+    topic = topics.create()
+    topics.fill(topic, 0, 10)
+    (segment,) = (Path(topics.cluster.brokers[0].folder) / f"{topic}-0").glob("*.log")
+    with segment.open("r+b") as file:
+        file.seek(-1, 2)
+        file.write(b"!")
+    options = {name: text.replace("TOPIC", topic) for name, text in more.items()}
+    spark.conf.set(HIDES_TRACEBACKS, "true")
+    try:
+        with pytest.raises(PySparkException) as caught:
+            read(topics.options(topic, **options)).count()
+    finally:
+        spark.conf.unset(HIDES_TRACEBACKS)
+    told = str(caught.value)
+    assert "Traceback" not in told
+    assert words.replace("TOPIC", topic) in "\n".join(told.splitlines()[:2]), told
