@@ -320,6 +320,16 @@ DIRECTED = (
         caught_by="tests/core/test_step.py::test_what_an_act_leaves_belongs_to_the_same_step",
     ),
     Mutant(
+        name="empty-batches-alone",
+        rule="a consumer is given no empty batches alone while records follow",
+        module="anabranch.core.api.empty_batches",
+        old="        if follows >= limit or looked_at > MOST_BYTES_PAST:\n",
+        new="        if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_empty_batches.py"
+        "::test_a_consumer_is_given_a_record_while_one_follows_and_passes_over_none",
+    ),
+    Mutant(
         name="one-older-folder-sets-all-back",
         rule="only what lies in an older folder is set back, not the broker's other folders",
         module=MEMBERSHIP,

@@ -17,6 +17,7 @@ from anabranch.core.access.authorize import Operation, cluster_allowed, topic_al
 from anabranch.core.api.closest_replica import sent_nearer
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
+from anabranch.core.api.empty_batches import past_empty
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
@@ -329,6 +330,10 @@ class Fetch:
             records = replica.read(
                 offset, max_bytes=max_bytes, upto=limit, at_least_one=at_least_one
             )
+            if not self.is_follower:
+                records = past_empty(
+                    replica, records, limit, max_bytes=max_bytes, at_least_one=at_least_one
+                )
             answer.records = records
             if committed_only and records:
                 answer.aborted_transactions = aborted_within(replica, records, offset, limit)
