@@ -14,6 +14,7 @@ in one line what and what to do, and leaves everything as it was.
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import time
 from typing import TYPE_CHECKING, Any
@@ -184,6 +185,9 @@ class Node:
             self.broker.on_registered = follower.registered
             rooms, folder = self.broker.partitions.rooms, config.metadata_log_dir
             follower.make_room = lambda fault: rooms.make_room(folder, fault)
+            if path := getattr(self._store, "path", None):  # a file, on one of our volumes perhaps
+                beside = os.path.dirname(path) or "."
+                self._store.make_room = lambda fault: rooms.make_room(beside, fault)
         await follower.start()
 
     def _on_image(self, image: MetadataImage, _delta: MetadataDelta) -> None:

@@ -22,6 +22,10 @@ from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 
 LOG = logger("partitions")
+REMEDY = (
+    "free space on its volume, make it larger, or move partitions to another broker; "
+    "retention frees space by itself, compacted topics do not"
+)
 
 
 class Rooms:
@@ -50,7 +54,7 @@ class Rooms:
         """A disk had no room for something."""
         if folder.room.refused(steady_ms()):
             self._files.give_back(folder.path)
-            LOG.error("a disk is full", path=folder.path, why=str(fault))
+            LOG.error("a disk is full", path=folder.path, why=str(fault), remedy=REMEDY)
             self._partitions.full_folders.add(folder.path)
             self._tell()
 

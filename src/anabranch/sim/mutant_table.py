@@ -330,6 +330,15 @@ DIRECTED = (
         "::test_a_consumer_is_given_a_record_while_one_follows_and_passes_over_none",
     ),
     Mutant(
+        name="store-asks-for-no-room",
+        rule="a SQLite store whose volume is full has room made, and tries again",
+        module="anabranch.server.metadata_store.sqlite",
+        old="            if not self.make_room(fault):\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/metadata_store/test_full_volume.py",
+    ),
+    Mutant(
         name="one-older-folder-sets-all-back",
         rule="only what lies in an older folder is set back, not the broker's other folders",
         module=MEMBERSHIP,

@@ -21,6 +21,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.files import DiskFull
 from anabranch.core.metadata.store import (
     MARK_BYTES,
     NOBODY,
@@ -61,6 +62,8 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata-store")
         self._connection: sqlite3.Connection | None = None
         self._appends = 0
+        self.make_room: Callable[[DiskFull], bool] = lambda fault: False
+        """Called on the loop when the file's volume is full; whether it is worth trying again."""
 
     @classmethod
     async def open(cls, path: str) -> SqliteStore:
@@ -147,16 +150,25 @@ class SqliteStore:
         """Transactions that appended since the store was opened."""
         return {"append_transactions": self._appends}
 
-    # Everything below runs in the store's thread.
-
     async def _run(self, call: Callable[[], ResultT]) -> ResultT:
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._guard, call)
+        """A transaction that met a full volume took no effect: once there is room, again."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._thread, self._guard, call)
+        except DiskFull as fault:
+            if not self.make_room(fault):
+                raise
+        return await loop.run_in_executor(self._thread, self._guard, call)
+
+    # Everything below runs in the store's thread.
 
     def _guard(self, call: Callable[[], ResultT]) -> ResultT:
         try:
             return call()
         except sqlite3.Error as error:
-            raise StorageFault(f"metadata store {self.path}: {_sentence(error)}") from error
+            is_full = getattr(error, "sqlite_errorname", "").startswith("SQLITE_FULL")
+            kind = DiskFull if is_full else StorageFault
+            raise kind(f"metadata store {self.path}: {_sentence(error)}") from error
 
     def _connect(self) -> None:
         folder = os.path.dirname(self.path)
