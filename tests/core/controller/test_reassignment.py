@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -198,6 +199,22 @@ def test_a_move_may_be_taken_back(world: World) -> None:
     assert (after.replicas, after.isr, after.leader) == ((1, 2, 3), (1, 2, 3), 1)
     assert (after.adding, after.removing) == ((), ())
     assert move(world, cancel=True).error_code == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+MOVES = [each for each in itertools.permutations((1, 2, 3, 4, 5), 3) if set(each) != {1, 2, 3}]
+
+
+@pytest.mark.parametrize("target", MOVES, ids=str)
+def test_the_order_of_replicas_after_a_move_was_taken_back_is_kafka_s(
+    world: World, target: tuple[int, ...]
+) -> None:
+    """Kafka keeps no former order: of the target it leaves out who came, then follow those that
+    were to go (PartitionReassignmentRevert, PartitionReassignmentReplicas)."""
+    move(world, *target)
+    assert move(world, cancel=True).error_code == ErrorCode.NONE
+    stayed = [each for each in target if each in (1, 2, 3)]
+    left = sorted({1, 2, 3}.difference(target))
+    assert world.partition("t").replicas == (*stayed, *left)
 
 
 @pytest.mark.parametrize("targets", [[(4, 5), (4, 5)], [(4, 5), (5, 3)], [(4, 5), (4, 3), (5, 1)]])
