@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from anabranch.cli.main import main
 from anabranch.sim.campaign import Campaign, Tally, run_block
-from anabranch.sim.plan import FAULTS, draw_plan
+from anabranch.sim.life import draw_plan
+from anabranch.sim.plan import FAULTS
 from anabranch.sim.schedule import run_plan, run_schedule
 from anabranch.sim.shrink import shrink
 

@@ -13,7 +13,7 @@ from anabranch.sim.clients.workload import Reader, Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.history import FAILED, OK, UNKNOWN, History
 from anabranch.sim.network import LinkFault
-from anabranch.sim.plan import SECOND_US, TopicPlan, draw_plan
+from anabranch.sim.plan import SECOND_US, TopicPlan, plain_plan
 from anabranch.sim.trace import Trace, line_of
 from anabranch.sim.world import World
 
@@ -31,7 +31,7 @@ class Stage:
         config = {"offsets.topic.num.partitions": "1", "group.initial.rebalance.delay.ms": "0"}
         self.cluster = Cluster(self.world, 3, config)
         self.history = History()
-        plan = replace(draw_plan(0), topics=(TopicPlan("topic", 1, 3, MINIMUM),))
+        plan = replace(plain_plan(0), topics=(TopicPlan("topic", 1, 3, MINIMUM),))
         workload = Workload(self.cluster, plan, self.history)
         self.cluster.start()
         self.world.run(SECOND_US)

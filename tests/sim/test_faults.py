@@ -9,7 +9,7 @@ import pytest
 from anabranch.core.wire.batch import crc_is_valid, read_header
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.faults import rotten_byte
-from anabranch.sim.plan import FAULTS, SECOND_US, Fault, draw_plan
+from anabranch.sim.plan import FAULTS, SECOND_US, Fault, plain_plan
 from anabranch.sim.schedule import run_plan
 
 KINDS = sorted({kind for family in FAULTS.values() for kind in family})
@@ -18,8 +18,8 @@ END_US = 24 * SECOND_US
 
 def plan_with(kind: str):
     """A short plan with members and one kind of fault, twice."""
-    seeds = (seed for seed in range(100) if any(c.membership for c in draw_plan(seed).clients))
-    plan = draw_plan(next(seeds))
+    seeds = (seed for seed in range(100) if any(c.membership for c in plain_plan(seed).clients))
+    plan = plain_plan(next(seeds))
     faults = tuple(
         Fault(at_us=at * SECOND_US, kind=kind, lasts_us=2 * SECOND_US, aim=7, other=5, strength=0.6)
         for at in (10, 16)

@@ -60,7 +60,7 @@ def command(
 
 
 def _replay(seed: int, *, shrinks: bool) -> Outcome:
-    from anabranch.sim.plan import draw_plan
+    from anabranch.sim.life import draw_plan
     from anabranch.sim.schedule import run_plan
     from anabranch.sim.shrink import shrink
 

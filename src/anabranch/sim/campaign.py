@@ -26,7 +26,7 @@ from typing import Any
 
 import anabranch
 from anabranch.sim.checks.marks import MARKS
-from anabranch.sim.plan import draw_plan
+from anabranch.sim.life import draw_plan
 from anabranch.sim.schedule import Outcome, run_plan
 from anabranch.sim.shrink import shrink
 

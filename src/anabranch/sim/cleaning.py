@@ -44,6 +44,11 @@ class Cleaning:
         """Whether a pass reads a log's segments."""
         return place == self._place
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a pass runs."""
+        return self._place is not None
+
     def wake(self) -> None:
         """A log is hosted that is compacted: look after it from now on."""
         if not self._is_awake:
@@ -123,7 +128,11 @@ class Cleaning:
             is_hosted=lambda: self._is_hosted(replica),
             clock_ms=lambda: self._world.now_ms,
         )
+        segments = list(log.segments)
         for step in steps:
+            if log.segments[: len(segments)] != segments:
+                segments = list(log.segments)
+                self._node.cluster.tell_compacted(self._node, replica.topic_partition)
             step.call()
             yield
         self._world.note(

@@ -65,6 +65,9 @@ class Watcher:
     def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
         """A log is about to be cut from end offset `before` to `after`."""
 
+    def compacted(self, node: SimNode, place: TopicPartition) -> None:
+        """Segments of a log were exchanged for what compaction made of them."""
+
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process: start, serving, crash, power, pause, resume, stopping, stop, wipe."""
 
@@ -124,9 +127,9 @@ class Cluster:
         active = [
             node
             for node in self.nodes.values()
-            if node.state is State.RUNNING and node.controller_shell.controller.active
+            if node.state is State.RUNNING and node.office.controller.active
         ]
-        return max(active, key=lambda node: node.controller_shell.controller.epoch, default=None)
+        return max(active, key=lambda node: node.office.controller.epoch, default=None)
 
     @property
     def image(self) -> MetadataImage:
@@ -217,6 +220,11 @@ class Cluster:
         self.world.note("truncated", node.name, str(place), before=before, after=after)
         for check in self.checks:
             check.truncated(node, place, before, after)
+
+    def tell_compacted(self, node: SimNode, place: TopicPartition) -> None:
+        """Segments of a log were exchanged."""
+        for check in self.checks:
+            check.compacted(node, place)
 
     def tell_machine_changed(self, machine: Machine, what: str) -> None:
         """A process started, ended, or changed in between."""

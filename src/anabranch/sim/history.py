@@ -14,8 +14,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TypeAlias
 
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 
+WRITTEN_AS = "written-as"
+"""The header of a tombstone that says what its value would have been."""
+TOMBSTONES = b"05"
 OPEN, OK, FAILED, UNKNOWN = "open", "ok", "failed", "unknown"
 
 
@@ -36,6 +39,9 @@ class Send:
     completed_us: int = -1
     outcome: str = OPEN
     offset: int = -1
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """Which of the topics of that name, as far as the client knew when it sent."""
+    key: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,8 @@ class Poll:
     records: list[tuple[int, bytes]]
     isolation: int
     in_group: bool = False
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """Which of the topics of that name it asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +105,11 @@ class UncleanAsked:
 Event: TypeAlias = Send | Poll | Commit | Assigned | Thrown | UncleanAsked
 
 
+def is_tombstone(send: Send) -> bool:
+    """Whether a record has a key and no value: such a one when its number ends so."""
+    return send.key is not None and send.value[-1] in TOMBSTONES
+
+
 class History:
     """All clients' records of one run.
 
@@ -108,6 +121,8 @@ class History:
         self.commits: list[Commit] = []
         self.assigned: list[Assigned] = []
         self.unclean_asked: list[UncleanAsked] = []
+        self.deletes_asked: set[TopicPartition] = set()
+        """Partitions of which an operator wanted records deleted."""
         self.open: list[Send] = []
         self.thrown: list[Thrown] = []
         self.fresh: list[Poll | Commit | Assigned | Thrown] = []

@@ -383,11 +383,14 @@ class Hosting:
         now_ms = self.world.now_ms
         for replica in list(self.broker.partitions):
             is_cleaning = self.cleaning.is_cleaning(replica.topic_partition)
+            known = len(replica.log.producers)
             try:
                 if look_after(replica.log, now_ms, replica.high_watermark, is_cleaning=is_cleaning):
                     self.broker.changed.add(replica.topic_partition)
             except StorageFault as fault:
                 self.broker.faults.append((replica, fault))
+            if len(replica.log.producers) < known:
+                self.world.note("forgotten", self.node.name, str(replica.topic_partition))
         self.take_faults()
 
     def close(self) -> None:

@@ -23,6 +23,7 @@ MEMBERSHIP = "anabranch.core.controller.brokers.membership"
 REPLAY = "anabranch.core.metadata.replay"
 SHARD = "anabranch.core.groups.shard"
 MEMBERS = "anabranch.core.groups.members"
+COMPACTION = "anabranch.core.log.compaction"
 
 NO_SCHEDULE = -1
 
@@ -89,7 +90,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=29,
+        seed=47,
         caught_by="L4",
     ),
     Mutant(
@@ -263,6 +264,69 @@ MUTANTS = (
         seed=6,
         caught_by="liveness",
     ),
+    Mutant(
+        name="compaction-forgets-the-last-value",
+        rule="the newest record of a key stays",
+        module="anabranch.core.log.record_walk",
+        old="if newest_of(key, -1) <= first + delta and",
+        new="if newest_of(key, -1) < first + delta and",
+        seed=257,
+        caught_by="C1",
+    ),
+    Mutant(
+        name="tombstone-removed-at-once",
+        rule="a tombstone stays for delete.retention.ms after it was first compacted",
+        module=COMPACTION,
+        old="not header.has_delete_horizon or self._job.now_ms < header.base_timestamp",
+        new="False",
+        seed=257,
+        caught_by="C2",
+    ),
+    Mutant(
+        name="compacted-above-the-high-watermark",
+        rule="only what is committed makes older records of a key superfluous",
+        module=COMPACTION,
+        old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
+        new="limit = log.flushed_offset",
+        seed=286,
+        caught_by="C1",
+    ),
+    Mutant(
+        name="expiry-above-the-high-watermark",
+        rule="retention drops only what is committed",
+        module="anabranch.core.log.shortening",
+        old="if end_offset > high_watermark or (segment is log.active and segment.size == 0):",
+        new="if segment is log.active and segment.size == 0:",
+        seed=266,
+        caught_by="L1",
+    ),
+    Mutant(
+        name="moved-away-and-in-sync",
+        rule="a replica that goes with a move leaves the in-sync replicas with it",
+        module="anabranch.core.controller.moves.reassignment",
+        old="    return Move(target), remaining\n",
+        new="    return Move(target), isr\n",
+        seed=221,
+        caught_by="M3",
+    ),
+    Mutant(
+        name="cancelled-move-keeps-the-stranger",
+        rule="a cancelled move leaves the replicas that there were before it",
+        module="anabranch.core.controller.moves.reassignment",
+        old="    replicas = Move.of(partition).original\n",
+        new="    replicas = partition.replicas\n",
+        seed=236,
+        caught_by="M3",
+    ),
+    Mutant(
+        name="rolled-segment-left-unsynced",
+        rule="a round of syncs covers segments that were rolled since the last one",
+        module="anabranch.core.log.syncing",
+        old="        targets.append(SegmentSync(segment))\n",
+        new="",
+        seed=262,
+        caught_by="L7",
+    ),
 )
 
 OFFSETS = "anabranch.core.groups.offsets"
@@ -288,7 +352,6 @@ HINT_TESTS = "tests/core/controller/test_hints.py"
 OVERTAKEN = "tests/core/replication/test_overtaken_metadata.py"
 LOG = "anabranch.core.log.state"
 RECOVERY = "anabranch.core.log.recovery"
-COMPACTION = "anabranch.core.log.compaction"
 REPLAYED = "anabranch.core.log.producer_replay"
 HISTORIES_TESTS = "tests/core/log/test_histories.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
@@ -298,25 +361,6 @@ CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
-    Mutant(
-        name="expired-sessions-are-served",
-        rule="a session that is not authenticated gets only what opens one",
-        module="anabranch.core.broker.gate",
-        old="(SessionState.EXPIRED, False): Verdict.CLOSE,",
-        new="(SessionState.EXPIRED, False): Verdict.ADMIT,",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/broker/test_gate.py::test_a_session_opens_expires_and_is_renewed",
-    ),
-    Mutant(
-        name="late-offsets-are-not-told",
-        rule="a producer hears the offsets that its ticket has in the end",
-        module="anabranch.core.api.p00_produce",
-        old="if answer.base_offset == UNKNOWN_OFFSET:",
-        new="if False:",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/test_partition.py"
-        "::test_a_produce_request_waits_for_offsets_that_come_late",
-    ),
     Mutant(
         name="groups-read-in-part-are-served",
         rule="groups whose log could not be read to its end are not served",
@@ -332,9 +376,9 @@ DIRECTED = (
         name="acts-end-the-step",
         rule="what an act at the end of a step leaves is done in the same step",
         module="anabranch.core.step",
-        old="""            if not (changed or left.ready or faults or unsynced or moved):
-                break""",
-        new="""            break""",
+        old="""                if _is_at_rest(left):
+                    break""",
+        new="""                break""",
         seed=NO_SCHEDULE,
         caught_by="tests/core/test_step.py::test_what_an_act_leaves_belongs_to_the_same_step",
     ),

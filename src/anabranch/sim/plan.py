@@ -55,6 +55,15 @@ class TopicPlan:
     partitions: int
     replication_factor: int
     configs: tuple[tuple[str, str], ...]
+    added: int = 0
+    """Partitions that it gets later."""
+    is_made_again: bool = False
+    """Whether it is deleted and made again under its name."""
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether its records need keys."""
+        return "compact" in dict(self.configs).get("cleanup.policy", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +124,17 @@ class Plan:
 
     @property
     def places(self) -> list[TopicPartition]:
-        """Every partition that clients use, in order."""
+        """Every partition that clients use, in order, those that are added later too."""
         return [
             TopicPartition(topic.name, index)
             for topic in self.topics
-            for index in range(topic.partitions)
+            for index in range(topic.partitions + topic.added)
         ]
+
+    @property
+    def compacted(self) -> frozenset[str]:
+        """The topics whose records need keys."""
+        return frozenset(topic.name for topic in self.topics if topic.is_compacted)
 
     def counts(self, operations: int, faults: int) -> bool:
         """Whether a schedule that did so much counts as one."""
@@ -132,8 +146,8 @@ class Plan:
         )
 
 
-def draw_plan(seed: int) -> Plan:
-    """The plan of a seed: always the same one."""
+def plain_plan(seed: int) -> Plan:
+    """The plan of a seed without what `life.py` adds: always the same one."""
     random = Random(f"{seed}/plan")
     brokers = random.choice((3, 3, 3, 3, 3, 3, 4, 5))
     topics = _topics(random, brokers)

@@ -23,7 +23,8 @@ from anabranch.sim.cluster import Cluster
 from anabranch.sim.faults import Faults
 from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
-from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan, draw_plan
+from anabranch.sim.life import draw_plan
+from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan
 from anabranch.sim.trace import Trace
 from anabranch.sim.world import World
 
@@ -161,6 +162,8 @@ class _Run:
             return "a producer waits for an answer"
         if not self.workload.is_stable:
             return "a member is in no generation"
+        if not self.workload.topics_made:
+            return "a topic that was deleted is not made again"
         unrest: str = self.suite.unrest()
         return unrest
 
@@ -168,6 +171,8 @@ class _Run:
         image = self.cluster.image
         for place in self.plan.places:
             found = image.partition(*place)
+            if found is None and image.topic(place.topic) is not None:
+                continue  # it was to be added, and the request got lost
             if found is not None and found.leader < 0:
                 continue  # at rest, so all who could lead have lost their disks
             node = self.cluster.nodes.get(found.leader) if found is not None else None

@@ -45,6 +45,7 @@ class Stage:
         self.asked: set[Any] = set()
         self.metadata = MetadataChecks(self.marks, self.asked.__contains__)
         self.logs = LogChecks(self.metadata.model, self.marks)
+        self.logs.deletes_asked.add(PLACE)
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self.image = MetadataImage.empty()
@@ -80,6 +81,7 @@ class Stage:
         return SimpleNamespace(
             node_id=node_id, name=f"node-{node_id}", disk=disk, broker=broker,
             controller=SimpleNamespace(active=False), state=State.RUNNING, is_up=True,
+            now_ms=0,
         )  # fmt: skip
 
     # Metadata.
@@ -187,11 +189,16 @@ class Stage:
         epoch: int | None = None,
         producer: tuple[int, int, int] = (-1, -1, -1),
         count: int = 1,
+        key: bytes = b"k",
+        tombstone: bool = False,
     ) -> None:
         """One batch by a leader, of one record if not said otherwise; nobody looks yet."""
         self.sequence += 1
         batch = build_batch(
-            [Record(each, 0, b"k", b"%d" % self.sequence) for each in range(count)],
+            [
+                Record(each, 0, key, None if tombstone else b"%d" % self.sequence)
+                for each in range(count)
+            ],
             producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2],
         )  # fmt: skip
         replica = self.replica(node_id)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.sim.checks.stage import KEY, PLACE, Stage
 
-from anabranch.core.wire.metadata_records import ConfigRecord, UnfenceBrokerRecord
+from anabranch.core.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    ConfigRecord,
+    UnfenceBrokerRecord,
+)
 from anabranch.sim.checks.logs import LAST_STANDING, ZOMBIE_WROTE
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
 from anabranch.sim.checks.violation import Violation
@@ -355,6 +359,44 @@ def test_l4_a_replaced_leader_that_commits_alone():
     stage.follow(2, 3)
     stage.append(1)
     assert violated(lambda: stage.tell(1, 2)) == "L4"
+
+
+def test_what_the_present_leader_s_disk_lost_since_was_there_when_the_replaced_one_counted_it():
+    stage = Stage(min_isr=1)
+    stage.write(1)
+    stage.append(1)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    stage.elect(2, [2, 3])
+    stage.follow(2, 3)  # node 1 has not heard of it: followers had told it of their copies
+    stage.logs.node_changed(stage.nodes[2], "wipe")
+    stage.tell(1, 2)
+    assert stage.logs.truths[KEY].high == 2
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_leader_without_room_may_hand_over_to_who_joins(full):
+    stage = Stage()
+    stage.change(isr=[1])
+    broker = stage.image.brokers[1]
+    if full:
+        stage.commit(
+            BrokerRegistrationChangeRecord(
+                broker_id=1, broker_epoch=broker.epoch, full_log_dirs=[bytes(range(100, 116))]
+            )
+        )
+        stage.change(isr=[3], leader=3)
+        assert not stage.logs.truths[KEY].reset_rule
+    else:
+        assert violated(lambda: stage.change(isr=[3], leader=3)) == "L4"
+
+
+def test_a_log_start_that_moves_by_itself_is_no_deletion():
+    stage = Stage()
+    stage.write(2)
+    stage.logs.deletes_asked.clear()
+    stage.log(1).delete_records_before(1)
+    assert violated(lambda: stage.look(1)) == "L6"
 
 
 # L5

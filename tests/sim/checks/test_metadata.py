@@ -277,3 +277,13 @@ def test_m5_a_folder_that_a_node_does_not_know():
     wrong = replay_batch(before, (NoOpRecord(),), before.next_offset, 1)[0]
     stage.nodes[1].broker.image = wrong
     assert violated(lambda: stage.metadata.look(stage.nodes[1])) == "M5"
+
+
+def test_m3_who_was_coming_stays_only_when_it_is_in_sync():
+    stage = Stage()
+    stage.change(isr=[1, 2], adding_replicas=[3])
+    with pytest.raises(Violation, match="M3"):
+        stage.change(adding_replicas=[])
+    stage = Stage()
+    stage.change(adding_replicas=[3])
+    stage.change(adding_replicas=[])

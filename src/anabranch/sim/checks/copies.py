@@ -10,12 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.sim.checks.entries import BEGIN, Entry, Unreadable, read_entries
+from anabranch.sim.checks.entries import (
+    BEGIN,
+    Entry,
+    Unreadable,
+    read_entries,
+    unsynced_entries,
+)
 from anabranch.sim.checks.truth import NEVER
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
+    from anabranch.core.types import Buffer
     from anabranch.sim.checks.truth import Truth
     from anabranch.sim.node import SimNode
 
@@ -32,6 +39,7 @@ class Copy:
         "entries",
         "epoch",
         "high",
+        "is_exchanged",
         "is_given_up",
         "is_rotten",
         "is_sure",
@@ -56,6 +64,8 @@ class Copy:
         """What was written before it rotted."""
         self.is_given_up = False
         """So much of it is rotten that its batches cannot be told apart."""
+        self.is_exchanged = False
+        """Whether compaction has exchanged segments since the last look."""
         self.cut_to = NOT_SEEN
         """Where a cut was announced since the last look."""
         self.sequences: dict[tuple[int, int], int] = {}
@@ -67,13 +77,15 @@ class Copy:
     def forget(self) -> None:
         """The process is gone; the batches are still what its disk holds, as far as is known."""
         self.replica = None
+        self.is_exchanged = False
         self.end = self.start = self.high = self.epoch = self.partition_epoch = NOT_SEEN
         self.leads = False
 
     def lacks(self, start: int, upto: int) -> Entry | None:
         """The first committed batch of a range that is not here and not deleted here: it may have
-        deleted more than a leader that was elected uncleanly since."""
-        if self.truth.reset_epoch != NEVER:
+        deleted more than a leader that was elected uncleanly since, or than others whose records
+        expire too."""
+        if self.truth.reset_epoch != NEVER or self.truth.expires:
             start = max(start, self.start)
         return self.truth.missing_in(self.entries, start, upto)
 
@@ -81,6 +93,16 @@ class Copy:
         """The batches that end after an offset and not after another: of a branch of its own the
         first may begin before."""
         return [each for each in self.entries if first < each.end <= upto]
+
+    def first_unsynced(self, entries: list[Entry]) -> Entry | None:
+        """The first of these batches that a power cut might take: its bytes, or the name of their
+        file, are not on the disk."""
+        assert self.replica is not None
+        if not entries:
+            return None
+        wanted = {(each.base, each.epoch) for each in entries}
+        found = unsynced_entries(self.node.disk, self.replica.log, entries[0].base)
+        return next((raw for raw in found if (raw.base, raw.epoch) in wanted), None)
 
     def told(self) -> dict[str, object]:
         """For a violation's details."""
@@ -97,7 +119,8 @@ class Copy:
         fresh: list[Entry] = []
         try:
             for entry, position, batch in read_entries(self.node.disk, log, self.position):
-                fresh.append(self._checked(entry))
+                for each in self._read(entry, batch):
+                    fresh.append(self._checked(each))
                 self.truth.note_commits(fresh[-1], batch)
                 self.position = position
         except Unreadable as fault:
@@ -113,6 +136,17 @@ class Copy:
                 {**self.told(), "end": log.end_offset, "batches_end": end},
             )  # fmt: skip
         return fresh
+
+    def _read(self, entry: Entry, batch: Buffer) -> list[Entry]:
+        """The batch, after those that compaction took out before it."""
+        compacted = self.truth.compacted
+        if compacted is None or self.replica is None:
+            return [entry]
+        before = self.entries[-1] if self.entries else None
+        start = self.replica.log.start_offset
+        if self.is_rotten:
+            return compacted.read_rotten(entry, batch, before, start, self.node.now_ms)
+        return compacted.read(entry, batch, before, start, self.node.now_ms, self.told())
 
     def reload(self) -> list[Entry]:
         """Read the whole log again; the batches that are gone."""

@@ -69,6 +69,26 @@ def read_entries(
             yield entry, Position(segment.base_offset, at), seen[at - size : at]
 
 
+def unsynced_entries(disk: SimDisk, log: Log, first: int) -> Iterator[Entry]:
+    """The batches from the segment that has an offset on of which a power cut may leave something
+    else: the bytes, the file's name or the folder's are not on stable storage."""
+    segments = log.segments
+    for segment, following in zip(segments, [*segments[1:], None], strict=True):
+        if following is not None and following.base_offset <= first:
+            continue
+        path = segment.stem + ".log"
+        inode = disk.names.get(path)
+        is_named = disk.stored_names.get(path) is inode and log.folder in disk.stored_names
+        seen = b"" if inode is None else inode.seen
+        stored = b"" if inode is None or not is_named else inode.stored
+        at = 0
+        while at < segment.size:
+            entry, size = _entry(seen, at, segment.size)
+            if stored[at : at + size] != seen[at : at + size]:
+                yield entry
+            at += size
+
+
 def _entry(seen: bytes | bytearray, at: int, end: int) -> tuple[Entry, int]:
     if at + _OVERHEAD > min(end, len(seen)):
         raise Unreadable(f"{end - at} bytes at {at} are no batch")

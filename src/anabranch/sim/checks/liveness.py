@@ -36,6 +36,10 @@ def unrest(cluster: Cluster, logs: LogChecks) -> str:
     active = [node for node in cluster.nodes.values() if node.controller.active]
     if len(active) != 1:
         return f"{len(active)} controllers are active"
+    for node in cluster.nodes.values():
+        for replica in node.broker.partitions:
+            if not logs.belongs_to(node.node_id, logs.key_of(replica)):
+                return f"{node.name} hosts {replica.topic_partition}, which is not its own"
     for key, partition in model.partitions.items():
         wrong = _partition_unrest(cluster, logs, key, partition)
         if wrong:
@@ -51,6 +55,8 @@ def _partition_unrest(cluster: Cluster, logs: LogChecks, key: Key, partition: Pa
     }
     if broken and (partition.leader < 0 or partition.leader in broken):
         return ""
+    if partition.adding or partition.removing:
+        return f"a move is under way: adding={partition.adding} removing={partition.removing}"
     if partition.leader < 0:
         candidates = (*partition.isr, *partition.elr, *partition.last_known)
         if not any(logs.model.may_lead(partition, each) for each in candidates):

@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.commits import OFFSETS_TOPIC
+from anabranch.sim.checks.compacted import Compacted
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.marks import Marks
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
 ACKS_ALL = -1
+TOMBSTONES_STAY_MS = "86400000"
+"""delete.retention.ms where nothing else is said."""
 LAST_STANDING = "the last in-sync replica lost it in a power cut, and there is no ELR"
 ZOMBIE_WROTE = "acknowledged by a leader that an unclean election had replaced"
 
@@ -51,6 +54,8 @@ class LogChecks:
         self.seats: dict[int, Seat] = {}
         self.truths: dict[Key, Truth] = {}
         self.places: dict[TopicPartition, Truth] = {}
+        self.deletes_asked: set[TopicPartition] = set()
+        """Partitions of which an operator has deleted records, or has tried to."""
 
     # What is told.
 
@@ -77,6 +82,7 @@ class LogChecks:
                 or replica.leader_epoch != copy.epoch
                 or log.start_offset != copy.start
                 or copy.cut_to != NOT_SEEN
+                or copy.is_exchanged
             ) and not (log.fault or copy.is_given_up):
                 self._judge(copy, replica)
         seat.earlier_image = broker.image
@@ -87,6 +93,13 @@ class LogChecks:
         for copy in seat.live if seat is not None else ():
             if copy.replica is not None and copy.replica.topic_partition == place:
                 copy.cut_to = after if copy.cut_to == NOT_SEEN else min(copy.cut_to, after)
+
+    def compacted(self, node: SimNode, place: TopicPartition) -> None:
+        """Segments of a log were exchanged: everything is read again at the next look."""
+        seat = self.seats.get(node.node_id)
+        for copy in seat.live if seat is not None else ():
+            if copy.replica is not None and copy.replica.topic_partition == place:
+                copy.is_exchanged = True
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process started or ended."""
@@ -140,7 +153,7 @@ class LogChecks:
 
     def acknowledged(self, send: Send) -> None:
         """A producer was told that its record is safe."""
-        truth = self.places.get(send.place)
+        truth = self.truth_of(send.place, send.topic_id)
         if send.acks != ACKS_ALL or send.offset < 0:
             return
         if truth is None or not (
@@ -153,9 +166,11 @@ class LogChecks:
                  "committed": None if truth is None else truth.high},
             )  # fmt: skip
 
-    def shown(self, place: TopicPartition, offset: int, client: str) -> None:
+    def shown(
+        self, place: TopicPartition, offset: int, client: str, topic_id: TopicId = ZERO_TOPIC_ID
+    ) -> None:
         """A consumer was shown the record at an offset."""
-        truth = self.places.get(place)
+        truth = self.truth_of(place, topic_id)
         if truth is None or offset >= truth.peak:
             raise Violation(
                 "L5", "A consumer was shown a record that was never committed.",
@@ -170,8 +185,24 @@ class LogChecks:
         if truth is None:
             place = self.model.place(key)
             truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
+            if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
+                truth.compacted = Compacted(truth, lambda: self._tombstones_stay_ms(key))
+            truth.expires = self.model.expires(key)
             self.truths[key] = self.places[place] = truth
         return truth
+
+    def key_of(self, replica: Replica) -> Key:
+        """The partition that a replica is of."""
+        return replica.topic_id, replica.topic_partition.partition
+
+    def truth_of(self, place: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Truth | None:
+        """The partition of that name that clients meant; the newest when they did not know."""
+        if topic_id == ZERO_TOPIC_ID:
+            return self.places.get(place)
+        return self.truths.get((topic_id, place.partition))
+
+    def _tombstones_stay_ms(self, key: Key) -> int:
+        return int(self.model.setting(key, "delete.retention.ms", TOMBSTONES_STAY_MS))
 
     def _rehost(self, seat: Seat) -> None:
         """Another image, another life, or a partition gone offline: see what is hosted now."""
@@ -184,7 +215,7 @@ class LogChecks:
         before, seat.live = seat.live, []
         opened: list[tuple[Copy, Replica]] = []
         for replica in broker.partitions:
-            key = (replica.topic_id, replica.topic_partition.partition)
+            key = self.key_of(replica)
             copy = seat.copies.get(key)
             if copy is None or (same_life and copy.replica not in (None, replica)):
                 # Or: one event brought the end of a role, with its log, and a new role.
@@ -198,7 +229,7 @@ class LogChecks:
             if copy not in seat.live:
                 self._last_words(copy)
                 copy.forget()
-                if not self._belongs_to(seat.node.node_id, copy.truth.key):
+                if not self.belongs_to(seat.node.node_id, copy.truth.key):
                     seat.copies.pop(copy.truth.key, None)
         for copy, replica in opened:
             if replica.log.fault is None:
@@ -226,7 +257,8 @@ class LogChecks:
             self._check_cut(copy, replica, gone)
         self._judge(copy, replica)
 
-    def _belongs_to(self, node_id: int, key: Key) -> bool:
+    def belongs_to(self, node_id: int, key: Key) -> bool:
+        """Whether the metadata give a node a partition."""
         partition = self.model.partitions.get(key)
         return partition is not None and node_id in (*partition.replicas, *partition.observers)
 
@@ -253,8 +285,8 @@ class LogChecks:
         was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
         if copy.cut_to == 0 and copy.truth.reset_epoch != NEVER:
             copy.start = NOT_SEEN  # begins anew under a leader that may have less
-        if was_cut:
-            copy.cut_to = NOT_SEEN
+        if was_cut or copy.is_exchanged:
+            copy.cut_to, copy.is_exchanged = NOT_SEEN, False
             gone = copy.reload()
             copy.end = log.end_offset
             self._check_cut(copy, replica, gone)
@@ -293,7 +325,12 @@ class LogChecks:
                     "L1", "A log start went back.",
                     {**copy.told(), "start": start, "before": copy.start},
                 )  # fmt: skip
-            self.marks.hit("records-deleted")
+            if not copy.truth.expires and replica.topic_partition not in self.deletes_asked:
+                raise Violation(
+                    "L6", "A log start moved, and nothing expires and nobody asked for it.",
+                    {**copy.told(), "start": start, "before": copy.start},
+                )  # fmt: skip
+            self.marks.hit("records-expired" if copy.truth.expires else "records-deleted")
         copy.start = start
         if copy.leads and copy.epoch == copy.truth.led_epoch:
             copy.truth.start_moved(start)
@@ -338,15 +375,20 @@ class LogChecks:
             )  # fmt: skip
         if epoch <= truth.led_epoch:
             return
-        missing = truth.missing_in(copy.entries, truth.start, truth.high)
-        if missing is not None:
+        start = max(truth.start, replica.log.start_offset if truth.expires else 0)
+        missing = truth.missing_in(copy.entries, start, truth.high)
+        ends_early = truth.expires and replica.log.end_offset < truth.high
+        if missing is not None or ends_early:  # what is missing may have expired by now
             rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
             if not rule and not self.model.elr_enabled:
-                rule = LAST_STANDING if node_id in truth.dropped.get(missing, ()) else ""
+                lost_by = (
+                    truth.dropped.values() if missing is None else [truth.dropped.get(missing)]
+                )
+                rule = LAST_STANDING if any(node_id in (each or ()) for each in lost_by) else ""
             if not rule:
                 raise Violation(
                     "L4", "A leader does not have all that is committed.",
-                    {**copy.told(), "missing": tuple(missing), "committed": truth.high,
+                    {**copy.told(), "missing": tuple(missing or ()), "committed": truth.high,
                      "end": replica.log.end_offset, "led_before": truth.led_by},
                 )  # fmt: skip
             log = replica.log
@@ -369,6 +411,8 @@ class LogChecks:
             self.marks.hit("truncation")
         elif gone and log.start_offset > 0:
             self.marks.hit("restart-at-leader-start")
+        if truth.compacted is not None and truth.reset_epoch != NEVER and log.end_offset == 0:
+            return  # holes cannot be compared with a leader who has less: it copies all of it anew
         for entry in cut:
             if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:
                 raise Violation(
@@ -391,12 +435,12 @@ class LogChecks:
         if high > truth.high:
             if led_epoch != NOT_SEEN:
                 self._commit(copy, replica, high, led_epoch)
-            elif not is_stale and not truth.losses:
+            elif not is_stale and not (truth.losses or truth.forks):
                 raise Violation(
                     "L5", "A follower's high watermark is above what any leader committed.",
                     {**copy.told(), "high": high, "committed": truth.high},
                 )  # fmt: skip
-        if is_stale or (before == NOT_SEEN and truth.losses):
+        if is_stale or (before == NOT_SEEN and (truth.losses or truth.forks)):
             return
         missing = truth.missing_in(copy.entries, max(before, replica.log.start_offset), high)
         if missing is not None:
@@ -430,7 +474,12 @@ class LogChecks:
         truth = copy.truth
         leader = self.seats[truth.led_by].copies[truth.key]
         here = set(leader.entries)
-        missing = [entry for entry in fresh if entry not in here]
+        lost = truth.dropped  # by a disk: it was there when the old leader counted it
+        missing = [
+            entry
+            for entry in fresh
+            if entry not in here and truth.led_by not in lost.get(entry, ())
+        ]
         if not leader.is_sure or not missing:
             return True
         if truth.reset_epoch <= led_epoch:
@@ -467,12 +516,13 @@ class LogChecks:
                 "L7", "A record was told to be committed on fewer than min.insync.replicas.",
                 {**told, "holders": holders},
             )  # fmt: skip
-        flushed = self.model.setting(truth.key, "flush.messages", "") == "1"
-        if flushed and replica.log.flushed_offset < high:
-            raise Violation(
-                "L7", "A record was told to be committed before it was flushed.",
-                {**told, "flushed": replica.log.flushed_offset},
-            )  # fmt: skip
+        if self.model.setting(truth.key, "flush.messages", "") == "1":
+            unsynced = copy.first_unsynced(fresh)
+            if unsynced is not None:
+                raise Violation(
+                    "L7", "A record was told to be committed before it was flushed.",
+                    {**told, "unsynced": tuple(unsynced)},
+                )  # fmt: skip
 
     def _missing(self, node_id: int, key: Key, entries: list[Entry]) -> Entry | None:
         """The first of these that a replica lacks for certain."""

@@ -23,7 +23,7 @@ MARKS: dict[str, str] = {
     "broker-returned": "a broker registered again",
     "controlled-shutdown": "a broker left in order",
     "controller-failover": "another controller took over",
-    "controller-deposed": "a controller was active after another had taken the lease",
+    "controller-deposed": "a controller believed in its office after another had taken it",
     "unknown-append": "a controller could not learn whether the store had committed",
     "min-isr-changed": "min.insync.replicas was changed while the topic was in use",
     "zombie-leader": "a leader was alive when another one was elected",
@@ -46,10 +46,21 @@ MARKS: dict[str, str] = {
     "coordinator-moved": "a group's members found another coordinator",
     "rebalanced": "a group went on in a new generation",
     "observer-read": "an observer served a reader",
+    "compacted": "a pass of compaction ended, near a crash",
+    "crash-while-compacting": "a process ended in the middle of a pass of compaction",
+    "crash-with-rolled-segments": "a process ended while a log had several segments",
+    "records-expired": "retention dropped segments",
+    "partitions-added": "a topic got more partitions, near a crash",
+    "replicas-moved": "a move of replicas ended, near a crash",
+    "crash-while-moving": "a process ended while replicas moved",
+    "move-cancelled": "a move of replicas was taken back, near a crash",
+    "topic-deleted": "a topic was deleted, near a crash",
+    "producers-forgotten": "a log forgot a producer that had not written for long",
 }
 """Name -> what was seen. A campaign of enough schedules must hit every one."""
 
 RARE: dict[str, str] = {
+    "missing-replica-filled": "a replica that no broker had was given to one, near a crash",
     "not-enough-replicas-after-append": "a write was not acknowledged because the minimum rose",
     "offline-for-good": "nobody may lead, because all who could have lost their disks",
 }

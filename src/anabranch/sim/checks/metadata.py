@@ -152,6 +152,8 @@ class MetadataChecks:
             wrong = "Enough are in sync, and the ELR is not empty."
         elif set(partition.observers) & {*isr, *elr, *replicas}:
             wrong = "An observer counts as a replica."
+        elif not {*partition.adding, *partition.removing} <= set(replicas):
+            wrong = "Who comes or goes with a move is no replica."
         elif not self._members_may_be(partition):
             wrong = "A broker is in the ISR that is fenced, leaving or not registered."
         if wrong:
@@ -178,6 +180,12 @@ class MetadataChecks:
     def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
         if before is not None:
             self._mark(before, now)
+            strangers = {*before.adding} - {*now.adding, *now.isr}
+            if strangers & set(now.replicas):
+                raise Violation(
+                    "M3", "A replica that a move was adding stays, and is not in sync.",
+                    {"partition": self.model.place(key), "replicas": sorted(strangers)},
+                )  # fmt: skip
         if before is None or now.leader_epoch != before.leader_epoch:
             known = self.model.leaders.setdefault((key, now.leader_epoch), now.leader)
             if known != now.leader:
@@ -206,6 +214,8 @@ class MetadataChecks:
                 gone = before.leader not in now.isr
                 self.marks.hit("clean-failover" if gone else "preferred-election")
             return ""
+        if model.hands_over(before, now):
+            return ""  # whether it has everything is asked of each replica that joins
         told = {
             "partition": self.model.place(key), "leader": now.leader, "epoch": now.leader_epoch,
             "isr": before.isr, "elr": before.elr, "last_known": before.last_known,
@@ -310,8 +320,9 @@ class MetadataChecks:
         for broker_id, state in brokers.items():
             known = image.brokers.get(broker_id)
             has = known and Broker(
-                known.epoch, known.fenced, known.in_controlled_shutdown, known.log_dirs
-            )
+                known.epoch, known.fenced, known.in_controlled_shutdown, known.log_dirs,
+                known.full_log_dirs,
+            )  # fmt: skip
             if has != state:
                 raise Violation(
                     "M5", "A broker's state is not what the metadata log says.",
@@ -343,4 +354,6 @@ def _partition_of(image: MetadataImage, key: Key) -> Partition | None:
         recovering=state.recovery_state == 1,
         observers=state.observers,
         folders=state.directories,
+        adding=state.adding,
+        removing=state.removing,
     )

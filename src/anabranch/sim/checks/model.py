@@ -39,6 +39,9 @@ class Partition(NamedTuple):
     observers: tuple[int, ...] = ()
     folders: tuple[bytes, ...] = ()
     """Beside `replicas`: the id of the log folder that each lies in, zeros when nobody said."""
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    """Who comes and who goes while the replicas move."""
 
 
 class Broker(NamedTuple):
@@ -48,6 +51,8 @@ class Broker(NamedTuple):
     fenced: bool
     leaving: bool
     folders: tuple[bytes, ...] = ()
+    full: tuple[bytes, ...] = ()
+    """Folders without room."""
 
     @property
     def active(self) -> bool:
@@ -118,6 +123,11 @@ class Model:
         """Whether the topic's settings allow unclean elections."""
         return self.setting(key, _UNCLEAN, self.unclean_by_default) == "true"
 
+    def expires(self, key: Key) -> bool:
+        """Whether records go with time or for want of room: each replica drops its own."""
+        limits = [self.setting(key, name, "") for name in ("retention.ms", "retention.bytes")]
+        return "delete" in self.setting(key, "cleanup.policy", "delete") and any(limits)
+
     def may_lead(self, partition: Partition, broker_id: int) -> bool:
         """Whether a broker is active and has the folder in which its replica lay."""
         broker = self.brokers.get(broker_id)
@@ -126,6 +136,16 @@ class Model:
         folders = dict(zip(partition.replicas, partition.folders, strict=False))
         folder = folders.get(broker_id, b"")
         return int.from_bytes(folder) < _FIRST_FOLDER_ID or folder in broker.folders
+
+    def hands_over(self, before: Partition, now: Partition) -> bool:
+        """Whether a leader that is there gives the leadership to a replica that joins by its word:
+        it leaves with a move, or its folder has no room."""
+        if now.recovering or now.leader in before.isr or before.leader not in before.isr:
+            return False
+        broker = self.brokers.get(before.leader)
+        if now.leader not in before.replicas or broker is None or not broker.active:
+            return False
+        return before.leader not in now.replicas or bool(broker.full)
 
     @property
     def elr_enabled(self) -> bool:
@@ -160,7 +180,7 @@ class Model:
     def _on_RegisterBrokerRecord(self, record: Any, changes: Changes) -> None:  # noqa: N802
         broker = Broker(
             record.broker_epoch, record.fenced, record.in_controlled_shutdown,
-            tuple(record.log_dirs),
+            tuple(record.log_dirs), tuple(record.full_log_dirs),
         )  # fmt: skip
         self._broker(record.broker_id, changes, broker)
 
@@ -186,6 +206,8 @@ class Model:
             known = known._replace(leaving=True)
         if record.log_dirs:
             known = known._replace(folders=tuple(record.log_dirs))
+        if record.full_log_dirs is not None:
+            known = known._replace(full=tuple(record.full_log_dirs))
         self._broker(record.broker_id, changes, known)
 
     # Topics and partitions.
@@ -219,6 +241,8 @@ class Model:
             partition_epoch=record.partition_epoch,
             recovering=record.leader_recovery_state == 1,
             folders=tuple(record.directories),
+            adding=tuple(record.adding_replicas),
+            removing=tuple(record.removing_replicas),
         )
         self._set(key, changes, partition)
 
@@ -236,6 +260,8 @@ class Model:
             ("elr", record.eligible_leader_replicas),
             ("last_known", record.last_known_elr),
             ("folders", record.directories),
+            ("adding", record.adding_replicas),
+            ("removing", record.removing_replicas),
         ):
             if value is not None:
                 fields[name] = tuple(value)

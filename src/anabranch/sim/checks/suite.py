@@ -29,6 +29,17 @@ if TYPE_CHECKING:
     from anabranch.sim.history import History
     from anabranch.sim.node import SimNode
 
+NEAR_US = 10_000_000
+"""So long after a crash something still counts as met together with it."""
+_NEAR_A_CRASH = {
+    "compacted": "compacted",
+    "PARTITIONS_ADDED": "partitions-added",
+    "REASSIGNMENT_DONE": "replicas-moved",
+    "REASSIGNMENT_CANCELLED": "move-cancelled",
+    "MISSING_REPLICA_FILLED": "missing-replica-filled",
+    "TOPIC_DELETED": "topic-deleted",
+}
+"""Kinds of lines of the trace, or codes of decisions, and their marks."""
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -44,10 +55,12 @@ class Suite(Watcher):
         for node in cluster.nodes.values():
             self.model.unclean_by_default = node.config.static.get(UNCLEAN, "false")
         self.logs = LogChecks(self.model, self.marks)
+        self.logs.deletes_asked = history.deletes_asked
         self.groups = GroupChecks(self.logs, self.marks)
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self._allowed: Counter[str] = Counter()
+        self._crashed_us = -NEAR_US - 1
         self._look_at_logs = self.logs.look
         self._look_at_metadata = self.metadata.look
         cluster.checks.append(self)
@@ -78,18 +91,41 @@ class Suite(Watcher):
         """See Watcher."""
         self.logs.truncated(node, place, after)
 
+    def compacted(self, node: SimNode, place: TopicPartition) -> None:
+        """See Watcher."""
+        self.logs.compacted(node, place)
+
     def node_changed(self, node: SimNode, what: str) -> None:
         """See Watcher."""
+        if what in ("crash", "power"):
+            self._mark_crash(node)
         self.logs.node_changed(node, what)
         if what in ("crash", "power", "stop", "start", "wipe"):
             self.metadata.forget(node)
 
+    def _mark_crash(self, node: SimNode) -> None:
+        """In the middle of what a process ended."""
+        if node.hosting.cleaning.is_busy:
+            self.marks.hit("crash-while-compacting")
+        if any(len(replica.log.segments) > 1 for replica in node.broker.partitions):
+            self.marks.hit("crash-with-rolled-segments")
+        if any(each.adding or each.removing for each in self.model.partitions.values()):
+            self.marks.hit("crash-while-moving")
+
     def _hear_note(
-        self, _now_us: int, kind: str, _who: str, text: str, _details: dict[str, Any]
+        self, now_us: int, kind: str, _who: str, text: str, details: dict[str, Any]
     ) -> None:
         """The trace tells what leaves no other trace."""
         if kind == "resigned" and "Unknown" in text:
             self.marks.hit("unknown-append")
+        elif kind == "forgotten":
+            self.marks.hit("producers-forgotten")
+        elif kind in ("crash", "power"):
+            self._crashed_us = now_us
+        elif now_us - self._crashed_us <= NEAR_US:
+            mark = _NEAR_A_CRASH.get(str(details.get("code", kind)))
+            if mark is not None:
+                self.marks.hit(mark)
 
     # What clients tell.
 
@@ -100,7 +136,8 @@ class Suite(Watcher):
             for event in fresh:
                 if type(event) is Poll:
                     if event.records:
-                        self.logs.shown(event.place, event.records[-1][0], event.client)
+                        last, _ = event.records[-1]
+                        self.logs.shown(event.place, last, event.client, event.topic_id)
                     if event.in_group:
                         self.groups.polled(event)
                 elif type(event) is Commit:

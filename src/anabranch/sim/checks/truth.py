@@ -19,6 +19,7 @@ from anabranch.sim.checks.model import Key
 
 if TYPE_CHECKING:
     from anabranch.core.types import Buffer
+    from anabranch.sim.checks.compacted import Compacted
 
 NEVER = -1
 
@@ -42,9 +43,11 @@ class Truth:
 
     __slots__ = (
         "commits",
+        "compacted",
         "deleted_to",
         "dropped",
         "entries",
+        "expires",
         "forks",
         "high",
         "key",
@@ -61,9 +64,13 @@ class Truth:
 
     def __init__(self, key: Key, *, has_offsets: bool = False) -> None:
         self.key = key
+        self.compacted: Compacted | None = None
+        """What its batches had, where the topic is compacted."""
         self.commits: dict[Entry, tuple[Committed, ...]] | None = {} if has_offsets else None
         """What each batch commits, of a partition of `__consumer_offsets`."""
         self.entries: list[Entry] = []
+        self.expires = False
+        """Whether each replica drops by itself what is too old or too much."""
         self.high = 0
         """The true high watermark (exclusive)."""
         self.peak = 0

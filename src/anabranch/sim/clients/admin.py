@@ -12,7 +12,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import TopicId, TopicPartition
+from anabranch.core.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from anabranch.core.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -23,6 +32,7 @@ from anabranch.core.wire.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterRequest
 from anabranch.core.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsRequest,
@@ -43,7 +53,7 @@ from anabranch.sim.clients.client import NOBODY, Client
 from anabranch.sim.history import UncleanAsked
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 MOST_ATTEMPTS = 5
 TOPIC_RESOURCE = 2
@@ -96,6 +106,23 @@ class Admin(Client):
         )
         self._do(IncrementalAlterConfigsRequest(resources=[resource]))
 
+    def move(self, place: TopicPartition, replicas: Sequence[int] | None) -> None:
+        """Give a partition other replicas; None takes a move back."""
+        wanted = None if replicas is None else list(replicas)
+        part = ReassignablePartition(partition_index=place.partition, replicas=wanted)
+        topic = ReassignableTopic(name=place.topic, partitions=[part])
+        self._do(AlterPartitionReassignmentsRequest(topics=[topic], timeout_ms=5_000))
+
+    def add_partitions(self, topic: str, count: int) -> None:
+        """Let a topic have that many partitions."""
+        wanted = CreatePartitionsTopic(name=topic, count=count, assignments=None)
+        self._do(CreatePartitionsRequest(topics=[wanted], timeout_ms=5_000))
+
+    def delete_topic(self, topic_id: TopicId, done: Done | None = None) -> None:
+        """Delete a topic; `done` hears of it."""
+        state = DeleteTopicState(topic_id=topic_id)
+        self._do(DeleteTopicsRequest(topics=[state], timeout_ms=5_000), done)
+
     def describe(self) -> None:
         """Look at the cluster and at the topics."""
         self._do(DescribeClusterRequest())
@@ -104,6 +131,7 @@ class Admin(Client):
 
     def delete_records(self, place: TopicPartition, share: float) -> None:
         """Delete that share of the records that can be seen now, the oldest ones."""
+        self.history.deletes_asked.add(place)
         known = self.places.get(place)
         if known is None or known.leader == NOBODY:
             self.refresh(lambda: None)

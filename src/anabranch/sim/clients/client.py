@@ -157,12 +157,22 @@ class Client:
         self.controller = response.controller_id
         for topic in response.topics:
             if topic.error_code == ErrorCode.NONE and topic.name:
-                self.topic_ids[topic.name] = topic.topic_id
+                self._learn_topic(topic.name, topic.topic_id)
                 for part in topic.partitions:
                     self._learn(topic.name, part)
         waiting, self._waiting = self._waiting, []
         for then in waiting:
             then()
+
+    def _learn_topic(self, name: str, topic_id: TopicId) -> None:
+        known = self.topic_ids.get(name, topic_id)
+        self.topic_ids[name] = topic_id
+        if known != topic_id:
+            self.places = {place: at for place, at in self.places.items() if place.topic != name}
+            self.topic_changed(name)
+
+    def topic_changed(self, name: str) -> None:
+        """A topic was deleted, and another one has its name."""
 
     def _learn(self, topic: str, part: Any) -> None:
         """An older epoch than the one known already is stale news of a slower broker."""

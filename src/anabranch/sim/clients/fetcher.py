@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
@@ -32,10 +32,11 @@ from anabranch.core.wire.messages.offset_for_leader_epoch import (
 )
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.clients.client import NOBODY, Client
-from anabranch.sim.history import Poll, Thrown
+from anabranch.sim.history import WRITTEN_AS, Poll, Thrown
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
+    from anabranch.core.wire.records import Record
 
 EARLIEST, LATEST = -2, -1
 NO_SESSION, FIRST_EPOCH, NO_EPOCH = 0, 0, -1
@@ -81,6 +82,8 @@ class _Position:
     source: int = NOBODY
     busy: bool = False
     starts_over: int = 0
+    topic_id: TopicId = ZERO_TOPIC_ID
+    """Of the topic that is read, as far as it is known."""
 
 
 class Fetcher:
@@ -116,6 +119,14 @@ class Fetcher:
         """Stop for good: answers that are still on their way are not looked at."""
         self.stopped = True
         self.positions = {}
+
+    def topic_changed(self, topic: str) -> None:
+        """A topic is another one than it was: read it from where `start` says."""
+        self._sessions.clear()
+        for position in self.positions.values():
+            if position.place.topic == topic:
+                position.checked_epoch = -1
+                self._start_over(position, -1)
 
     def turn(self) -> None:
         """Ask every broker that has something for us and is not asked already."""
@@ -181,9 +192,9 @@ class Fetcher:
         for position in positions:
             position.busy = True
             topic, index = position.place
+            topic_id = position.topic_id = self.client.topic_id(topic)
             entry = topics.get(topic)
             if entry is None:
-                topic_id = self.client.topic_id(topic)
                 entry = topics[topic] = FetchTopic(topic=topic, topic_id=topic_id, partitions=[])
             entry.partitions.append(
                 FetchPartition(
@@ -281,7 +292,7 @@ class Fetcher:
             if not header.is_control:
                 for record in decode_records(answer.records, at):
                     if record.offset >= start:
-                        found.append((record.offset, record.value or b""))
+                        found.append((record.offset, _written(record)))
             offset, position.epoch = header.next_offset, header.leader_epoch
         if offset == start:
             return
@@ -297,6 +308,7 @@ class Fetcher:
                 records=found,
                 isolation=self.reading.isolation,
                 in_group=self.in_group,
+                topic_id=position.topic_id,
             )
         )
         position.offset = offset
@@ -372,3 +384,10 @@ class Fetcher:
             self.turn()
 
         self.client.ask(leader, message, told)
+
+
+def _written(record: Record) -> bytes:
+    """What the producer wrote; a tombstone says it in a header."""
+    if record.value is not None:
+        return record.value
+    return dict(record.headers).get(WRITTEN_AS) or b""

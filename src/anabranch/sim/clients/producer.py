@@ -25,7 +25,7 @@ from anabranch.core.wire.messages.produce import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.clients.client import NOBODY, Client, Patience
-from anabranch.sim.history import FAILED, OK, UNKNOWN, Send
+from anabranch.sim.history import FAILED, OK, UNKNOWN, WRITTEN_AS, Send, is_tombstone
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.init_producer_id import InitProducerIdResponse
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MOST_IN_FLIGHT = 5
 """What a broker remembers of a producer (KIP-98), so what an idempotent one may have on its way."""
 
+KEYS = 5
 ACKS_ALL = -1
 NO_ANSWER = -999
 """Our own code for a request that nobody answered."""
@@ -132,9 +133,12 @@ class Producer(Client):
         patience: Patience,
         manner: Manner,
         versions: dict[int, int] | None = None,
+        compacted: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(cluster, name, history, topics, patience, versions)
         self.manner = manner
+        self.compacted = compacted
+        """Topics whose records get a key, and some of them no value."""
         self.lanes: dict[TopicPartition, _Lane] = {}
         self._sent = 0
 
@@ -157,6 +161,7 @@ class Producer(Client):
                 acks=self.manner.acks,
                 idempotent=self.manner.idempotent,
                 invoked_us=now_us,
+                key=self._key() if place.topic in self.compacted else None,
             )
             self.history.add(send)
             sends.append(send)
@@ -166,6 +171,9 @@ class Producer(Client):
         lane.waiting.append(batch)
         self.later(self.patience.delivery_timeout_ms, self._expire, lane, batch)
         self._go_on(lane)
+
+    def _key(self) -> bytes:
+        return b"k%d" % (self._sent * 7 % KEYS)
 
     @property
     def is_idle(self) -> bool:
@@ -199,6 +207,8 @@ class Producer(Client):
         batch.attempts += 1
         lane.flying.append(batch)
         topic, index = lane.place
+        for send in batch.sends:
+            send.topic_id = self.topic_id(topic)
         data = PartitionProduceData(index=index, records=self._records(lane, batch))
         message = ProduceRequest(
             acks=self.manner.acks,
@@ -219,9 +229,7 @@ class Producer(Client):
 
     def _records(self, lane: _Lane, batch: _Batch) -> bytearray:
         now_ms = self.world.now_ms
-        records = [
-            Record(index, now_ms, None, send.value) for index, send in enumerate(batch.sends)
-        ]
+        records = [_record(index, now_ms, send) for index, send in enumerate(batch.sends)]
         return build_batch(
             records,
             producer_id=lane.producer_id,
@@ -325,6 +333,16 @@ class Producer(Client):
         else:
             lane.epoch += 1
 
+    def topic_changed(self, name: str) -> None:
+        """What was sent to the topic that was deleted is not sent to the one that has its name."""
+        for lane in self.lanes.values():
+            if lane.place.topic == name:
+                for batch in [*lane.flying, *lane.waiting]:
+                    if batch.attempts:
+                        self._give_up(lane, batch)
+                if self.manner.idempotent and lane.producer_id >= 0:
+                    self._begin_anew(lane)
+
     def _give_up(self, lane: _Lane, batch: _Batch) -> None:
         """A copy of what was sent may still arrive: it failed only if it never was."""
         self._settle(lane, batch, UNKNOWN if batch.attempts else FAILED)
@@ -349,6 +367,13 @@ class Producer(Client):
             send.completed_us = self.world.now_us
             send.outcome = outcome
             send.offset = base_offset + index if base_offset >= 0 else -1
+
+
+def _record(index: int, now_ms: int, send: Send) -> Record:
+    """What is sent. A tombstone has no value: who wrote it stands in a header."""
+    if is_tombstone(send):
+        return Record(index, now_ms, send.key, None, ((WRITTEN_AS, send.value),))
+    return Record(index, now_ms, send.key, send.value)
 
 
 def _verdict(

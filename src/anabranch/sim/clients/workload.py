@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
 
+SMALL_SEGMENTS = {
+    "internal.segment.bytes": "4000",
+    "segment.ms": "3000",
+    "min.cleanable.dirty.ratio": "0.0",
+}
+"""What an operator sets where small segments are wanted; what a group writes at once must fit."""
 OPERATOR = "operator"
 AUDITOR = "auditor"
 RETRY_MS = 200
@@ -50,6 +56,10 @@ class Reader(Client):
         for place in places:
             self.fetcher.read(place)
         self.fetcher.turn()
+
+    def topic_changed(self, name: str) -> None:
+        """See Client."""
+        self.fetcher.topic_changed(name)
 
 
 class Workload:
@@ -115,17 +125,29 @@ class Workload:
         versions = dict(plan.versions)
         asked = (self.cluster, name, self.history, self.names, plan.patience)
         if plan.manner is not None:
-            producer = Producer(*asked, plan.manner, versions)
+            producer = Producer(*asked, plan.manner, versions, self.plan.compacted)
             self.producers[plan.name] = producer
             producer.refresh(_nothing)
         elif plan.membership is not None and plan.reading is not None:
-            member = Member(*asked, plan.membership, plan.reading, versions)
+            member = Member(
+                *asked[:3],
+                self._lasting_names(),
+                plan.patience,
+                plan.membership,
+                plan.reading,
+                versions,
+            )
             self.members[plan.name] = member
             member.start()
         elif plan.reading is not None:
             reader = Reader(*asked, versions)
             self.readers[plan.name] = reader
             reader.begin(plan.reading, self.plan.places)
+
+    def _lasting_names(self) -> tuple[str, ...]:
+        """The topics of groups: what a group committed of a topic that is made again says nothing
+        of the next one."""
+        return tuple(topic.name for topic in self.plan.topics if not topic.is_made_again)
 
     # Operations.
 
@@ -153,10 +175,54 @@ class Workload:
             operator.delete_records(place, number / 100)
         elif operation.kind == "observe":
             self._observe(place, number)
+        elif operation.kind == "move":
+            self._move(place, number)
+        elif operation.kind == "cancel-move":
+            operator.move(place, None)
+        elif operation.kind == "add-partitions":
+            operator.add_partitions(place.topic, number)
+        elif operation.kind == "make-again":
+            self._make_again(place.topic, number)
+        elif operation.kind == "shrink-segments":
+            for name, value in SMALL_SEGMENTS.items():
+                operator.alter(place.topic, name, value)
         elif operation.kind == "create":
             operator.create_topic(f"other-{number}", partitions=1, replication_factor=3, configs={})
         else:
             operator.describe()
+
+    def _move(self, place: TopicPartition, number: int) -> None:
+        """Add a replica, drop one, replace one, or change their order."""
+        partition = self.cluster.image.partition(*place)
+        if partition is None:
+            return
+        replicas = [each for each in partition.replicas if each not in partition.removing]
+        others = sorted(set(self.cluster.nodes) - set(replicas))
+        kind, chosen = number % 5, number // 5
+        one = chosen % len(replicas)
+        if kind == 0:
+            replicas.reverse()
+        elif kind == 1 and len(replicas) > 1:
+            del replicas[one]
+        elif kind == 2 and others:
+            replicas.append(others[chosen % len(others)])
+        elif others:
+            replicas[one] = others[chosen % len(others)]
+        self.operator.move(place, replicas)
+
+    def _make_again(self, name: str, delay_ms: int) -> None:
+        """Delete a topic, and make it again after a while, come what may of the deletion."""
+        topic = next((each for each in self.plan.topics if each.name == name), None)
+        if topic is None:
+            return
+        self._missing.add(name)
+        operator = self.operator
+
+        def delete() -> None:
+            topic_id = operator.topic_id(name)  # a request that comes late deletes no other topic
+            operator.delete_topic(topic_id, lambda _: operator.later(delay_ms, self._make, topic))
+
+        operator.refresh(delete)
 
     @property
     def done(self) -> int:
@@ -177,10 +243,10 @@ class Workload:
         others = sorted(set(self.cluster.nodes) - set(partition.replicas))
         chosen = [others[number % len(others)]] if others and number % 5 else []
         try:
-            result = set_observers(node.controller_shell.controller.state, *place, chosen)
+            result = set_observers(node.office.controller.state, *place, chosen)
         except ApiError:
             return  # the controller does not know the broker or the partition yet
-        node.controller_shell.submit(Propose(result), _silence)
+        node.office.submit(Propose(result), _silence)
 
     @property
     def is_idle(self) -> bool:

@@ -1,0 +1,209 @@
+"""What compaction may take out of a partition's log, by the checker's own account.
+
+    C1  the newest committed record of a key stays in every log that reaches so far
+    C2  a tombstone that is the newest stays for `delete.retention.ms`
+    C3  the first batch of a leader epoch stays, if need be empty
+    C4  what compaction writes is part of what was there, and nothing else is missing
+
+What: each batch is noted record by record when it is first seen, before anything can be compacted.
+A log that was compacted is read as the batches that it had: a smaller batch is taken for the one
+that it was, and where batches are missing those are put that were there, once everything that is
+gone has been judged. So copies of one partition are compared as if nothing was ever compacted.
+
+Rule kept: what was lost by a recorded rule (an unclean election, a disk) may take newer records of
+a key with it, so C1 and C2 are not asked from then on. Source: KIP-58, KIP-354, the rules of
+`core.log.compaction` written down once more. Not here: when a log is compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.errors import ProtocolError
+from anabranch.core.wire.batch import crc_is_valid
+from anabranch.core.wire.records import decode_records
+from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.violation import Violation
+
+if TYPE_CHECKING:
+    from anabranch.core.types import Buffer
+    from anabranch.sim.checks.truth import Truth
+
+NOT_YET = -1
+
+
+class Noted(NamedTuple):
+    """One record as it was written."""
+
+    offset: int
+    key: bytes | None
+    is_tombstone: bool
+
+
+class Compacted:
+    """The batches of one compacted partition as they were. `told` is for a violation's details."""
+
+    def __init__(self, truth: Truth, tombstones_stay_ms: Callable[[], int]) -> None:
+        self._truth = truth
+        self._tombstones_stay_ms = tombstones_stay_ms
+        self._records: dict[Entry, tuple[Noted, ...]] = {}
+        self._seen_ms: dict[Entry, int] = {}
+        self._by_base: dict[int, list[Entry]] = {}
+        self._newest: dict[bytes, int] = {}
+        self._newest_upto = 0
+        self.taken_out = 0
+        """Batches that were found smaller, or not at all, by all logs together."""
+
+    def read(
+        self,
+        raw: Entry,
+        batch: Buffer,
+        before: Entry | None,
+        start: int,
+        now_ms: int,
+        told: dict[str, object],
+    ) -> list[Entry]:
+        """The batches that a log had up to this one, which follows `before` in its file."""
+        original = self._truth.written.get((raw.base, raw.epoch))
+        if original is None:
+            self._note(raw, batch, now_ms)
+            original = raw
+        elif original != raw and original.end == raw.end and crc_is_valid(batch, 0, len(batch)):
+            self._judge_smaller(original, batch, now_ms, told)
+        elif original != raw:
+            original = raw  # L2 has something to say about it
+        expected = start if before is None else before.end
+        if raw.base <= expected:
+            return [original]
+        return [*self._gone(before, expected, raw, now_ms, told), original]
+
+    def read_rotten(
+        self, raw: Entry, batch: Buffer, before: Entry | None, start: int, now_ms: int
+    ) -> list[Entry]:
+        """The same of a log in which a bit flipped; nothing is judged."""
+        original = self._truth.written.get((raw.base, raw.epoch))
+        if original is None:
+            self._note(raw, batch, now_ms)
+            original = raw
+        expected = start if before is None else before.end
+        if raw.base <= expected:
+            return [original]
+        epoch = -1 if before is None else before.epoch
+        return [*(self._chain(expected, epoch, original) or ()), original]
+
+    def _note(self, entry: Entry, batch: Buffer, now_ms: int) -> None:
+        if crc_is_valid(batch, 0, len(batch)):
+            self._records[entry] = tuple(
+                Noted(each.offset, each.key, each.value is None) for each in decode_records(batch)
+            )
+            self._seen_ms[entry] = now_ms
+            self._by_base.setdefault(entry.base, []).append(entry)
+
+    def _judge_smaller(
+        self, original: Entry, batch: Buffer, now_ms: int, told: dict[str, object]
+    ) -> None:
+        try:
+            kept = {
+                Noted(each.offset, each.key, each.value is None) for each in decode_records(batch)
+            }
+        except ProtocolError as fault:
+            raise Violation(
+                "C4", f"A compacted batch cannot be read: {fault}.",
+                {**told, "batch": tuple(original)},
+            ) from None  # fmt: skip
+        noted = self._records.get(original)
+        if noted is None:
+            return
+        if not kept <= set(noted):
+            raise Violation(
+                "C4", "A compacted batch has records that were not in it.",
+                {**told, "batch": tuple(original)},
+            )  # fmt: skip
+        self._judge(original, [each for each in noted if each not in kept], now_ms, told)
+
+    def _gone(
+        self,
+        before: Entry | None,
+        expected: int,
+        following: Entry,
+        now_ms: int,
+        told: dict[str, object],
+    ) -> list[Entry]:
+        """The batches that are missing before one, each judged; none where nobody can tell."""
+        epoch = -1 if before is None else before.epoch
+        gone = self._chain(expected, epoch, following)
+        if gone is None and before is None:
+            across = [
+                each
+                for each in self._truth.written.values()
+                if each.base < expected < each.end <= following.base
+            ]
+            rests = (self._chain(each.end, each.epoch, following) for each in across)
+            gone = next((rest for rest in rests if rest is not None), None)
+        if gone is None:
+            if self._is_excused or (before is None and expected == 0):
+                return []
+            raise Violation(
+                "C4", "Batches are missing that compaction cannot have taken.",
+                {**told, "from": expected, "to": following.base},
+            )  # fmt: skip
+        for entry in gone:
+            if 0 <= epoch < entry.epoch:
+                raise Violation(
+                    "C3", "The first batch of a leader epoch was compacted away.",
+                    {**told, "batch": tuple(entry)},
+                )  # fmt: skip
+            epoch = entry.epoch
+            self._judge(entry, list(self._records.get(entry, ())), now_ms, told)
+        return gone
+
+    def _chain(self, at: int, epoch: int, following: Entry) -> list[Entry] | None:
+        """Batches from an offset up to a batch, with epochs that fit, those that are committed
+        first; None when there are none."""
+        if at == following.base:
+            return []
+        fitting = [
+            each
+            for each in self._by_base.get(at, ())
+            if epoch <= each.epoch <= following.epoch and each.end <= following.base
+        ]
+        for each in sorted(fitting, key=lambda each: (not self._truth.holds(each), -each.epoch)):
+            rest = self._chain(each.end, each.epoch, following)
+            if rest is not None:
+                return [each, *rest]
+        return None
+
+    @property
+    def _is_excused(self) -> bool:
+        return bool(self._truth.losses) or self._truth.reset_epoch >= 0
+
+    def _judge(self, entry: Entry, gone: list[Noted], now_ms: int, told: dict[str, object]) -> None:
+        """C1 and C2 for records of a batch that are not there any more."""
+        self.taken_out += 1
+        if self._is_excused or entry.base < self._truth.start:
+            return
+        newest = self._newest_offsets()
+        for record in gone:
+            if record.key is None or newest.get(record.key, NOT_YET) > record.offset:
+                continue
+            told = {**told, "offset": record.offset, "key": record.key}
+            if not record.is_tombstone:
+                raise Violation("C1", "The newest committed record of a key is gone.", told)
+            if now_ms - self._seen_ms[entry] < self._tombstones_stay_ms():
+                raise Violation("C2", "A tombstone went before its time.", told)
+
+    def _newest_offsets(self) -> dict[bytes, int]:
+        """Key -> offset of its newest committed record."""
+        truth = self._truth
+        for entry in truth.between(self._newest_upto, truth.high):
+            for record in self._records.get(entry, ()):
+                if record.key is not None:
+                    self._newest[record.key] = record.offset
+        self._newest_upto = max(self._newest_upto, truth.high)
+        return self._newest
+
+    def records(self, entries: list[Entry]) -> Iterator[Noted]:
+        """The records of some batches as they were written."""
+        for entry in entries:
+            yield from self._records.get(entry, ())

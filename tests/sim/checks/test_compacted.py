@@ -1,0 +1,114 @@
+"""What compaction may not take, planted by hand, is caught; what it may take is not complained of."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.log.compacting import compact
+from tests.sim.checks.stage import KEY, PLACE, Stage
+
+from anabranch.core.log import compaction
+from anabranch.core.log.config import LogConfig
+from anabranch.sim.checks.violation import Violation
+
+STAYS_MS = LogConfig().delete_retention_ms
+
+
+def stage_with(*keys: bytes, tombstone: bytes = b"") -> Stage:
+    """A committed record a key, in two segments, on all nodes; then a tombstone for one key."""
+    stage = Stage(cleanup_policy="compact", delete_retention_ms=str(STAYS_MS))
+    for key in keys:
+        stage.append(1, key=key)
+    if tombstone:
+        stage.append(1, key=tombstone, tombstone=True)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, stage.log(1).end_offset)
+    return stage
+
+
+def compacted(stage: Stage, node_id: int, now_ms: int = 0) -> None:
+    """Compact a node's log, and let the checks look."""
+    log, node = stage.log(node_id), stage.nodes[node_id]
+    log.roll(now_ms)
+    log.synced(log.end_offset)
+    log.flushed_offset = log.end_offset
+    compact(log, now_ms)
+    node.now_ms = now_ms
+    stage.logs.compacted(node, PLACE)
+    stage.look(node_id)
+
+
+def violated(act) -> str:
+    with pytest.raises(Violation) as caught:
+        act()
+    return caught.value.id
+
+
+def test_a_compacted_log_is_compared_as_what_it_was():
+    stage = stage_with(b"a", b"b", b"a", b"b", b"c")
+    compacted(stage, 2)
+    truth = stage.logs.truths[KEY]
+    assert truth.compacted is not None
+    assert truth.compacted.taken_out > 0
+    assert len(stage.log(2).read(0, max_bytes=1 << 20, upto=5, at_least_one=True)) < len(
+        stage.log(1).read(0, max_bytes=1 << 20, upto=5, at_least_one=True)
+    )
+    entries = [stage.logs.seats[node_id].copies[KEY].entries for node_id in (1, 2)]
+    assert entries[0] == entries[1] == truth.entries
+    stage.elect(2, [2, 3], 1)
+    stage.follow(2, 3)  # a compacted log may lead: it lacks nothing
+
+
+def test_c1_the_newest_record_of_a_key(monkeypatch):
+    stage = stage_with(b"a", b"b", b"a")
+    monkeypatch.setattr(compaction, "survivors", lambda *_, **__: [])
+    assert violated(lambda: compacted(stage, 1)) == "C1"
+
+
+def test_c1_a_newer_record_that_is_not_committed_does_not_count():
+    stage = stage_with(b"a", b"b")
+    stage.append(1, key=b"a")
+    stage.look(1)
+    assert violated(lambda: compacted(stage, 1)) == "C1"
+
+
+def test_c2_a_tombstone_stays_for_its_time():
+    stage = stage_with(b"a", b"b", tombstone=b"a")
+    compacted(stage, 1)
+    compacted(stage, 1, now_ms=STAYS_MS + 1)
+    early = stage_with(b"a", b"b", tombstone=b"a")
+    compacted(early, 1)
+    early.nodes[1].now_ms = STAYS_MS // 2
+    log = early.log(1)
+    log.roll(0)
+    log.flushed_offset = log.end_offset
+    compact(log, STAYS_MS + 1)  # a broker whose clock is ahead
+    early.logs.compacted(early.nodes[1], PLACE)
+    assert violated(lambda: early.look(1)) == "C2"
+
+
+def test_c3_where_a_leader_epoch_began(monkeypatch):
+    stage = stage_with(b"a", b"b")
+    stage.elect(1, [1, 2, 3])
+    stage.change(leader=1)
+    stage.follow(1, 2, 3)
+    for key in (b"a", b"b", b"a", b"b"):
+        stage.append(1, key=key)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, stage.log(1).end_offset)
+    monkeypatch.setattr(compaction.LeaderEpochs, "assign", lambda *_: False)
+    assert violated(lambda: compacted(stage, 1)) == "C3"
+
+
+def test_c4_what_nobody_has_written():
+    stage = stage_with(b"a", b"b", b"c")
+    truth = stage.logs.truths[KEY]
+    assert truth.compacted is not None
+    first, second, third = truth.entries
+    lost = truth.compacted._by_base.pop(second.base)
+    assert lost == [second]
+    read = truth.compacted.read
+    assert violated(lambda: read(third, b"", first, 0, 0, {})) == "C4"
