@@ -18,7 +18,8 @@ PLACE = TopicPartition("t", 0)
 
 
 @pytest.fixture
-def world():
+def world(monkeypatch):
+    monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 60.0)
     world = World()
     world.publish(world.create("t", 1))
     return world
@@ -34,7 +35,7 @@ def held_round(world, monkeypatch, fault=None):
             raise fault
 
     monkeypatch.setattr("anabranch.server.flush.sync_all", sync_all)
-    flusher = Flusher(world.broker, lambda *_keys: None, world.shell.folder_failed)
+    flusher = Flusher(world.shell, lambda *_keys: None)
     world.append()
     world.broker.unsynced.add(PLACE)
     flusher.start_rounds()

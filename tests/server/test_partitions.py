@@ -64,7 +64,6 @@ class World:
             self.shell,
             clock_ms=lambda: self.now_ms,
             is_cleaning=lambda _place: False,
-            tell_unusable=lambda: None,
         )
 
     @property
@@ -99,6 +98,21 @@ class World:
         return self.replica(name, index).append(batch, required_acks=1, now_ms=self.now_ms)
 
 
+async def look_for_room(shell):
+    """Have full folders looked at, and wait until that is done."""
+    shell.hosting.folders.look()
+    shell.perform()
+    while shell.rooms.looking:
+        await asyncio.gather(*shell.rooms.looking.values())
+        await asyncio.sleep(0)
+
+
+def retry_roomless(shell):
+    """Have what waits for room tried again."""
+    shell.hosting.retry_roomless()
+    shell.run()
+
+
 @pytest.fixture
 def world(monkeypatch):
     """On a busy machine, too, what a test publishes is done at once, unless it says otherwise."""
@@ -116,7 +130,7 @@ def test_a_small_topic_is_ready_when_publish_returns(world):
 def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
     """It may be the same disk."""
     clock = [1_000]
-    monkeypatch.setattr("anabranch.server.room.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.performing.steady_ms", lambda: clock[0])
     world.publish(world.create("t", 4))
     for _ in range(3):
         for _ in range(1000):
@@ -125,7 +139,7 @@ def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
             ]
             world.shell.take_faults()
         clock[0] += FULL_AT_LEAST_MS
-        asyncio.run(world.shell.rooms.look())
+        asyncio.run(look_for_room(world.shell))
     assert caplog.messages.count("a disk is full") == 3 * len(FOLDERS)
     assert world.broker.partitions.offline == {}
 
@@ -348,7 +362,8 @@ def test_two_power_cuts_in_a_row_show_nothing_that_was_not_committed(world):
     size = world.replica().log.active.size
     world.append(2)
     world.replica().follower_fetched(2, 3)
-    world.shell.each_folder(world.shell.checkpoint_high_watermarks)
+    for folder in world.shell.working():
+        world.shell.checkpoint_high_watermarks(folder)
     del world.files.contents[world.replica().log.active.file.path][size:]
     world.restart()
     world.publish()
@@ -409,7 +424,7 @@ async def test_a_node_that_fails_to_follow_after_a_while_stops(world, monkeypatc
     told = asyncio.get_running_loop().create_future()
     world.shell.on_fatal = told.set_result
     world.publish(world.create("t", 4))
-    monkeypatch.setattr(world.shell, "_host", Mock(side_effect=ValueError("a bug")))
+    monkeypatch.setattr(world.shell.hosting.logs, "host", Mock(side_effect=ValueError("a bug")))
     async with asyncio.timeout(10):
         assert await told == "following the metadata failed: ValueError: a bug"
 

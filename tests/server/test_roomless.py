@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 import msgspec
 import pytest
-from test_partitions import FOLDERS, STATE, World
+from test_partitions import FOLDERS, STATE, World, look_for_room, retry_roomless
 
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.files import DiskFull
@@ -22,11 +22,11 @@ def world(monkeypatch):
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 60.0)
     made = World()
     clock = [1_000_000]
-    monkeypatch.setattr("anabranch.server.room.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.performing.steady_ms", lambda: clock[0])
 
     def room_again():
         clock[0] += FULL_AT_LEAST_MS
-        asyncio.run(made.shell.rooms.look())
+        asyncio.run(look_for_room(made.shell))
 
     made.room_again = room_again
     return made
@@ -50,12 +50,12 @@ def test_a_new_partition_waits_for_room_and_no_other(world, monkeypatch, caplog)
     assert TopicPartition("more", 0) in world.broker.partitions.offline
     assert not world.broker.partitions.offline_folders
     assert world.append().first_offset == 0
-    world.shell.host_roomless()
+    retry_roomless(world.shell)
     assert world.replica("more") is None
     assert caplog.messages.count("a partition waits for room") == 1
     monkeypatch.setattr(world.files, "write_atomic", write)
     world.room_again()
-    world.shell.host_roomless()
+    retry_roomless(world.shell)
     assert world.append(name="more").first_offset == 0
     assert not world.broker.partitions.offline and not world.broker.partitions.roomless
     names = [name for folder in FOLDERS for name in world.files.list(folder)]
@@ -70,8 +70,8 @@ def test_a_log_that_a_full_disk_kept_from_being_opened_is_opened_later(world, mo
         patched.setattr(LogFolder, "open_log", Mock(side_effect=DiskFull("no space left")))
         world.publish()
         assert world.replica() is None
-        world.shell.host_roomless()
-    world.shell.host_roomless()
+        retry_roomless(world.shell)
+    retry_roomless(world.shell)
     assert world.replica().log.end_offset == 3
     world.publish(world.delete("t"))
     assert not world.broker.partitions.roomless
@@ -96,7 +96,7 @@ def test_a_new_partition_goes_where_there_is_room(world, monkeypatch):
 
         patched.setattr(LogFolder, "create_log", only_in_b)
         world.publish(world.create("t", 3))
-        world.shell.host_roomless()
+        retry_roomless(world.shell)
         assert [world.replica(index=each).folder for each in range(3)] == ["/b"] * 3
         assert not world.broker.partitions.offline
     world.room_again()
@@ -114,7 +114,7 @@ def test_a_log_that_is_rotten_once_there_is_room_is_left_alone(world, monkeypatc
         patched.setattr(LogFolder, "open_log", Mock(side_effect=[DiskFull("full"), fault]))
         world.publish()
         for _ in range(3):
-            world.shell.host_roomless()
+            retry_roomless(world.shell)
     assert world.replica() is None
     assert not world.broker.partitions.roomless
     assert list(world.broker.partitions.offline) == [TopicPartition("t", 0)]
@@ -133,9 +133,9 @@ def test_a_partition_that_moved_away_waits_for_no_room_and_holds_up_no_other(wor
         world.topics["t"] = msgspec.structs.replace(topic, partitions=topic.partitions.set(0, away))
         world.publish(MetadataDelta(changed_partitions={topic.topic_id: (0,)}))
         assert list(world.broker.partitions.offline) == [TopicPartition("t", 1)]
-        world.shell.host_roomless()
+        retry_roomless(world.shell)
     world.room_again()
-    world.shell.host_roomless()
+    retry_roomless(world.shell)
     assert world.replica(index=0) is None
     assert world.append(index=1).first_offset == 0
     assert not world.broker.partitions.offline
@@ -162,7 +162,7 @@ async def test_what_waited_for_room_is_opened_in_slices(world, monkeypatch):
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 0.0)
     monkeypatch.setattr("anabranch.server.partitions.SLICE_S", 0.0)
     await asyncio.to_thread(world.room_again)
-    world.shell.host_roomless()
+    retry_roomless(world.shell)
     assert len(world.broker.partitions) < 50
     await world.shell.settled()
     assert len(world.broker.partitions) == 50

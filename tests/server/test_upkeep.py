@@ -55,11 +55,14 @@ async def test_upkeep_goes_on_after_a_fault_that_nobody_thought_of(world, monkey
     world.publish(world.create("t", 1))
     faults = [ValueError("a bug"), ValueError("another")]
 
-    async def fail(_now_ms):
+    tick = world.shell.hosting.tick
+
+    def fail(*clocks):
         if faults:
             raise faults.pop()
+        tick(*clocks)
 
-    monkeypatch.setattr(world.upkeep, "_flush_due", fail)
+    monkeypatch.setattr(world.shell.hosting, "tick", fail)
     world.upkeep.start()
     await eventually(lambda: world.files.exists("/a/replication-offset-checkpoint"))
     world.upkeep.stop()
@@ -280,8 +283,9 @@ async def test_a_full_disk_keeps_its_checkpoint_and_is_asked_again(one_folder, m
     assert world.files.read(WATERMARKS) == b"0\n1\nt 0 1\n"
 
 
-async def test_others_have_their_turn_while_logs_are_looked_at(one_folder):
+async def test_others_have_their_turn_while_logs_are_looked_at(one_folder, monkeypatch):
     world = one_folder
+    monkeypatch.setattr("anabranch.core.broker.hosting.hosting.LOOKED_AT_ONCE", 1)
     world.publish(world.create("t", 20))
     for index in range(20):
         world.append(index=index)
@@ -297,10 +301,15 @@ async def test_others_have_their_turn_while_logs_are_looked_at(one_folder):
             turns.append(len(world.broker.unsynced))
             await asyncio.sleep(0)
 
+    for budget in ("FIRST_SLICE_S", "SLICE_S"):
+        monkeypatch.setattr(f"anabranch.server.partitions.{budget}", 0.0)
     beside = asyncio.create_task(others())
-    await world.upkeep._flush_due(world.now_ms + 999)
-    assert not world.broker.unsynced
-    await world.upkeep._flush_due(world.now_ms + 1000)
+    shell = world.shell
+    for late_ms in (999, 1000):
+        assert not world.broker.unsynced
+        shell.hosting.tick(0, world.now_ms + late_ms)
+        shell.run()
+        await shell.settled()
     beside.cancel()
     assert {place.partition for place in world.broker.unsynced} == {*range(20)} - {7}
     assert {*range(19)} <= {*turns}

@@ -141,7 +141,7 @@ class Cleaner:
         self._resting = {key: due for key, due in self._resting.items() if due > now_ms}
         self._forget_uncleanable()
         found = []
-        for number, replica in enumerate(list(self._broker.partitions)):
+        for number, replica in enumerate(list(self._shell.hosting.logs.compacted.values())):
             if number % SLICE_LOGS == SLICE_LOGS - 1:
                 await asyncio.sleep(0)
             dirt = self._dirt(replica)

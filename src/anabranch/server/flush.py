@@ -1,12 +1,8 @@
 """Rounds of fdatasync: who waits for the disk shares one call.
 
-What: after each step the partitions that handlers left in `broker.unsynced` are synced in threads,
-one round a log at a time; what was appended while a round ran waits for the next one. Why threads:
-the loop must never wait for a disk. A round ends in `replica.synced`, which may raise the high
-watermark, which wakes who waits for it.
-
-Rule kept: a sync that failed is never tried again as if nothing had happened; the folder goes
-offline, because what the kernel then holds is unknown.
+What: performs the rounds that `core/broker/hosting/syncs.py` begins, each in a thread, because the
+loop must never wait for a disk; and syncs the logs of a folder before it is closed. Not here: which
+log is synced when, and what a failed sync means.
 """
 
 from __future__ import annotations
@@ -16,14 +12,17 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
-from anabranch.core.api.context import Broker
+from anabranch.core.broker.hosting.effects import SyncLog
+from anabranch.core.broker.hosting.events import SyncEnded
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Syncable
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.syncing import ClosingRound
-from anabranch.core.types import TopicPartition
+
+if TYPE_CHECKING:
+    from anabranch.server.performing import Performer
 
 SYNC_THREADS = 8
 """As many logs can wait for the disk at once; a disk merges the rest into few writes anyway."""
@@ -34,29 +33,22 @@ SLICE_S = 0.005
 class Flusher:
     """The flush rounds of one broker."""
 
-    def __init__(
-        self,
-        broker: Broker,
-        wake: Callable[..., None],
-        failed: Callable[[str, StorageFault], None],
-    ) -> None:
-        self.rounds_total = 0
-        self._broker = broker
+    def __init__(self, shell: Performer, wake: Callable[..., None]) -> None:
+        self._shell = shell
         self._wake = wake
-        self._failed = failed
-        self._running: dict[TopicPartition, asyncio.Future[None]] = {}
-        self._again: set[TopicPartition] = set()
+        self._running: set[asyncio.Future[None]] = set()
         self._threads: ThreadPoolExecutor | None = None
+        shell.performs(SyncLog, self._start)
+
+    @property
+    def rounds_total(self) -> int:
+        """How many rounds were begun."""
+        return self._shell.hosting.syncs.rounds_total
 
     def start_rounds(self) -> None:
         """Begin a round for every partition in `broker.unsynced`; called at the end of a step."""
-        unsynced = self._broker.unsynced
-        while unsynced:
-            partition = unsynced.pop()
-            if partition in self._running:
-                self._again.add(partition)
-            else:
-                self._start(partition)
+        self._shell.hosting.start_syncs()
+        self._shell.perform()
 
     @property
     def is_idle(self) -> bool:
@@ -66,7 +58,7 @@ class Flusher:
     async def rounds(self) -> None:
         """Wait for the rounds that run now; who appends meanwhile begins others."""
         if self._running:
-            await asyncio.wait(tuple(self._running.values()))
+            await asyncio.wait(tuple(self._running))
 
     async def stop(self) -> None:
         """Wait for every round and what came of it; called when nothing is appended any more.
@@ -78,45 +70,21 @@ class Flusher:
         if self._threads is not None:
             self._threads.shutdown(wait=True)
 
-    def _start(self, partition: TopicPartition) -> None:
-        replica = self._broker.partitions.get(partition.topic, partition.partition)
-        if replica is None:
-            return
-        try:
-            target = replica.log.sync_target()
-        except StorageFault as fault:
-            self._failed(replica.folder, fault)
-            return
-        if target is None:
-            return
+    def _start(self, asked: SyncLog) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(SYNC_THREADS, "sync")
-        self.rounds_total += 1
-        end_offset, files = target
-        synced = asyncio.get_running_loop().run_in_executor(self._threads, sync_all, files)
-        self._running[partition] = synced
-        synced.add_done_callback(partial(self._ended, partition, replica, end_offset))
+        synced = asyncio.get_running_loop().run_in_executor(self._threads, sync_all, asked.files)
+        self._running.add(synced)
+        synced.add_done_callback(partial(self._ended, asked))
 
-    def _ended(
-        self,
-        partition: TopicPartition,
-        replica: Any,
-        end_offset: int,
-        future: asyncio.Future[None],
-    ) -> None:
-        del self._running[partition]
+    def _ended(self, asked: SyncLog, future: asyncio.Future[None]) -> None:
+        self._running.discard(future)
         if future.cancelled():
             return
         fault = future.exception()
-        is_hosted = self._broker.partitions.get(*partition) is replica
-        if fault is not None and is_hosted:  # the files of a deleted partition may be gone
-            known = fault if isinstance(fault, StorageFault) else StorageFault(str(fault))
-            self._failed(replica.folder, known)
-        elif fault is None and replica.synced(end_offset):
-            self._broker.changed.add(partition)
-        if partition in self._again:
-            self._again.discard(partition)
-            self._broker.unsynced.add(partition)
+        if fault is not None and not isinstance(fault, StorageFault):
+            fault = StorageFault(str(fault))
+        self._shell.answer(SyncEnded(asked, fault))
         self._wake()
 
 

@@ -19,6 +19,7 @@ from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
+from anabranch.core.broker.hosting.effects import TellController, TellHosted, TellUnusable
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
@@ -101,20 +102,19 @@ class BrokerRole:
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
         self.assigning = Assigning(self.broker, channel, held.directories)
-        self.partitions.on_hosted = lambda replica, found: self.assigning.hosted(
-            replica, found=found
+        self.partitions.performs(
+            TellHosted, lambda told: self.assigning.hosted(told.replica, found=told.is_found)
         )
-        self.partitions.on_folder_failed = self._folders_changed
-        self.partitions.rooms.on_changed = self._folders_changed
+        self.partitions.performs(TellUnusable, lambda _: self.assigning.tell_unusable())
+        self.partitions.performs(TellController, self._folders_changed)
         self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
         self.upkeep = Upkeep(
             self.broker,
             self.partitions,
             clock_ms=wall_ms,
             is_cleaning=self.cleaner.is_cleaning,
-            tell_unusable=self.assigning.tell_unusable,
         )
-        self.flusher = Flusher(self.broker, self.dispatcher.wake, self.partitions.folder_failed)
+        self.flusher = Flusher(self.partitions, self.dispatcher.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with the epoch that the controller gave this process."""
         self._published = asyncio.Event()
@@ -228,7 +228,7 @@ class BrokerRole:
         full = self.broker.partitions.full_folders
         return [known for path, known in self._held.directories.items() if path in full]
 
-    def _folders_changed(self) -> None:
+    def _folders_changed(self, _told: TellController) -> None:
         if self.registration is not None:
             self.registration.folders_changed()
 

@@ -1,97 +1,96 @@
-"""The room of a node's folders: reserves are kept, given back, and taken again.
+"""The room of a node's folders: reserves are allocated, given back, and allocated again.
 
-What: performs what `core/log/room.py` decides. Each folder of `log.dirs` keeps a file of allocated
-space (`.reserve`). When its disk refuses something for want of room that file is removed, and the
-controller is told; when there is room again it is made again, and the controller is told. Rules
-kept: one of a folder's states is said once; a file system is asked how much is free only while a
-folder is full. Not here: who refuses records meanwhile (`core/log/appending.py`).
+What: performs what `core/broker/hosting/folders.py` decides. Each folder of `log.dirs` keeps a file
+of allocated space (`.reserve`). Disks are asked and reserves allocated in threads. Not here: when a
+folder is full and when it has room again (`core/log/room.py`), who refuses records meanwhile
+(`core/log/appending.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING
 
+from anabranch.core.broker.hosting import effects as does
+from anabranch.core.broker.hosting import events
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull, Files
-from anabranch.core.log.logs import LogFolder
-from anabranch.core.log.room import Room
-from anabranch.core.replication.partitions import Partitions
-from anabranch.server.clocks import steady_ms
-from anabranch.server.logs import logger
 
-LOG = logger("partitions")
-REMEDY = (
-    "free space on its volume, make it larger, or move partitions to another broker; "
-    "retention frees space by itself, compacted topics do not"
-)
+if TYPE_CHECKING:
+    from anabranch.server.performing import Performer
 
 
 class Rooms:
-    """The room of each folder that works. `on_changed` is called when one became full or has room
-    again."""
+    """The room of each folder that works."""
 
-    def __init__(
-        self, files: Files, partitions: Partitions, folders: Mapping[str, LogFolder]
-    ) -> None:
-        self.on_changed: Callable[[], None] | None = None
+    def __init__(self, files: Files, shell: Performer) -> None:
         self._files = files
-        self._partitions = partitions
-        self._folders = folders
-        self._asked_for = 0
-        """How often what must be written asked for a reserve."""
-
-    def opened(self, folder: LogFolder) -> None:
-        """Keep a reserve in a folder from now on. Raises StorageFault."""
-        room = folder.room = Room(self._files.volume_bytes(folder.path))
-        try:
-            self._files.reserve(folder.path, room.reserve_bytes)
-        except DiskFull as fault:
-            self.refused(folder, fault)
-
-    def refused(self, folder: LogFolder, fault: DiskFull) -> None:
-        """A disk had no room for something."""
-        if folder.room.refused(steady_ms()):
-            self._files.give_back(folder.path)
-            LOG.error("a disk is full", path=folder.path, why=str(fault), remedy=REMEDY)
-            self._partitions.full_folders.add(folder.path)
-            self._tell()
+        self._shell = shell
+        self._given_back = False
+        self.looking: dict[str, asyncio.Task[None]] = {}
+        """Folders that are looked at now: a dying disk takes long."""
+        shell.performs(does.KeepReserve, self._keep)
+        shell.performs(does.GiveBack, self._give_back)
+        shell.performs(does.LookForRoom, self._look)
+        shell.performs(does.TakeReserve, self._take)
 
     def make_room(self, beside: str, fault: DiskFull) -> bool:
         """Something that must be written, in the folder `beside`, did not fit: give back the
         reserves on its volume. Whether there were any."""
-        found = False
-        self._asked_for += 1
-        for folder in self._folders.values():
-            if folder.fault is None and _share_a_volume(folder.path, beside):
-                found = self._files.give_back(folder.path) or found
-                self.refused(folder, fault)
-        return found
+        self._given_back = False
+        for folder in self._shell.working():
+            if _share_a_volume(folder.path, beside):
+                self._shell.answer(events.Refused(folder.path, fault))
+        return self._given_back
 
-    async def look(self) -> None:
-        """Look whether full folders have room again."""
-        full = [each for each in self._folders.values() if each.room.is_full and not each.fault]
-        for folder in full:
-            asked_for = self._asked_for
-            try:
-                free_bytes = await asyncio.to_thread(self._files.free_bytes, folder.path)
-                if not folder.room.may_return(free_bytes, steady_ms()):
-                    continue
-                size_bytes = folder.room.reserve_bytes
-                await asyncio.to_thread(self._files.reserve, folder.path, size_bytes)
-            except StorageFault:
-                continue  # the upkeep of the folder finds out more
-            if asked_for != self._asked_for:
-                self._files.give_back(folder.path)  # it was needed while it was taken
-            elif folder.room.reserved(steady_ms()):
-                LOG.info("a disk has room again", path=folder.path)
-                self._partitions.full_folders.discard(folder.path)
-                self._tell()
+    def stop(self) -> None:
+        """Look no more."""
+        for task in self.looking.values():
+            task.cancel()
 
-    def _tell(self) -> None:
-        if self.on_changed is not None:
-            self.on_changed()
+    def _keep(self, effect: does.KeepReserve) -> None:
+        try:
+            self._files.reserve(effect.path, effect.size_bytes)
+        except DiskFull as fault:
+            self._shell.answer(events.Refused(effect.path, fault))
+        except StorageFault as fault:
+            self._shell.answer(events.FolderFailed(effect.path, fault))
+
+    def _give_back(self, effect: does.GiveBack) -> None:
+        self._given_back = self._files.give_back(effect.path) or self._given_back
+
+    def _look(self, effect: does.LookForRoom) -> None:
+        if effect.path not in self.looking:
+            self._begin(effect.path, self._look_at(effect.path))
+
+    def _take(self, effect: does.TakeReserve) -> None:
+        self._begin(effect.path, self._reserve(effect))
+
+    def _begin(self, path: str, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self.looking[path] = task
+        task.add_done_callback(lambda done: self._ended(path, done))
+
+    def _ended(self, path: str, done: asyncio.Task[None]) -> None:
+        if self.looking.get(path) is done:
+            del self.looking[path]
+
+    async def _look_at(self, path: str) -> None:
+        try:
+            free_bytes = await asyncio.to_thread(self._files.free_bytes, path)
+        except StorageFault:
+            return  # the upkeep of the folder finds out more
+        self._shell.answer(events.FreeSeen(path, free_bytes))
+
+    async def _reserve(self, effect: does.TakeReserve) -> None:
+        try:
+            await asyncio.to_thread(self._files.reserve, effect.path, effect.size_bytes)
+        except StorageFault:
+            self._shell.answer(events.NotReserved(effect.path))
+        else:
+            self._shell.answer(events.Reserved(effect.path))
 
 
 def _share_a_volume(folder: str, other: str) -> bool:

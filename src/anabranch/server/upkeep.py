@@ -1,12 +1,11 @@
 """What a broker does for its logs as time passes: checkpoints, retention, rolling, late flushes.
 
-What: one task that wakes every second and does what is due by the settings in force; logs are
-looked at some at a time, so that many hold nobody up. High watermarks are written a folder at a
-time, where one moved, in a thread; then the folder is synced, whether anything was written or not:
-the system says so where a volume is gone, or gave up after an error, though nobody writes there.
-Why apart from `partitions.py`: that one follows the metadata, this one the clock. Rule kept:
-intervals are measured with the steady clock, ages of records with the wall clock; the loop is held
-for a few milliseconds at a time. Not here: compaction (`cleaner.py`).
+What: one task that wakes every second and performs what `core/broker/hosting` finds due; logs are
+looked at some at a time, so that many do not delay other work. High watermarks are written a folder
+at a time, where one moved, in a thread; then the folder is synced, whether anything was written or
+not: the system says so where a volume is gone, or gave up after an error, though nothing is written
+there. Rule kept: the loop is held for a few milliseconds at a time. Not here: what is due when, and
+compaction (`cleaner.py`).
 """
 
 from __future__ import annotations
@@ -16,10 +15,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING
 
+from anabranch.core.broker.hosting.effects import CleanLogs, SaveHighWatermarks
+from anabranch.core.broker.hosting.events import Refused
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
-from anabranch.core.log.upkeep import look_after
 from anabranch.server.clocks import steady_ms
 from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 LOG = logger("upkeep")
 TICK_S = 1.0
-"""How often it is looked for logs whose flush.ms is over and for files to remove."""
+"""How often the machine is asked what is due."""
 LOOKED_AT_ONCE = 4_000
 """So many logs are looked at before others have their turn: a millisecond or two."""
 SLICE_S = 0.005
@@ -49,15 +49,16 @@ class Upkeep:
         *,
         clock_ms: Callable[[], int],
         is_cleaning: Callable[[TopicPartition], bool],
-        tell_unusable: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._shell = shell
         self._clock_ms = clock_ms
         self._is_cleaning = is_cleaning
-        self._tell_unusable = tell_unusable
         self._ticking: asyncio.Task[None] | None = None
+        self._cleaning: asyncio.Task[None] | None = None
         self._writing: dict[LogFolder, asyncio.Task[None]] = {}
+        shell.performs(SaveHighWatermarks, self._begin_writing)
+        shell.performs(CleanLogs, self._begin_cleaning)
 
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
@@ -67,33 +68,16 @@ class Upkeep:
 
     def stop(self) -> None:
         """Do nothing more; the logs are closed next, with their checkpoints."""
-        for each in (self._ticking, *self._writing.values()):
+        for each in (self._ticking, self._cleaning, *self._writing.values()):
             if each is not None:
                 each.cancel()
 
     async def _tick(self) -> None:
-        watermarks_ms = points_ms = retention_ms = steady_ms()
-        each_folder = self._shell.each_folder
         while True:
             await asyncio.sleep(TICK_S)
-            config, now_ms = self._broker.config, steady_ms()
-            await self._shell.rooms.look()
-            self._shell.host_roomless()
-            self._tell_unusable()
-            await self._flush_due(self._clock_ms())
-            if now_ms - watermarks_ms >= config.replica_high_watermark_checkpoint_interval_ms:
-                watermarks_ms = now_ms
-                each_folder(lambda folder: folder.remove_deleted(self._clock_ms()))
-                each_folder(self._begin_writing)
-            if now_ms - points_ms >= min(
-                config.log_flush_offset_checkpoint_interval_ms,
-                config.log_flush_start_offset_checkpoint_interval_ms,
-            ):
-                points_ms = now_ms
-                each_folder(LogFolder.checkpoint)
-            if now_ms - retention_ms >= config.log_retention_check_interval_ms:
-                retention_ms = now_ms
-                await self.clean()
+            self._shell.hosting.tick(steady_ms(), self._clock_ms())
+            self._shell.run()
+            self._shell.tell_changed()
 
     async def _some_at_a_time(self) -> AsyncIterator[list[Replica]]:
         """All replicas; while the loop saw to others, some may have been dropped."""
@@ -102,8 +86,9 @@ class Upkeep:
             await asyncio.sleep(0)
             yield replicas[start : start + LOOKED_AT_ONCE]
 
-    def _begin_writing(self, folder: LogFolder) -> None:
+    def _begin_writing(self, effect: SaveHighWatermarks) -> None:
         """Unless the last time has not ended: a dying disk takes long."""
+        folder = self._shell.folders[effect.path]
         if folder not in self._writing:
             task = asyncio.get_running_loop().create_task(self._write(folder))
             self._writing[folder] = task
@@ -114,7 +99,8 @@ class Upkeep:
             try:
                 await self._write_high_watermarks(folder)
             except DiskFull as fault:
-                self._shell.checkpoint_refused(folder, fault)
+                LOG.error("a checkpoint was not written", path=folder.path, why=str(fault))
+                self._shell.answer(Refused(folder.path, fault))
             await asyncio.to_thread(folder.files.sync_dir, folder.path)
             folder.names_synced()
         except StorageFault as fault:
@@ -139,7 +125,7 @@ class Upkeep:
         """Take up the high watermarks of a folder; True when they are not as they were written."""
         moved = False
         partitions, path = self._broker.partitions, folder.path
-        unhosted = self._shell.unhosted_high_watermarks
+        unhosted = self._shell.hosting.unhosted_high_watermarks
         offsets.update(unhosted(folder))
         async for replicas in self._some_at_a_time():
             written = folder.written_high_watermarks
@@ -154,12 +140,9 @@ class Upkeep:
         is_news = any(written.get(place) != others[place] for place in others)
         return moved or is_news or len(offsets) != len(written)
 
-    async def _flush_due(self, now_ms: int) -> None:
-        async for replicas in self._some_at_a_time():
-            for replica in replicas:
-                if replica.log.sync_due(now_ms) and replica.log.fault is None:
-                    self._broker.unsynced.add(replica.topic_partition)
-        self._shell.tell_changed()
+    def _begin_cleaning(self, _effect: CleanLogs) -> None:
+        if self._cleaning is None or self._cleaning.done():
+            self._cleaning = asyncio.get_running_loop().create_task(self.clean())
 
     async def clean(self) -> None:
         """Roll segments that are too old, apply retention, forget idle producers."""
@@ -171,12 +154,7 @@ class Upkeep:
                 until = time.perf_counter() + SLICE_S
 
     def _clean_one(self, replica: Replica, now_ms: int) -> None:
-        if not self._shell.is_hosted(replica):
-            return
-        is_cleaning = self._is_cleaning(replica.topic_partition)
-        try:
-            if look_after(replica.log, now_ms, replica.high_watermark, is_cleaning=is_cleaning):
-                self._broker.changed.add(replica.topic_partition)
-        except StorageFault as fault:
-            self._broker.faults.append((replica, fault))
+        place = replica.topic_partition
+        self._shell.hosting.clean_one(replica, now_ms, is_cleaning=self._is_cleaning(place))
+        if self._broker.faults:
             self._shell.take_faults()

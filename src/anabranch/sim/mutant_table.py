@@ -1084,9 +1084,9 @@ DIRECTED = (
     Mutant(
         name="reserve-is-kept",
         rule="a full disk gives its reserve to what must be written",
-        module="anabranch.server.room",
-        old="            self._files.give_back(folder.path)\n            LOG.error",
-        new="            LOG.error",
+        module="anabranch.core.broker.hosting.folders",
+        old="                GiveBack(path),\n",
+        new="",
         seed=NO_SCHEDULE,
         caught_by="tests/server/test_room.py"
         "::test_a_full_disk_gives_back_what_is_kept_and_says_so_once",

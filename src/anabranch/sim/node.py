@@ -24,7 +24,6 @@ from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import previous_broker_epoch
-from anabranch.core.log.logs import LogFolder
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
 from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
@@ -194,7 +193,6 @@ class SimNode(Machine, Performer):
         self.office.start()
         self.follower.start()
         self.session.start()
-        self._upkeep_ms = self.world.steady_ms
         self.later(UPKEEP_MS, self._upkeep)
 
     def registered(self, broker_epoch: int) -> None:
@@ -414,26 +412,11 @@ class SimNode(Machine, Performer):
     # What a broker does for its logs as time passes.
 
     def _upkeep(self) -> None:
-        hosting, now_ms = self.hosting, self.world.steady_ms
-        config, last_ms = self.broker.config, self._upkeep_ms
         self.begin()
-        if hosting.flushes_late:
-            hosting.flush_due()
-        if _is_due(last_ms, now_ms, config.replica_high_watermark_checkpoint_interval_ms):
-            hosting.checkpoint_high_watermarks()
-        if _is_due(last_ms, now_ms, config.log_flush_offset_checkpoint_interval_ms):
-            hosting.each_folder(LogFolder.checkpoint)
-        if _is_due(last_ms, now_ms, config.log_retention_check_interval_ms):
-            hosting.clean()
+        self.hosting.tick()
         self.settle()
-        self._upkeep_ms = now_ms
-        self.later(UPKEEP_MS if hosting.flushes_late else IDLE_UPKEEP_MS, self._upkeep)
+        self.later(UPKEEP_MS if self.hosting.flushes_late else IDLE_UPKEEP_MS, self._upkeep)
 
 
 def _granted(wish: Wish, _answer: Any) -> None:
     wish.done()
-
-
-def _is_due(last_ms: int, now_ms: int, interval_ms: int) -> bool:
-    """Whether a multiple of the interval lies between two rounds of upkeep."""
-    return now_ms // interval_ms != last_ms // interval_ms

@@ -26,22 +26,33 @@ from anabranch.core.types import TopicPartition
 
 def room_in(state: State) -> Room:
     room = Room(1 << 40)
-    room.state = state
+    room.state, room.is_full = state, state is not State.ROOMY
     return room
+
+
+def step(room: Room, event: Event) -> bool | None:
+    steps = {
+        Event.REFUSED: room.refused,
+        Event.RETURNS: room.returns,
+        Event.RESERVED: room.reserved,
+        Event.NOT_RESERVED: room.not_reserved,
+    }
+    return steps[event](0)
 
 
 @pytest.mark.parametrize(("state", "event"), list(product(State, Event)))
 def test_the_table_is_the_machine_and_an_unknown_pair_is_a_bug(state, event):
     room = room_in(state)
-    step = room.refused if event is Event.REFUSED else room.reserved
     following = TRANSITIONS.get((state, event))
     if following is None:
         with pytest.raises(Bug):
-            step(0)
+            step(room, event)
         return
-    assert step(0) is (following is not state), "a change is news, and nothing else"
+    told = step(room, event)
     assert room.state is following
-    assert room.is_full is (following is State.FULL)
+    assert room.is_full is (following is not State.ROOMY)
+    is_news = (state is State.ROOMY) is not (following is State.ROOMY)
+    assert told is (is_news if event in (Event.REFUSED, Event.RESERVED) else None)
 
 
 def test_a_large_volume_keeps_a_fixed_reserve_and_a_small_one_a_share():
@@ -81,6 +92,7 @@ def test_the_logs_of_a_full_folder_take_no_records_and_are_read():
     assert (old.end_offset, new.end_offset) == (end_offset, 0)
     assert tags(old) == [1], "what is there is read"
     old.truncate_to(0)
+    folder.room.returns(1)
     folder.room.reserved(1)
     append(old, batch(tag=3))
     assert tags(old) == [3]

@@ -30,6 +30,7 @@ def test_a_follower_without_room_asks_for_nothing_until_it_has_room():
         peers.run(1)
     assert peers[3] in asked and peers[2] not in asked
     assert [peers[each].end for each in (1, 2, 3)] == [6, 1, 6]
+    peers[2].folder.room.returns(peers.now_ms)
     peers[2].folder.room.reserved(peers.now_ms)
     peers.settle()
     assert peers[2].end == 6

@@ -397,6 +397,13 @@ class LogFolder:
             except StorageFault as fault:
                 log.fail(fault)
 
+    def close_unmarked(self) -> None:
+        """Close every log, and have the next process check them all."""
+        for log in self.logs.values():
+            log.close(clean=self.fault is None and log.fault is None)
+        if self.fault is None:
+            self.checkpoint()
+
     def close(self, *, broker_epoch: int = -1) -> None:
         """Close every log and leave the marker, unless something of the folder is not sound."""
         sound = self.fault is None

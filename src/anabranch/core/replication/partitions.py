@@ -55,14 +55,16 @@ class Partitions:
         self.offline: dict[TopicPartition, TopicId] = {}
         self.missing: set[TopicPartition] = set()
         """Of those offline: the ones whose logs are gone, to be copied anew when they may be."""
-        self.roomless: set[TopicPartition] = set()
-        """Of those offline: the ones that a full disk kept from being opened, to be tried again."""
+        self.roomless: dict[TopicPartition, None] = {}
+        """Of those offline: the ones that a full disk kept from being opened, to be tried again,
+        in the order in which that happened."""
         self.rotten: set[TopicPartition] = set()
         """Of those offline: the ones whose logs are damaged, in folders that work."""
         self.offline_folders: set[str] = set()
         self.full_folders: set[str] = set()
         """Those that take no records until they have room again."""
         self.folders: list[str] = []
+        self._offline_by_id: dict[TopicId, set[TopicPartition]] = {}
 
     def __iter__(self) -> Iterator[Replica]:
         return chain.from_iterable(map(dict.values, self.by_name.values()))
@@ -129,15 +131,21 @@ class Partitions:
 
     def give_up(self, place: TopicPartition, topic_id: TopicId, *, is_rotten: bool = False) -> None:
         """A log is not opened as long as this process lives: requests get KAFKA_STORAGE_ERROR."""
-        self.roomless.discard(place)
-        self.offline[place] = topic_id
+        self._no_more_offline(place)
+        self._offline(place, topic_id)
         if is_rotten:
             self.rotten.add(place)
 
+    def miss(self, place: TopicPartition, topic_id: TopicId) -> None:
+        """A log is gone: it is copied anew when that is safe (`may_begin_anew`)."""
+        self.give_up(place, topic_id)
+        self.missing.add(place)
+
     def wait_for_room(self, place: TopicPartition, topic_id: TopicId) -> None:
         """A full disk kept a log from being opened: requests get KAFKA_STORAGE_ERROR until then."""
-        self.offline[place] = topic_id
-        self.roomless.add(place)
+        self._no_more_offline(place)
+        self._offline(place, topic_id)
+        self.roomless[place] = None
 
     def unusable(self) -> Iterator[tuple[TopicPartition, TopicId]]:
         """Replicas that cannot serve although their folders work: the controller does not learn it
@@ -187,14 +195,14 @@ class Partitions:
 
     def why_not_anew(self, assignment: Assignment, promised: Mapping[str, int]) -> str:
         """Why a log that was not found may not begin anew now; "" when it may. `promised` are the
-        folders that work, each with the offset before which records were synced there."""
+        folders that work, each with the offset before which records were synced there. Where no
+        folder failed, the log is gone (`miss`)."""
         place, _, state = assignment
         if self.offline_folders:
             away = ", ".join(sorted(self.offline_folders))
             return f"it may be in {away}, which is offline; repair that and restart"
         for path, offset in promised.items():
             if offset and not self.may_begin_anew(state):
-                self.missing.add(place)
                 return (
                     f"{path}/{place} is gone, and records before offset {offset} were synced "
                     "there; it is copied anew when another replica leads and this one is not in "
@@ -220,16 +228,28 @@ class Partitions:
 
     def _everything(self, image: MetadataImage) -> dict[TopicId, Iterable[int]]:
         touched: dict[TopicId, Iterable[int]] = {
-            topic_id: sorted({*topic.partitions, *self.by_id.get(topic_id, ())})
-            for topic_id, topic in image.topics_by_id.items()
+            topic.topic_id: sorted({*topic.partitions, *self.by_id.get(topic.topic_id, ())})
+            for topic in sorted(image.topics_by_id.values(), key=lambda each: each.name)
         }
-        for topic_id in (*self.by_id, *self.offline.values()):
+        for topic_id in (*self.by_id, *self._offline_by_id):
             touched.setdefault(topic_id, ())
         return touched
 
     def _forget_offline(self, topic_id: TopicId) -> None:
-        for place in [place for place, known in self.offline.items() if known == topic_id]:
+        for place in self.offline_of(topic_id):
             self._no_more_offline(place)
+
+    def offline_of(self, topic_id: TopicId) -> list[TopicPartition]:
+        """The partitions of a topic that are offline here."""
+        return sorted(self._offline_by_id.get(topic_id, ()))
+
+    def no_more(self, place: TopicPartition) -> None:
+        """An offline partition is not asked for any more."""
+        self._no_more_offline(place)
+
+    def _offline(self, place: TopicPartition, topic_id: TopicId) -> None:
+        self.offline[place] = topic_id
+        self._offline_by_id.setdefault(topic_id, set()).add(place)
 
     def _wait_no_more(self, place: TopicPartition, topic_id: TopicId) -> None:
         """A partition is placed elsewhere: it needs no room here."""
@@ -237,9 +257,15 @@ class Partitions:
             self._no_more_offline(place)
 
     def _no_more_offline(self, place: TopicPartition) -> None:
-        self.offline.pop(place, None)
+        topic_id = self.offline.pop(place, None)
+        if topic_id is None:
+            return
+        of_topic = self._offline_by_id[topic_id]
+        of_topic.discard(place)
+        if not of_topic:
+            del self._offline_by_id[topic_id]
         self.missing.discard(place)
-        self.roomless.discard(place)
+        self.roomless.pop(place, None)
         self.rotten.discard(place)
 
 

@@ -1,0 +1,317 @@
+"""One partition after another: its log is found, opened, begun, set aside, deleted, or waits.
+
+What: the standing of each partition (`standing.py`), what changes it, and what the performer has to
+do then. At most one log is being opened. Rules kept: a log of an older topic id, or of a replica
+that moved away, is set aside and not removed, because metadata may have been restored from an old
+copy; what the metadata does not know stays where it is; an empty log takes no place of one that was
+synced while others may count on it. Not here: following images (`hosting.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.broker.hosting.effects import (
+    CreateLog,
+    DeleteLog,
+    Effect,
+    OpenLog,
+    RemoveLeftover,
+    Report,
+    SetAside,
+    TellHosted,
+)
+from anabranch.core.broker.hosting.folders import Folders
+from anabranch.core.broker.hosting.standing import Happening, Standing, after
+from anabranch.core.errors import Bug, CorruptLog, StorageFault
+from anabranch.core.log.files import DiskFull
+from anabranch.core.replication.replica import Replica
+from anabranch.core.settings.topic import TopicConfig, effective_topic_config, log_config
+from anabranch.core.types import TopicId, TopicPartition
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.log.log import Log
+    from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.replication.partitions import Assignment
+
+NEVER_MS = 2**62
+"""A flush.ms from here on means that time causes no sync."""
+ANYWHERE = ""
+"""Where a log that has no folder yet waits for room."""
+ANOTHER_TOPIC = "another topic of that name"
+MOVED_AWAY = "a replica that was moved away"
+
+
+class Found(NamedTuple):
+    """A log that lies in a folder and is not open; `topic_id` None: it does not say whose."""
+
+    path: str
+    topic_id: TopicId | None
+
+
+class Opening(NamedTuple):
+    """The log that the performer was asked to open or to create."""
+
+    assignment: Assignment
+    path: str
+    config: TopicConfig
+    found: Found | None
+
+
+class Logs:
+    """The logs of one broker. `found` are those that lie in folders and are not open,
+    `flushed_late` the hosted partitions with flush.ms, `compacted` those that are compacted."""
+
+    def __init__(self, broker: Broker, effects: list[Effect]) -> None:
+        self.found: dict[TopicPartition, Found] = {}
+        self.flushed_late: dict[TopicPartition, Replica] = {}
+        self.compacted: dict[TopicPartition, Replica] = {}
+        self.touched: list[TopicPartition] = []
+        """Partitions whose replica came, went or changed."""
+        self.folders = Folders(broker.partitions, effects, self._lost)
+        self.opening: Opening | None = None
+        self._broker = broker
+        self._partitions = broker.partitions
+        self._effects = effects
+        self._waiting: dict[str, dict[TopicPartition, None]] = {}
+        """Partitions that wait for room, by the folder in which their logs lie."""
+
+    def note_config(self, replica: Replica) -> None:
+        """Remember what the settings of a log ask for as time passes."""
+        config, place = replica.log.config, replica.topic_partition
+        for asked, noted in (
+            (config.flush_interval_ms < NEVER_MS, self.flushed_late),
+            (config.compacted, self.compacted),
+        ):
+            if asked:
+                noted[place] = replica
+            else:
+                noted.pop(place, None)
+
+    def delete_offline(self, topic_id: TopicId) -> None:
+        """Of a deleted topic: the logs that are not open, in folders that work."""
+        for place in self._partitions.offline_of(topic_id):
+            for folder in self.folders.working():
+                self.found.pop(place, None)
+                self._effects.append(DeleteLog(folder.path, place))
+
+    def sort_out_found(self, image: MetadataImage) -> None:
+        """What lies in the folders and is not hosted, once everything is followed."""
+        for place, (path, topic_id) in sorted(self.found.items()):
+            topic = image.topic(place.topic)
+            known = image.partition(place.topic, place.partition)
+            if known and topic is not None and topic_id == topic.topic_id:
+                if not self._partitions.is_placed_here(known):
+                    del self.found[place]
+                    self._set_aside(path, place, MOVED_AWAY)
+                continue
+            why = "is of another topic" if known else "is not in the metadata"
+            sentence = f"left alone a log whose partition {why}"
+            self._effects.append(Report("warning", sentence, path=f"{path}/{place}"))
+
+    def _set_aside(self, path: str, place: TopicPartition, what: str) -> None:
+        self._effects.append(SetAside(path, place, what))
+
+    # One partition.
+
+    def standing(self, place: TopicPartition) -> Standing:
+        """How a partition stands here now."""
+        partitions = self._partitions
+        if self.opening is not None and self.opening.assignment.topic_partition == place:
+            return Standing.CREATING if self.opening.found is None else Standing.OPENING
+        if partitions.get(*place) is not None:
+            return Standing.HOSTED
+        if place not in partitions.offline:
+            return Standing.ABSENT
+        if place in partitions.roomless:
+            return Standing.ROOMLESS
+        if place in partitions.missing:
+            return Standing.MISSING
+        return Standing.ROTTEN if place in partitions.rotten else Standing.OFFLINE
+
+    def host(self, image: MetadataImage, assignment: Assignment, *, is_new: bool) -> None:
+        """A partition is placed here and not hosted: have its log opened, or begun."""
+        place, topic_id, _ = assignment
+        if self._partitions.offline.get(place, topic_id) != topic_id:
+            self._come_to(assignment, Happening.REMOVE)  # of an older topic of that name
+        found = self.found.pop(place, None)
+        if found is not None and found.topic_id not in (None, topic_id):
+            self._set_aside(found.path, place, ANOTHER_TOPIC)
+            found = None
+        if found is None and not is_new and self._is_missing(assignment):
+            return
+        folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
+        if folder is None or folder.fault is not None:
+            self._come_to(assignment, Happening.GIVE_UP)
+            return
+        self._come_to(assignment, Happening.CREATE if found is None else Happening.OPEN)
+        config = self.topic_config(image, place.topic)
+        opening = Opening(assignment, folder.path, config, found)
+        if found is None and folder.room.is_full:
+            self._waits(opening, folder.room.refusal(place))
+            return
+        self.opening = opening
+        make = CreateLog if found is None else OpenLog
+        settings = log_config(config, self._broker.config)
+        self._effects.append(make(folder.path, place, topic_id, settings))
+
+    def _is_missing(self, assignment: Assignment) -> bool:
+        """Whether a log that was not found may not begin anew now; says why."""
+        place, _, state = assignment
+        promised = {folder.path: folder.promised(place) for folder in self.folders.working()}
+        why = self._partitions.why_not_anew(assignment, promised)
+        if why:
+            sentence = "a partition is offline: its log is missing"
+            self._effects.append(Report("error", sentence, place, why=why))
+            is_away = bool(self._partitions.offline_folders)
+            self._come_to(assignment, Happening.GIVE_UP if is_away else Happening.MISS)
+        elif any(promised.values()):
+            sentence = "a log that is gone is copied anew"
+            self._effects.append(Report("warning", sentence, place, why=f"leader={state.leader}"))
+        return bool(why)
+
+    def _answered(self, place: TopicPartition) -> Opening:
+        opening = self.opening
+        if opening is None or opening.assignment.topic_partition != place:
+            raise Bug(f"{place} was opened and nothing asked for it")
+        return opening
+
+    def name_taken(self, place: TopicPartition) -> None:
+        """Something lies where the log was to begin: set it aside, and ask again."""
+        opening = self._answered(place)
+        self._set_aside(opening.path, place, ANOTHER_TOPIC)
+        settings = log_config(opening.config, self._broker.config)
+        self._effects.append(CreateLog(opening.path, place, opening.assignment.topic_id, settings))
+
+    def opened(self, asked: TopicPartition, log: Log) -> None:
+        """The log that was asked for is open: host the replica."""
+        opening = self._answered(asked)
+        place, topic_id, state = opening.assignment
+        self._check(place, Happening.OPENED, Standing.HOSTED)
+        self.opening = None
+        folder, is_here = self.folders.by_path[opening.path], opening.found is not None
+        replica = Replica(
+            place,
+            topic_id,
+            log,
+            opening.config,
+            broker_id=self._broker.broker_id,
+            folder=opening.path,
+            high_watermark=folder.high_watermarks.get(place, 0) if is_here else 0,
+        )
+        if is_here and log.recovery.cut_bytes:
+            sentence = "cut what a crash left unfinished"
+            cut_bytes = log.recovery.cut_bytes
+            self._effects.append(Report("warning", sentence, place, cut_bytes=cut_bytes))
+        replica.take_state(state)
+        self._partitions.host(replica)
+        self.touch(place)
+        self.note_config(replica)
+        self._effects.append(TellHosted(replica, is_here))
+        if replica.flushed_counts and log.end_offset > log.flushed_offset:
+            self._broker.unsynced.add(place)  # what recovery found counts again once it is safe
+
+    def not_opened(self, asked: TopicPartition, fault: StorageFault, now_ms: int) -> None:
+        """The kind of fault says whether room, the log or the folder is lost."""
+        opening = self._answered(asked)
+        place = opening.assignment.topic_partition
+        if isinstance(fault, CorruptLog):
+            self._opening_ended(opening, Happening.ROT)
+            self.report_rot(place, fault)
+            self.folders.unclean.add(opening.path)
+        elif isinstance(fault, DiskFull):
+            if opening.found is None:
+                self._effects.append(RemoveLeftover(opening.path, place))
+            self.folders.refused(opening.path, fault, now_ms)
+            self._waits(opening, fault)
+        else:
+            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            self.folders.failed(opening.path, fault)
+
+    def _waits(self, opening: Opening, fault: DiskFull) -> None:
+        """A log waits for room: that of its folder, or that of any."""
+        place = opening.assignment.topic_partition
+        if place not in self._partitions.roomless:
+            self._effects.append(Report("error", "a partition waits for room", place, why=fault))
+        self.opening = opening
+        self._opening_ended(opening, Happening.NO_ROOM)
+        if opening.found is not None:
+            self.found[place] = opening.found
+        path = ANYWHERE if opening.found is None else opening.path
+        self._waiting.setdefault(path, {})[place] = None
+
+    def _opening_ended(self, opening: Opening, happening: Happening) -> None:
+        following = after(self.standing(opening.assignment.topic_partition), happening)
+        self.opening = None
+        self._enter(opening.assignment.topic_partition, opening.assignment.topic_id, following)
+
+    def _come_to(self, assignment: Assignment, happening: Happening) -> None:
+        """Something happens to a partition that is not hosted."""
+        place, topic_id, _ = assignment
+        self._enter(place, topic_id, after(self.standing(place), happening))
+
+    def _enter(self, place: TopicPartition, topic_id: TopicId, standing: Standing) -> None:
+        partitions = self._partitions
+        if standing is Standing.ROOMLESS:
+            partitions.wait_for_room(place, topic_id)
+        elif standing is Standing.MISSING:
+            partitions.miss(place, topic_id)
+        elif standing in (Standing.ROTTEN, Standing.OFFLINE):
+            partitions.give_up(place, topic_id, is_rotten=standing is Standing.ROTTEN)
+        elif standing is Standing.ABSENT:
+            partitions.no_more(place)
+
+    def _check(self, place: TopicPartition, happening: Happening, expected: Standing) -> None:
+        if after(self.standing(place), happening) is not expected:
+            raise Bug(f"{place} does not come to be {expected.value}")
+
+    def leave(self, replica: Replica, happening: Happening) -> None:
+        """A hosted replica is hosted no more."""
+        place = replica.topic_partition
+        following = after(self.standing(place), happening)
+        self._partitions.drop(replica)
+        self._enter(place, replica.topic_id, following)
+        self.flushed_late.pop(place, None)
+        self.compacted.pop(place, None)
+        self.touch(place)
+
+    def _lost(self, replica: Replica) -> None:
+        self.leave(replica, Happening.FOLDER_FAILED)
+
+    def touch(self, place: TopicPartition) -> None:
+        """Requests and replication follow."""
+        self._broker.changed.add(place)
+        self.touched.append(place)
+
+    def report_rot(self, place: TopicPartition, fault: CorruptLog) -> None:
+        """Tell an operator of a damaged log."""
+        sentence = "a partition is offline: its log is rotten"
+        self._effects.append(Report("error", sentence, place, why=fault))
+
+    # Waiting for room.
+
+    def waiting(self) -> Iterator[TopicPartition]:
+        """What a full disk kept from being opened, to be tried again now: folder by folder, each
+        until the first log that it still refuses. So no folder waits for another, and a full one
+        costs one attempt."""
+        for path in sorted(self._waiting):
+            waiting = self._waiting[path]
+            while waiting:
+                place = next(iter(waiting))
+                if place in self._partitions.roomless and self._waits_in(place) == path:
+                    yield place
+                    if place in self._partitions.roomless:
+                        break
+                waiting.pop(place, None)
+            else:
+                del self._waiting[path]
+
+    def _waits_in(self, place: TopicPartition) -> str:
+        found = self.found.get(place)
+        return ANYWHERE if found is None else found.path
+
+    def topic_config(self, image: MetadataImage, topic: str) -> TopicConfig:
+        """The settings of a topic in force."""
+        return effective_topic_config(image, topic, self._broker.config)

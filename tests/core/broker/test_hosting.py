@@ -1,0 +1,382 @@
+"""Which logs a broker opens, creates, sets aside and deletes, and what its folders do to them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.core.broker.hosting_kit import FOLDERS, Stage
+
+from anabranch.core.broker.hosting import effects as does
+from anabranch.core.broker.hosting import standing, syncs
+from anabranch.core.broker.hosting.events import LogOpened, SyncEnded
+from anabranch.core.broker.hosting.standing import Happening, Standing
+from anabranch.core.errors import Bug, CorruptLog, StorageFault
+from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
+from anabranch.core.types import TopicPartition
+
+PLACE = TopicPartition("t", 0)
+NAMES = ("t", "u")
+AT_REST = set(Standing) - {Standing.OPENING, Standing.CREATING}
+
+
+@pytest.mark.parametrize(("before", "happening"), list(product(Standing, Happening)))
+def test_what_the_table_does_not_name_is_a_bug(before, happening):
+    following = standing.TRANSITIONS.get((before, happening))
+    if following is None:
+        with pytest.raises(Bug):
+            standing.after(before, happening)
+    else:
+        assert standing.after(before, happening) is following
+
+
+@pytest.mark.parametrize("lost", [Standing.ROTTEN, Standing.OFFLINE])
+def test_what_is_lost_is_never_opened_again_as_long_as_the_process_lives(lost):
+    assert {happening for before, happening in standing.TRANSITIONS if before is lost} == {
+        Happening.REMOVE
+    }
+
+
+@pytest.mark.parametrize(("state", "event"), list(product(syncs.State, syncs.Event)))
+def test_the_table_of_syncs_is_the_machine(state, event):
+    machine = Stage().hosting.syncs
+    if state is not syncs.State.IDLE:
+        machine._states[PLACE] = state
+    following = syncs.TRANSITIONS.get((state, event))
+    if following is None:
+        with pytest.raises(Bug):
+            machine._step(PLACE, event)
+    else:
+        assert machine._step(PLACE, event) is following
+        assert machine.is_idle is (following is syncs.State.IDLE)
+
+
+def test_an_answer_that_nothing_asked_for_is_a_bug():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    replica = stage.partitions.get(*PLACE)
+    with pytest.raises(Bug):
+        stage.hosting.step(LogOpened(PLACE, replica.log), 0)
+    with pytest.raises(Bug):
+        stage.hosting.step(SyncEnded(does.SyncLog(replica, 0, ()), None), 0)
+
+
+def test_nothing_goes_on_while_a_log_is_being_opened():
+    stage = Stage()
+    stage.hosting.follow(stage.image, None)
+    stage.run()
+    stage.hosting.follow(stage.image, stage.create("t", 2))
+    stage.hosting.follow(stage.image, None)
+    with pytest.raises(Bug, match="answer first"):
+        list(iter(stage.hosting.advance, False))
+
+
+def test_a_change_costs_what_it_touches():
+    """A thousand hosted logs are not looked at for one partition."""
+    stage = Stage()
+    stage.publish(stage.create("u", 1000))
+    steps = 0
+    delta = stage.create("t")
+    stage.hosting.follow(stage.image, delta)
+    while stage.hosting.advance():
+        stage.perform()
+        steps += 1
+    assert steps <= 3
+    assert stage.hosting.take_touched()[-1] == PLACE
+
+
+def test_deleting_a_topic_costs_nothing_for_the_others_that_are_offline(monkeypatch):
+    stage = Stage()
+    stage.publish(stage.create("u", 300))
+    stage.publish(stage.create("t"))
+    for path in FOLDERS[:2]:
+        stage.failed.add(path)
+        stage.hosting.folders.failed(path, StorageFault("no disk"))
+    stage.run()
+    assert len(stage.partitions.offline) > 150
+    looked_at = []
+    monkeypatch.setattr(
+        stage.partitions, "no_more", lambda place: looked_at.append(place), raising=True
+    )
+    done = len(stage.done)
+    stage.publish(stage.delete("t"))
+    assert not looked_at
+    assert len(stage.done) - done < 8
+
+
+def test_a_sync_that_failed_is_never_tried_again():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    path = stage.folder_of(PLACE)
+    stage.append(PLACE)
+    stage.failed.add(path)
+    stage.sync()
+    assert stage.count(does.SyncLog) == 1
+    stage.failed.clear()
+    stage.broker.unsynced.add(PLACE)
+    stage.sync()
+    stage.tick()
+    assert stage.count(does.SyncLog) == 1
+    assert stage.partitions.offline_folders == {path}
+    assert stage.hosting.standing(PLACE) is Standing.OFFLINE
+
+
+def test_what_is_appended_during_a_sync_waits_for_the_next():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    stage.hosting.start_syncs()
+    (first,) = stage.hosting.take_effects()
+    stage.append(PLACE)
+    stage.hosting.start_syncs()
+    assert not stage.hosting.take_effects()
+    stage.hosting.step(SyncEnded(first, None), 0)
+    assert stage.partitions.get(*PLACE).log.flushed_offset == 1
+    stage.sync()
+    assert stage.partitions.get(*PLACE).log.flushed_offset == 2
+
+
+def test_a_sync_of_a_topic_that_was_deleted_meanwhile_harms_no_folder():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    stage.hosting.start_syncs()
+    (asked,) = stage.hosting.take_effects()
+    stage.publish(stage.delete("t"))
+    stage.hosting.step(SyncEnded(asked, StorageFault("no such file")), 0)
+    assert not stage.partitions.offline_folders
+
+
+def test_a_log_of_an_older_topic_is_set_aside_and_never_opened():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    stage.topics.clear()
+    stage.create("t")
+    stage.start()
+    stage.publish()
+    assert stage.count(does.OpenLog) == 0
+    assert stage.count(does.SetAside) == 1
+    assert stage.partitions.get(*PLACE).log.end_offset == 0
+
+
+def test_a_replica_that_moved_away_meanwhile_is_set_aside():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.place("t", 0, 2)
+    stage.start()
+    stage.publish()
+    assert stage.count(does.SetAside) == 1
+    assert not stage.hosting.logs.found
+    stage.publish(stage.place("t", 0, 2, 1))
+    assert stage.count(does.OpenLog) == 0, "its old log is not taken for the new one"
+
+
+def test_while_a_folder_is_away_no_log_begins_in_its_place():
+    stage = Stage()
+    stage.publish(stage.create("t", 3))
+    away = stage.folder_of(PLACE)
+    stage.failed.add(away)
+    stage.start()
+    stage.publish()
+    assert stage.count(does.CreateLog) == 0
+    assert stage.hosting.standing(PLACE) is Standing.OFFLINE
+    assert len(stage.partitions) == 2
+
+
+def test_no_full_folder_holds_up_what_waits_for_another():
+    stage = Stage()
+    stage.publish(stage.create("t", 3))
+    places = sorted(stage.partitions.offline) or [TopicPartition("t", n) for n in range(3)]
+    folders = {place: stage.folder_of(place) for place in places}
+    stage.start()
+    stage.full = set(FOLDERS)
+    stage.publish()
+    assert [*stage.partitions.roomless] == places
+    stage.full = {folders[places[0]]}
+    stage.tick()
+    assert [*stage.partitions.roomless] == places[:1]
+    attempts = stage.count(does.OpenLog)
+    stage.tick()
+    assert stage.count(does.OpenLog) == attempts + 1, "a full folder costs one attempt"
+    stage.full.clear()
+    stage.tick()
+    stage.tick()
+    assert not stage.partitions.offline and not stage.partitions.full_folders
+
+
+def test_a_log_that_is_found_to_be_rotten_keeps_its_folder_from_being_marked_clean():
+    stage = Stage()
+    stage.publish(stage.create("t", 2))
+    replica = stage.partitions.get(*PLACE)
+    fault = CorruptLog("rot", path="", position=0, first_offset=0, last_offset=0)
+    stage.broker.faults.append((replica, fault))
+    stage.hosting.take_faults(0)
+    assert stage.hosting.standing(PLACE) is Standing.ROTTEN
+    clean = {
+        path: stage.hosting.may_be_marked_clean(folder)
+        for path, folder in stage.hosting.folders.by_path.items()
+    }
+    assert clean == {path: path != replica.folder for path in FOLDERS}
+
+
+def test_the_process_stops_when_no_folder_is_left():
+    stage = Stage()
+    stage.publish(stage.create("t", 3))
+    stage.failed = set(FOLDERS)
+    for index in range(3):
+        stage.append(TopicPartition("t", index))
+    stage.sync()
+    assert stage.count(does.Stop) == 1
+
+
+class Life(RuleBasedStateMachine):
+    """Topics come, go and move while disks fill up, fail, rot and processes start again."""
+
+    def __init__(self):
+        super().__init__()
+        self.stage = Stage()
+        self.stage.publish()
+
+    def _places(self):
+        return [
+            TopicPartition(name, index)
+            for name, topic in self.stage.topics.items()
+            for index, state in topic.partitions.items()
+            if 1 in state.replicas
+        ]
+
+    @rule(name=st.sampled_from(NAMES), partitions=st.integers(1, 3), first=st.booleans())
+    def create(self, name, partitions, first):
+        """Also again: the older one is deleted in the same breath or before."""
+        if name in self.stage.topics:
+            delta = self.stage.delete(name)
+            if first:
+                self.stage.publish(delta)
+            else:
+                made = self.stage.create(name, partitions)
+                self.stage.publish(
+                    type(delta)(
+                        deleted_topics=delta.deleted_topics,
+                        changed_partitions=made.changed_partitions,
+                    )
+                )
+                return
+        self.stage.publish(self.stage.create(name, partitions))
+
+    @precondition(lambda self: self.stage.topics)
+    @rule(data=st.data(), sees=st.booleans())
+    def delete(self, data, sees):
+        name = data.draw(st.sampled_from(sorted(self.stage.topics)))
+        delta = self.stage.delete(name)
+        if sees:
+            self.stage.publish(delta)
+        else:  # while the process is down
+            self.restart()
+
+    @precondition(lambda self: self.stage.topics)
+    @rule(data=st.data(), brokers=st.sampled_from([(2,), (2, 1), (1, 2)]), sees=st.booleans())
+    def move(self, data, brokers, sees):
+        topic = self.stage.topics[data.draw(st.sampled_from(sorted(self.stage.topics)))]
+        index = data.draw(st.sampled_from(sorted(topic.partitions)))
+        delta = self.stage.place(topic.name, index, *brokers)
+        if sees:
+            self.stage.publish(delta)
+        else:
+            self.restart()
+
+    @precondition(lambda self: len(self.stage.partitions))
+    @rule(data=st.data())
+    def append(self, data):
+        places = sorted(replica.topic_partition for replica in self.stage.partitions)
+        place = data.draw(st.sampled_from(places))
+        replica = self.stage.partitions.get(*place)
+        if replica.is_leader and not replica.log.room.is_full:
+            self.stage.append(place)
+
+    @rule()
+    def sync(self):
+        self.stage.sync()
+
+    @rule(path=st.sampled_from(FOLDERS))
+    def fail(self, path):
+        """A folder fails alone: it takes what lies in it, and nothing else."""
+        stage = self.stage
+        if len(stage.partitions.offline_folders | {path}) == len(FOLDERS):
+            return
+        before = {replica.topic_partition: replica.folder for replica in stage.partitions}
+        stage.hosting.folders.failed(path, StorageFault("no disk"))
+        stage.run()
+        for place, folder in before.items():
+            assert (stage.partitions.get(*place) is None) is (folder == path)
+
+    @rule(path=st.sampled_from(FOLDERS), is_full=st.booleans())
+    def fill(self, path, is_full):
+        self.stage.full -= {path}
+        self.stage.full |= {path} if is_full else set()
+
+    @rule(data=st.data())
+    def rot(self, data):
+        places = self._places()
+        if places:
+            self.stage.rotten ^= {data.draw(st.sampled_from(places))}
+
+    @rule()
+    def tick(self):
+        self.stage.tick()
+
+    @rule()
+    def restart(self):
+        self.stage.start()
+        self.stage.publish()
+
+    @rule()
+    def there_is_room(self):
+        """Everything that waited is served."""
+        self.stage.full.clear()
+        for _ in range(3):
+            self.stage.tick()
+        assert not self.stage.partitions.roomless
+        assert self.stage.partitions.full_folders <= self.stage.partitions.offline_folders
+
+    @invariant()
+    def what_is_placed_here_is_hosted_or_offline(self):
+        partitions, hosting = self.stage.partitions, self.stage.hosting
+        placed = set(self._places())
+        hosted = {replica.topic_partition for replica in partitions}
+        assert not hosted & partitions.offline.keys()
+        assert hosted <= placed <= hosted | partitions.offline.keys()
+        for place in placed:
+            assert hosting.standing(place) in AT_REST - {Standing.ABSENT}
+
+    @invariant()
+    def a_hosted_log_is_of_the_topic_that_the_metadata_knows(self):
+        for replica in self.stage.partitions:
+            topic = self.stage.topics[replica.topic_partition.topic]
+            marker = self.stage.files.read(
+                f"{replica.folder}/{replica.topic_partition}/{PARTITION_METADATA}"
+            )
+            assert replica.topic_id == topic.topic_id == parse_partition_metadata(marker)
+            assert replica.folder not in self.stage.partitions.offline_folders
+            assert replica.log.fault is None
+
+    @invariant()
+    def folders_are_known_to_be_full_as_their_logs_know_it(self):
+        partitions = self.stage.partitions
+        for path, folder in self.stage.hosting.folders.by_path.items():
+            if folder.fault is None:
+                assert (path in partitions.full_folders) is folder.room.is_full
+
+    @invariant()
+    def what_is_offline_is_found_by_its_topic(self):
+        partitions = self.stage.partitions
+        for place, topic_id in partitions.offline.items():
+            assert place in partitions.offline_of(topic_id)
+        assert {*partitions.roomless} | partitions.rotten <= partitions.offline.keys()
+
+
+Life.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestLife = Life.TestCase
