@@ -25,7 +25,8 @@ def plan_with(kind: str):
         for at in (10, 16)
     )
     operations = tuple(each for each in plan.operations if each.at_us < END_US)
-    return replace(plan, faults=faults, operations=operations, safety_us=END_US)
+    folders = max(2, plan.folders)
+    return replace(plan, folders=folders, faults=faults, operations=operations, safety_us=END_US)
 
 
 @pytest.mark.parametrize("kind", KINDS)

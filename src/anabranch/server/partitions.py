@@ -34,6 +34,7 @@ LOG = logger("partitions")
 
 FIRST_SLICE_S = 0.02
 """What `publish` itself may take: enough for a topic of ordinary size to be ready at once."""
+NOT_REMOVED = "what was deleted was not removed"
 SLICE_S = 0.005
 """What each later slice may take from the loop."""
 
@@ -156,18 +157,20 @@ class PartitionShell(Performer):
 
     def _remove_leftover(self, effect: does.RemoveLeftover) -> None:
         path = f"{effect.path}/{effect.place}"
-        self.attempt(effect.path, lambda: self._files.remove_tree(path))
+        self.attempt(effect.path, lambda: self._files.remove_tree(path), NOT_REMOVED)
 
     def _set_aside(self, effect: does.SetAside) -> None:
         path = f"{effect.path}/{effect.place}"
         aside = f"{path}.{uuid.uuid4().hex}-stray"
         LOG.warning(f"set aside the log of {effect.what}", partition=effect.place, path=aside)
-        self.attempt(effect.path, lambda: self._files.rename(path, aside))
+        self.attempt(effect.path, lambda: self._files.rename(path, aside), "it was not set aside")
 
     def _delete_log(self, effect: does.DeleteLog) -> None:
         folder, unique, now_ms = self.folders[effect.path], uuid.uuid4().hex, self._clock_ms()
         self.attempt(
-            effect.path, lambda: folder.delete_log(effect.place, unique=unique, now_ms=now_ms)
+            effect.path,
+            lambda: folder.delete_log(effect.place, unique=unique, now_ms=now_ms),
+            NOT_REMOVED,
         )
 
     def _checkpoint(self, effect: does.Checkpoint) -> None:
@@ -175,7 +178,7 @@ class PartitionShell(Performer):
 
     def _remove_deleted(self, effect: does.RemoveDeleted) -> None:
         folder = self.folders[effect.path]
-        self.attempt(effect.path, lambda: folder.remove_deleted(self._clock_ms()))
+        self.attempt(effect.path, lambda: folder.remove_deleted(self._clock_ms()), NOT_REMOVED)
 
     def _report(self, effect: does.Report) -> None:
         fields = {

@@ -62,12 +62,15 @@ class Performer:
         self.hosting.step(event, steady_ms())
         self.perform()
 
-    def attempt(self, path: str, act: Callable[[], object]) -> None:
-        """Do something in a folder; what its disk refuses is told to the machine."""
+    def attempt(
+        self, path: str, act: Callable[[], object], refused: str = "a checkpoint was not written"
+    ) -> None:
+        """Do something in a folder; what its disk refuses is told to the machine. `refused` says
+        what a full disk prevented."""
         try:
             act()
         except DiskFull as fault:
-            LOG.error("a checkpoint was not written", path=path, why=str(fault))
+            LOG.error(refused, path=path, why=str(fault))
             self.answer(events.Refused(path, fault))
         except StorageFault as fault:
             self.answer(events.FolderFailed(path, fault))

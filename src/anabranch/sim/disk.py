@@ -2,15 +2,19 @@
 
 Model: every file has the bytes that a running process sees and the bytes that are on stable
 storage. A power cut keeps, for each 4 KB page that was not synced, the old page, the new one, or a
-torn mixture; the length may be any between; names that were made, renamed or removed since the
-folder was synced may be old or new, each for itself. Besides: calls that fail (a failing write
-lets a part through), a disk that fills up, and bit flips. All choices come from the generator that
-is handed in.
+torn mixture; the length may be any between; names of files that were made, renamed or removed since
+the folder was synced may be old or new, each for itself. A folder that was renamed has its old name
+or its new one, with all that is in it. After a sync that failed, the pages count as written and are
+not: the next sync of them succeeds and stores nothing. Besides: calls that fail (a failing write
+lets a part through), bit flips, and folders (each a disk of its own, below the machine's name) that
+fill up, keep a reserve, and fail. All choices come from the generator that is handed in. What a
+power cut cannot do here: tear the rename of a file, or keep a later change of a name and lose an
+earlier one in the same folder that was renamed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 from anabranch.core.errors import StorageFault
@@ -19,26 +23,52 @@ from anabranch.core.types import Buffer
 
 PAGE_BYTES = 4096
 UNLIMITED = 1 << 60
+VOLUME_BYTES = 16 << 10
+"""The size of a folder's disk, as far as its reserve goes: small, as all logs here are."""
 
 
 class _Inode:
     """One file's bytes: as seen, and as stored."""
 
-    __slots__ = ("dirty", "seen", "stored")
+    __slots__ = ("dirty", "lost", "seen", "stored")
 
     def __init__(self) -> None:
         self.seen = bytearray()
         self.stored = bytearray()
         self.dirty: set[int] = set()
+        self.lost: set[int] = set()
+        """Pages that a failed sync took for written."""
 
     def touch(self, start: int, end: int) -> None:
         """Note the pages of a range as not synced."""
-        self.dirty.update(range(start // PAGE_BYTES, -(-end // PAGE_BYTES)))
+        pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES))
+        self.dirty.update(pages)
+        self.lost.difference_update(pages)
 
     def sync(self) -> None:
-        """Make what is seen what is stored."""
-        self.stored = bytearray(self.seen)
+        """Make what is seen what is stored, but for what an earlier sync has lost."""
+        stored = bytearray(self.seen)
+        for page in self.lost:
+            self._restore(stored, page)
+        self.stored = stored
         self.dirty.clear()
+
+    def fail_to_sync(self) -> None:
+        """The kernel takes the pages for written."""
+        self.lost |= self.dirty
+        self.dirty.clear()
+
+    def evict(self) -> None:
+        """Memory forgets pages that count as written: what is stored is seen."""
+        for page in self.lost:
+            self._restore(self.seen, page)
+        self.lost.clear()
+
+    def _restore(self, content: bytearray, page: int) -> None:
+        start = page * PAGE_BYTES
+        size = max(0, min(PAGE_BYTES, len(content) - start))
+        old = self.stored[start : start + size]
+        content[start : start + size] = old + bytes(size - len(old))
 
     def cut_power(self, random: Random) -> None:
         """Keep what a power cut might keep."""
@@ -47,7 +77,7 @@ class _Inode:
         after = bytearray(size)
         common = min(size, len(self.stored))
         after[:common] = self.stored[:common]
-        for page in sorted(self.dirty):
+        for page in sorted(self.dirty | self.lost):
             start = page * PAGE_BYTES
             new = self.seen[start : min(start + PAGE_BYTES, size)]
             fate = random.randrange(3)
@@ -57,6 +87,7 @@ class _Inode:
                 after[start : start + len(new)] = new
         self.seen, self.stored = after, bytearray(after)
         self.dirty.clear()
+        self.lost.clear()
 
 
 class SimFile:
@@ -105,8 +136,8 @@ class SimFile:
 
     def sync(self) -> None:
         """See Syncable: a file that was removed meanwhile is not made again."""
-        self._disk.step("sync", self.path)
-        (self._held or self._disk.inode(self.path, create=False)).sync()
+        inode = self._held or self._disk.inode(self.path, create=False)
+        self._disk.sync(inode, self.path)
 
     def close(self) -> None:
         """See File."""
@@ -117,7 +148,10 @@ class SimDisk:
     """Files that can lose power, fail at a chosen call, and fill up.
 
     `fail_in` counts calls down to the one that fails (-1: none does); `free` is the space left.
-    `calls` counts calls, so that a run can be repeated with a fault at each of them.
+    `broken` are folders whose disks refuse everything, `rooms` those with so much space left; a
+    power cut mends neither. `calls` counts calls, so that a run can be repeated with a fault at
+    each of them. `failed_syncs` are the paths whose sync failed, and `synced_again` those that were
+    synced all the same: nothing may be, before the process has started anew (`started`).
     """
 
     def __init__(self, random: Random) -> None:
@@ -127,6 +161,13 @@ class SimDisk:
         self.fail_in = -1
         self.free = UNLIMITED
         self.calls = 0
+        self.broken: set[str] = set()
+        self.rooms: dict[str, int] = {}
+        self.reserves: dict[str, int] = {}
+        self.failed_syncs: set[str] = set()
+        self.synced_again: set[str] = set()
+        self._renamed: list[tuple[str, str]] = []
+        """Folders that were renamed since their parents were synced, in order."""
 
     def step(self, call: str, path: str) -> None:
         """Count a call; raises StorageFault when its turn to fail has come."""
@@ -136,6 +177,34 @@ class SimDisk:
             if self.fail_in == 0:
                 self.fail_in = -1
                 raise StorageFault(f"{path}: {call} failed on purpose")
+        if self.broken and self._within(self.broken, path):
+            raise StorageFault(f"{path}: {call} failed, its disk is broken on purpose")
+
+    @staticmethod
+    def _within(folders: Iterable[str], path: str) -> str:
+        """The one of these folders that a path lies in, "" for none."""
+        return next((each for each in sorted(folders) if f"{path}/".startswith(f"{each}/")), "")
+
+    def started(self) -> bool:
+        """A process starts: what failed syncs lost is not in memory any more. Whether that is
+        something."""
+        self.failed_syncs.clear()
+        lost = [inode for inode in self.names.values() if inode is not None and inode.lost]
+        for inode in lost:
+            inode.evict()
+        return bool(lost)
+
+    def sync(self, inode: _Inode, path: str) -> None:
+        """Have a file's bytes stored. After a fault, what the kernel holds is unknown."""
+        try:
+            self.step("sync", path)
+        except StorageFault:
+            inode.fail_to_sync()
+            self.failed_syncs.add(path)
+            raise
+        if path in self.failed_syncs:
+            self.synced_again.add(path)
+        inode.sync()
 
     def inode(self, path: str, *, create: bool) -> _Inode:
         """A file's bytes by name."""
@@ -151,25 +220,34 @@ class SimDisk:
         try:
             self.step("write", path)
         except StorageFault:
-            self._put(inode, position, written[: self.random.randint(0, len(written))])
+            self._put(inode, path, position, written[: self.random.randint(0, len(written))])
             raise
         growth = max(0, position + len(written) - len(inode.seen))
-        if growth > self.free:
-            self._put(inode, position, written[: len(written) - growth + self.free])
+        free = self.free_bytes(path)
+        if growth > free:
+            self._put(inode, path, position, written[: len(written) - growth + free])
             raise DiskFull(f"{path}: no space left on purpose")
-        self._put(inode, position, written)
+        self._put(inode, path, position, written)
 
-    def _put(self, inode: _Inode, position: int, written: bytes) -> None:
+    def _put(self, inode: _Inode, path: str, position: int, written: bytes) -> None:
         growth = max(0, position + len(written) - len(inode.seen))
         if position > len(inode.seen):
             inode.seen.extend(bytes(position - len(inode.seen)))
         inode.seen[position : position + len(written)] = written
         inode.touch(position, position + len(written))
+        self._take(path, growth)
+
+    def _take(self, path: str, size_bytes: int) -> None:
+        """Use space, or with a negative size give it back."""
         if self.free < UNLIMITED:
-            self.free -= growth
+            self.free -= size_bytes
+        folder = self._within(self.rooms, path) if self.rooms else ""
+        if folder:
+            self.rooms[folder] -= size_bytes
 
     def cut_power(self) -> None:
         """Lose what was not synced, or parts of it."""
+        self._cut_renames()
         changed = sorted(
             path
             for path in self.names.keys() | self.stored_names.keys()
@@ -191,12 +269,40 @@ class SimDisk:
         self.stored_names = dict(self.names)
         self.fail_in, self.free = -1, UNLIMITED
 
+    def _cut_renames(self) -> None:
+        """A renamed folder has one of its names, with all that is in it. The first of the renames
+        survive: no later one does without those before it."""
+        if not self._renamed:
+            return
+        kept = self.random.randint(0, len(self._renamed))
+        for source, target in reversed(self._renamed[kept:]):
+            self._undo_rename(source, target)
+        for source, target in self._renamed[:kept]:
+            self.stored_names.pop(source, None)
+            self.stored_names[target] = None
+        self._renamed.clear()
+
+    def _undo_rename(self, source: str, target: str) -> None:
+        """What was made under the old name, or removed from the folder, came later: it is not."""
+        inside = _below(self.stored_names, target) | _below(self.names, target)
+        was_stored = source in self.stored_names
+        for names in (self.names, self.stored_names):
+            for path in (source, target):
+                for name in (path, *(path + each for each in _below(names, path))):
+                    names.pop(name, None)
+        self.names[source] = None
+        if was_stored:
+            self.stored_names[source] = None
+        for name, inode in inside.items():
+            self.names[source + name] = self.stored_names[source + name] = inode
+
     def sync_all(self) -> None:
         """What the operating system does by itself when it has time: everything is stored."""
         for inode in self.names.values():
             if inode is not None:
                 inode.sync()
         self.stored_names = dict(self.names)
+        self._renamed.clear()
 
     def flip_bit(self, path: str, position: int, bit: int) -> None:
         """Let a stored bit rot."""
@@ -233,13 +339,16 @@ class SimDisk:
             self.names.setdefault("/".join(parts[:end]), None)
 
     def rename(self, source: str, target: str) -> None:
-        """See Files."""
+        """See Files. What is in a folder belongs to it, whatever its name."""
         self.step("rename", source)
-        moved = [name for name in self.names if name == source or name.startswith(source + "/")]
-        if not moved:
+        if source not in self.names:
             raise StorageFault(f"{source}: no such file or folder")
-        for name in moved:
-            self.names[target + name[len(source) :]] = self.names.pop(name)
+        if self.is_dir(source):
+            self._renamed.append((source, target))
+            for names in (self.names, self.stored_names):
+                for name in _below(names, source):
+                    names[target + name] = names.pop(source + name)
+        self.names[target] = self.names.pop(source)
 
     def remove(self, path: str) -> None:
         """See Files."""
@@ -259,18 +368,25 @@ class SimDisk:
             if name == path or name.rpartition("/")[0] == path:
                 if name in self.names:
                     self.stored_names[name] = self.names[name]
-                else:
-                    del self.stored_names[name]
+                elif self.stored_names.pop(name, ...) is None:
+                    for each in _below(self.stored_names, name):  # they went with their folder
+                        del self.stored_names[name + each]
+        self._renamed = [
+            one for one in self._renamed if path not in (one[0], one[0].rpartition("/")[0])
+        ]
 
     def sync_path(self, path: str) -> None:
         """See Files."""
-        self.step("sync", path)
         inode = self.names.get(path)
-        if inode is not None:
-            inode.sync()
+        if inode is None:
+            self.step("sync", path)
+        else:
+            self.sync(inode, path)
 
     def read(self, path: str) -> bytes:
         """See Files."""
+        if self.broken and self._within(self.broken, path):
+            raise StorageFault(f"{path}: its disk is broken on purpose")
         return bytes(self.inode(path, create=False).seen)
 
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
@@ -294,15 +410,31 @@ class SimDisk:
 
     def free_bytes(self, path: str) -> int:
         """See Files."""
-        return self.free
+        folder = self._within(self.rooms, path) if self.rooms else ""
+        return max(0, min(self.free, self.rooms[folder] if folder else UNLIMITED))
 
     def volume_bytes(self, path: str) -> int:
-        """See Files: made-up disks have no size, and keep no reserve."""
-        return 0
+        """See Files: the same for each folder."""
+        self.step("volume", path)
+        return VOLUME_BYTES
 
     def reserve(self, path: str, size_bytes: int) -> None:
-        """See Files."""
+        """See Files: kept apart from the files, and found again by the next process."""
+        self.step("reserve", path)
+        more = size_bytes - self.reserves.get(path, 0)
+        if more > self.free_bytes(path):
+            raise DiskFull(f"{path}: no space left on purpose")
+        self._take(path, more)
+        self.reserves[path] = size_bytes
 
     def give_back(self, path: str) -> bool:
         """See Files."""
-        return False
+        size_bytes = self.reserves.pop(path, 0)
+        self._take(path, -size_bytes)
+        return size_bytes > 0
+
+
+def _below(names: dict[str, _Inode | None], path: str) -> dict[str, _Inode | None]:
+    """What lies in a folder, by the rest of its path."""
+    found = [name for name in names if name.startswith(path + "/")]
+    return {name[len(path) :]: names[name] for name in found}

@@ -143,6 +143,8 @@ class Faults:
             "disk-slow": self._disk_slow,
             "disk-fail": self._disk_fail,
             "disk-full": self._disk_full,
+            "folder-full": self._folder_full,
+            "folder-fails": self._folder_fails,
             "bit-flip": self._bit_flip,
             "wipe": self._wipe,
             "crash": lambda f: self._down(f, self._aimed(f), power=False),
@@ -288,6 +290,43 @@ class Faults:
         self._note(fault, node.name)
         node.disk.free = fault.other % 2_000
         return lambda: self._restart_mended(node)
+
+    def _folder_full(self, fault: Fault) -> Undo | None:
+        """One folder's disk fills up, and gets room again while the process runs."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        path = node.folders[fault.other % len(node.folders)]
+        self._note(fault, node.name, path)
+        node.disk.rooms[path] = max(0, fault.other % 2_000 - 1_000)
+        self._maybe_restart(fault, node)
+
+        def undo() -> None:
+            node.disk.rooms.pop(path, None)
+
+        return undo
+
+    def _folder_fails(self, fault: Fault) -> Undo | None:
+        """One folder's disk fails, as long as others work, and comes back with what it had."""
+        node = self._aimed(fault)
+        if node is None or len(node.folders) < 2 or node.disk.broken:
+            return None
+        path = node.folders[1 + fault.other % (len(node.folders) - 1)]
+        self._note(fault, node.name, path)
+        node.disk.broken.add(path)
+        self._maybe_restart(fault, node)
+        return lambda: self._restart_mended(node)
+
+    def _maybe_restart(self, fault: Fault, node: SimNode) -> None:
+        """Half of the time a process starts on such disks, too, after a crash or a power cut."""
+
+        def restart() -> None:
+            if node.state is State.RUNNING:
+                node.crash(power=fault.strength < 0.15)
+                node.start()
+
+        if fault.strength < 0.5:
+            self._later(fault.lasts_us // 2, restart)
 
     def _bit_flip(self, fault: Fault) -> Undo | None:
         """A bit of a segment rots while the node is down, so that recovery meets it."""
@@ -437,6 +476,8 @@ def mend(node: SimNode) -> None:
     """Let a disk be fast, whole and roomy again; what it has lost stays lost."""
     node.disk_delay_us = 0
     node.disk.fail_in, node.disk.free = -1, UNLIMITED
+    node.disk.broken.clear()
+    node.disk.rooms.clear()
 
 
 def _delay_us(fault: Fault) -> int:

@@ -25,6 +25,12 @@ SHARD = "anabranch.core.groups.shard"
 MEMBERS = "anabranch.core.groups.members"
 COMPACTION = "anabranch.core.log.compaction"
 
+HOSTING = "anabranch.core.broker.hosting.hosting"
+HOSTED_LOGS = "anabranch.core.broker.hosting.logs"
+HOSTED_FOLDERS = "anabranch.core.broker.hosting.folders"
+HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
+HOSTING_TESTS = "tests/core/broker/test_hosting.py"
+
 NO_SCHEDULE = -1
 
 MUTANTS = (
@@ -327,6 +333,42 @@ MUTANTS = (
         seed=262,
         caught_by="L7",
     ),
+    Mutant(
+        name="failed-sync-tried-again",
+        rule="a sync that failed takes its folder offline and is never tried again",
+        module=HOSTED_SYNCS,
+        old="            return fault if is_hosted else None\n",
+        new="            self._broker.unsynced.add(place)\n            return None\n",
+        seed=226,
+        caught_by="H2",
+    ),
+    Mutant(
+        name="room-again-not-noticed",
+        rule="a full folder takes records again when its disk has room",
+        module=HOSTED_FOLDERS,
+        old="            for path in sorted(self._partitions.full_folders)\n",
+        new="            for path in ()\n",
+        seed=19,
+        caught_by="liveness",
+    ),
+    Mutant(
+        name="folder-failed-takes-others",
+        rule="a folder that fails takes its own partitions offline and no others",
+        module=HOSTED_FOLDERS,
+        old="[each for each in partitions if each.folder == path]",
+        new="list(partitions)",
+        seed=11,
+        caught_by="H1",
+    ),
+    Mutant(
+        name="log-begun-while-its-folder-is-away",
+        rule="an empty log takes no place of one that may lie in a folder that is offline",
+        module=HOSTED_LOGS,
+        old="if found is None and not is_new and self._is_missing(assignment):",
+        new="if False:",
+        seed=19,
+        caught_by="L7",
+    ),
 )
 
 OFFSETS = "anabranch.core.groups.offsets"
@@ -361,6 +403,42 @@ CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
+    Mutant(
+        name="older-topic-adopted",
+        rule="a log of an older topic of the same name is set aside and never opened",
+        module=HOSTED_LOGS,
+        old="if found is not None and found.topic_id not in (None, topic_id):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_of_an_older_topic_is_set_aside_and_never_opened",
+    ),
+    Mutant(
+        name="moved-log-adopted",
+        rule="the log of a replica that moved away is set aside and never opened again",
+        module=HOSTED_LOGS,
+        old="if not self._partitions.is_placed_here(known):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_replica_that_moved_away_meanwhile_is_set_aside",
+    ),
+    Mutant(
+        name="full-disk-is-final",
+        rule="what a full disk kept from being opened is tried again",
+        module=HOSTING,
+        old="if self._partitions.roomless and not self._work:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_no_full_folder_holds_up_what_waits_for_another",
+    ),
+    Mutant(
+        name="full-folder-holds-up-others",
+        rule="what waits for room in one folder holds up nothing that waits for another",
+        module=HOSTED_LOGS,
+        old="                        break\n                waiting.pop(place, None)\n",
+        new="                        return\n                waiting.pop(place, None)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_no_full_folder_holds_up_what_waits_for_another",
+    ),
     Mutant(
         name="groups-read-in-part-are-served",
         rule="groups whose log could not be read to its end are not served",

@@ -107,6 +107,8 @@ class SimNode(Machine, Performer):
         self.life += 1
         self.starts += 1
         self.stopped_because = ""
+        if self.disk.started():
+            self.changed("evicted")
         self._make_life()
         low, high = SLOW_BOOT_US if slow else BOOT_US
         delay_us = self.world.random(f"{self.name}/starts").randint(low, high)

@@ -11,6 +11,7 @@ same plan for the rest; that is what makes shrinking work. Source: TigerBeetle's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -27,6 +28,8 @@ SAFETY_US = 64 * SECOND_US
 """When faults end: 60 virtual seconds of them and of operations."""
 LONG_COMMIT_MS = 30_000
 """Within it a frozen broker is let go on: real clients wait for an answer as long, or longer."""
+EVERY, OF_EACH = 8, 3
+"""Of each eight seeds, the one whose brokers have several folders, which fill up and fail."""
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
 
@@ -41,6 +44,7 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "power-all", "controller-crash", "leader-crash", "leader-pause",
         "other-version",
     ),
+    "folders": ("folder-full", "folder-full", "folder-fails"),
     "store": ("lease-lost", "store-slow", "store-unknown", "store-away", "store-stale"),
     "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
 }  # fmt: skip
@@ -153,18 +157,20 @@ def plain_plan(seed: int) -> Plan:
     topics = _topics(random, brokers)
     places = [TopicPartition(topic.name, n) for topic in topics for n in range(topic.partitions)]
     clients = _with_patience(_clients(random), Random(f"{seed}/commits"))
+    folders = Random(f"{seed}/folders")
+    has_several = seed % EVERY == OF_EACH
     return Plan(
         seed=seed,
         brokers=brokers,
         racks=random.choice((0, 0, 2, 3)),
-        folders=random.choice((1, 1, 1, 2)),
+        folders=_folders(random, folders, has_several=has_several),
         elr=random.random() < 0.75,
         wire=random.random() < 0.05,
         config=tuple(sorted(_config(random).items())),
         topics=topics,
         clients=clients,
         operations=_operations(random, clients, places),
-        faults=_faults(random),
+        faults=_with_folders(_faults(random), folders if has_several else None),
     )
 
 
@@ -338,8 +344,8 @@ def _operations(
 def _faults(random: Random) -> tuple[Fault, ...]:
     kinds = [
         kind
-        for family in FAULTS.values()
-        if random.random() < 0.6
+        for name, family in FAULTS.items()
+        if name != "folders" and random.random() < 0.6
         for kind in family
         if random.random() < 0.8
     ]
@@ -347,16 +353,30 @@ def _faults(random: Random) -> tuple[Fault, ...]:
         kinds = [*FAULTS["processes"], *FAULTS["network"]]
     faults = []
     for _ in range(random.randrange(LEAST_FAULTS + 1, 16)):
-        faults.append(
-            Fault(
-                at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
-                kind=random.choice(kinds),
-                lasts_us=int(
-                    SECOND_US * random.choice((0.3, 1, 3, 8, 15)) * (0.5 + random.random())
-                ),
-                aim=random.randrange(1 << 16),
-                other=random.randrange(1 << 16),
-                strength=random.random(),
-            )
-        )
+        faults.append(_fault(random, kinds))
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
+
+
+def _fault(random: Random, kinds: Sequence[str]) -> Fault:
+    return Fault(
+        at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
+        kind=random.choice(kinds),
+        lasts_us=int(SECOND_US * random.choice((0.3, 1, 3, 8, 15)) * (0.5 + random.random())),
+        aim=random.randrange(1 << 16),
+        other=random.randrange(1 << 16),
+        strength=random.random(),
+    )
+
+
+def _folders(random: Random, folders: Random, *, has_several: bool) -> int:
+    """How many log folders each broker has."""
+    drawn: int = random.choice((1, 1, 1, 2))
+    return folders.choice((2, 2, 3)) if has_several else drawn
+
+
+def _with_folders(faults: tuple[Fault, ...], folders: Random | None) -> tuple[Fault, ...]:
+    """Where brokers have several folders on purpose, single ones fill up and fail."""
+    if folders is None:
+        return faults
+    more = [_fault(folders, FAULTS["folders"]) for _ in range(folders.randrange(2, 6))]
+    return tuple(sorted((*faults, *more), key=lambda fault: fault.at_us))

@@ -46,6 +46,8 @@ class Stage:
         self.failed: set[str] = set()
         self.full: set[str] = set()
         self.rotten: set[TopicPartition] = set()
+        self.stuck: dict[str, str] = {}
+        """Folders whose disks refuse to rename: "full" or "failed"."""
         self.topics: dict[str, TopicImage] = {}
         self.now_ms = self.number = 0
         self.start()
@@ -161,6 +163,9 @@ class Stage:
     def _fault(self, effect: does.Effect, path: str) -> StorageFault | None:
         if path in self.failed:
             return StorageFault(f"{path}: no disk")
+        if isinstance(effect, does.SetAside) and path in self.stuck:
+            kind = DiskFull if self.stuck[path] == "full" else StorageFault
+            return kind(f"{path}: not renamed")
         if path in self.full and isinstance(effect, WRITES):
             return DiskFull(f"{path}: no room")
         if isinstance(effect, does.OpenLog) and effect.place in self.rotten:

@@ -175,6 +175,45 @@ def test_a_replica_that_moved_away_meanwhile_is_set_aside():
     assert stage.count(does.OpenLog) == 0, "its old log is not taken for the new one"
 
 
+@pytest.mark.parametrize("kind", ["full", "failed"])
+def test_what_cannot_be_set_aside_is_neither_opened_nor_removed(kind):
+    """A full or failed disk refuses to rename what lies where a new log is to begin."""
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    stage.append(PLACE)
+    path = stage.folder_of(PLACE)
+    stage.topics.clear()
+    stage.create("t")
+    stage.start()
+    stage.stuck[path] = kind
+    stage.partitions.folders = [path]
+    stage.publish()
+    lost = {"full": Standing.ROOMLESS, "failed": Standing.OFFLINE}
+    assert stage.hosting.standing(PLACE) is lost[kind]
+    assert not stage.count(does.OpenLog) and not stage.count(does.RemoveLeftover)
+    assert stage.files.exists(f"{path}/{PLACE}")
+    stage.stuck.clear()
+    stage.tick()
+    stage.tick()
+    assert (stage.folder_of(PLACE) == path) is (kind == "full")
+
+
+def test_a_long_image_delays_no_sync_that_time_causes():
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    replica = stage.partitions.get(*PLACE)
+    replica.log.config = replica.log.config.__class__(flush_interval_ms=1)
+    stage.hosting.logs.note_config(replica)
+    stage.append(PLACE)
+    stage.broker.unsynced.clear()
+    stage.hosting.follow(stage.image, stage.create("u", 100))
+    stage.hosting.tick(10, 1 << 62)
+    stage.hosting.tick(20, 1 << 62)
+    for _ in range(2):
+        stage.hosting.advance()
+    assert stage.broker.unsynced == {PLACE}
+
+
 def test_while_a_folder_is_away_no_log_begins_in_its_place():
     stage = Stage()
     stage.publish(stage.create("t", 3))

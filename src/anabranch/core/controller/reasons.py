@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from anabranch.core.controller.result import Reason
-from anabranch.core.metadata.image import NO_LEADER, PartitionImage
+from anabranch.core.metadata.image import NO_LEADER, RECOVERING, PartitionImage
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag
 
@@ -173,7 +173,8 @@ def leader_reason(
     if record.leader == NO_LEADER:
         return Reason(Code.LEADER_LOST, f"no replica can lead {place} ({because})", details)
     details = {**details, "leader": record.leader}
-    if record.leader not in (*before.isr, *before.elr):
+    is_unclean = RECOVERING in (record.leader_recovery_state, before.recovery_state)
+    if is_unclean and record.leader not in (*before.isr, *before.elr):
         return Reason(
             Code.LEADER_ELECTED_UNCLEANLY,
             f"broker {record.leader} leads {place} and may lack acknowledged records ({because})",

@@ -31,6 +31,8 @@ def unrest(cluster: Cluster, logs: LogChecks) -> str:
             return f"{node.name} does not serve ({node.stopped_because or node.state.value})"
         if broker is None or not broker.active or broker.epoch != node.broker.broker_epoch:
             return f"{node.name} is not registered as active: {broker}"
+        if node.broker.partitions.full_folders:
+            return f"{node.name} takes a folder for full, and every disk has room"
         if node.image.next_offset != model.end_offset:
             return f"{node.name} has metadata up to {node.image.offset}, not {model.end_offset - 1}"
     active = [node for node in cluster.nodes.values() if node.controller.active]

@@ -106,7 +106,7 @@ class LogChecks:
         seat = self.seats.get(node.node_id)
         if seat is None:
             return
-        if what in ("power", "wipe", "rot"):
+        if what in ("power", "wipe", "rot", "evicted"):
             for copy in seat.copies.values():
                 copy.is_sure = False
                 copy.is_rotten = copy.is_rotten or what == "rot"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.anomalies import Anomalies
 from anabranch.sim.checks.groups import GroupChecks
+from anabranch.sim.checks.hosting import HostingChecks
 from anabranch.sim.checks.liveness import unrest
 from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.marks import Marks
@@ -56,6 +57,7 @@ class Suite(Watcher):
             self.model.unclean_by_default = node.config.static.get(UNCLEAN, "false")
         self.logs = LogChecks(self.model, self.marks)
         self.logs.deletes_asked = history.deletes_asked
+        self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
@@ -63,6 +65,7 @@ class Suite(Watcher):
         self._crashed_us = -NEAR_US - 1
         self._look_at_logs = self.logs.look
         self._look_at_metadata = self.metadata.look
+        self._look_at_hosting = self.hosting.look
         cluster.checks.append(self)
         cluster.world.listeners.append(self._hear_note)
 
@@ -78,6 +81,7 @@ class Suite(Watcher):
             if node.is_up:
                 self._look_at_metadata(node)
                 self._look_at_logs(node)
+                self._look_at_hosting(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -100,6 +104,7 @@ class Suite(Watcher):
         if what in ("crash", "power"):
             self._mark_crash(node)
         self.logs.node_changed(node, what)
+        self.hosting.node_changed(node, what)
         if what in ("crash", "power", "stop", "start", "wipe"):
             self.metadata.forget(node)
 

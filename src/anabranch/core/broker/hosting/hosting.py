@@ -55,7 +55,7 @@ class Hosting:
         self._timers = Timers()
         self._work: deque[Iterator[None]] = deque()
         self._config = broker.config
-        self._is_open = False
+        self._is_open = self._is_flushing = False
 
     # What the performer calls.
 
@@ -132,8 +132,9 @@ class Hosting:
         self.folders.look()
         self.retry_roomless()
         self._effects.append(TellUnusable())
-        if self.logs.flushed_late:
-            self._work.append(self._flush_late(wall_ms))
+        if self.logs.flushed_late and not self._is_flushing:
+            self._is_flushing = True
+            self._work.appendleft(self._flush_late(wall_ms))  # a long image does not delay it
         for due in self._timers.due(self._broker.config, now_ms):
             if due is Due.HIGH_WATERMARKS:
                 self.folders.save_high_watermarks()
@@ -264,6 +265,7 @@ class Hosting:
                 yield
             if self.is_hosted(replica) and replica.log.sync_due(wall_ms):
                 self._broker.unsynced.add(replica.topic_partition)
+        self._is_flushing = False
 
     def retry_roomless(self) -> None:
         """Have what a full disk kept from being opened tried again."""

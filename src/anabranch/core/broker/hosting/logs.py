@@ -58,6 +58,8 @@ class Opening(NamedTuple):
     path: str
     config: TopicConfig
     found: Found | None
+    is_second: bool = False
+    """Whether another log lay in its place already, and was to be set aside."""
 
 
 class Logs:
@@ -179,8 +181,17 @@ class Logs:
         return opening
 
     def name_taken(self, place: TopicPartition) -> None:
-        """Something lies where the log was to begin: set it aside, and ask again."""
+        """Something lies where the log was to begin: set it aside, and ask again, once. What still
+        lies there then waits for room, as what is kept from a full disk does."""
         opening = self._answered(place)
+        folder = self.folders.by_path[opening.path]
+        if folder.fault is not None:
+            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            return
+        if opening.is_second:
+            self._waits(opening, folder.room.refusal(place))
+            return
+        self.opening = opening._replace(is_second=True)
         self._set_aside(opening.path, place, ANOTHER_TOPIC)
         settings = log_config(opening.config, self._broker.config)
         self._effects.append(CreateLog(opening.path, place, opening.assignment.topic_id, settings))
@@ -189,9 +200,13 @@ class Logs:
         """The log that was asked for is open: host the replica."""
         opening = self._answered(asked)
         place, topic_id, state = opening.assignment
+        folder, is_here = self.folders.by_path[opening.path], opening.found is not None
+        if folder.fault is not None:
+            log.fail(folder.fault)
+            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            return
         self._check(place, Happening.OPENED, Standing.HOSTED)
         self.opening = None
-        folder, is_here = self.folders.by_path[opening.path], opening.found is not None
         replica = Replica(
             place,
             topic_id,
