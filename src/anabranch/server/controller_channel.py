@@ -79,7 +79,7 @@ class ControllerChannel:
                 self.obstacle = f"{connection.address} is not the active controller"
             except NO_ANSWER as fault:
                 self.obstacle = str(fault) or type(fault).__name__
-            if connection is self._connection:  # else somebody else has left it already
+            if connection is self._connection:  # else another request has left it
                 await self.rotate()
             pause_ms = attempts.pause_ms(steady_ms())
             if pause_ms is None:

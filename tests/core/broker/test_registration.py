@@ -29,6 +29,7 @@ from anabranch.core.broker.registration.events import (
 )
 from anabranch.core.broker.registration.registration import (
     EAGER_HEARTBEATS,
+    EAGER_MS,
     FAR_MS,
     RETRY_MS,
     SHUTDOWN_MS,
@@ -395,3 +396,14 @@ def check(shell: Shell, opened: bool) -> None:
         assert machine.broker_epoch >= 0
     assert len(shell.waiting) <= 1 or shell.waiting[-1] is machine._in_flight
     assert machine.confirmed_ms <= shell.world.now_ms
+
+
+def test_a_broker_that_is_found_fenced_asks_again_soon():
+    shell = let_in()
+    shell.is_cut_off = True
+    shell.step(ControllerFound())
+    (ask,) = shell.waiting
+    fenced = SimpleNamespace(error_code=0, is_fenced=True, should_shut_down=False)
+    shell.step(Answered(ask, fenced))
+    assert shell.machine.state is State.ENTERING
+    assert shell.machine.next_tick_ms == shell.world.now_ms + EAGER_MS

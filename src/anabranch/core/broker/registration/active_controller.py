@@ -65,11 +65,13 @@ class Search(Generic[AddressT]):
         if took_ms >= self.dial_ms:
             self.dial_ms = min(2 * self.dial_ms, LONGEST_DIAL_MS)
 
-    def answered(self, error_code: int) -> bool:
-        """An answer came; whether it is the active controller's."""
+    def answered(self, error_code: int, asked: AddressT | None = None) -> bool:
+        """An answer came; whether it is the active controller's. One of an older connection (of
+        `asked`) says nothing about this one."""
         if error_code == ErrorCode.NOT_CONTROLLER:
             return False
-        self.seen.active = self.address
+        if asked in (None, self.address):
+            self.seen.active = self.address
         return True
 
     def leave(self) -> None:
@@ -79,8 +81,8 @@ class Search(Generic[AddressT]):
         self._turn += 1
 
     def others_to_ask(self, addresses: Sequence[AddressT]) -> list[AddressT]:
-        """Nothing was heard for SILENCE_MS: who is asked whether it is active; nobody where that is
-        known by now."""
+        """Nothing was heard for SILENCE_MS: which controllers are asked whether they are active;
+        none where that is known by now."""
         if self.is_elsewhere:
             return []
         return [each for each in addresses if each != self.address]

@@ -14,7 +14,7 @@ steady clock. Rules kept:
 - When the epoch is not the broker's any more, the metadata says why: another process has its place,
   and this one stops; or the registration ended, and it registers anew.
 - A folder that failed is told, or the process stops: others lead only what they know to be lost.
-- Whoever refuses an answer for fear of being deposed asks `confirmed_ms`.
+- `confirmed_ms` says when the newest confirmed heartbeat was asked.
 
 Source: KIP-631, KIP-858, KIP-966, Kafka's BrokerLifecycleManager. Not here: what the controller
 makes of it (`core/controller/brokers/lifecycle.py`), the messages (`requests.py`).
@@ -120,8 +120,8 @@ class Registration:
         self.state = State.NEW
         self.broker_epoch = NOT_REGISTERED
         self.confirmed_ms = -FAR_MS
-        """When the newest heartbeat or registration was asked that a controller confirmed: up to
-        then, and for a session from then on, no other broker was elected in this one's place."""
+        """When the newest heartbeat or registration was asked that a controller confirmed: the
+        registration was valid at some time since."""
         self._standing = standing
         self._times = times
         self._notes = notes

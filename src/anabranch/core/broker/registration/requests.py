@@ -169,7 +169,7 @@ def too_late(node_id: int, limit_ms: int, *, refused: str, unreachable: str) -> 
 
 
 def untold(limit_ms: int) -> str:
-    """A folder failed and nobody knows."""
+    """A folder failed and no controller heard of it."""
     return (
         f"a log folder failed, and no controller heard of it within {limit_ms} ms "
         "(log.dir.failure.timeout.ms)"
