@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from anabranch.core.errors import StorageFault
@@ -11,11 +13,20 @@ from anabranch.core.types import TopicPartition
 PLACE = TopicPartition("t", 0)
 
 
+SILENT = SimpleNamespace(flush=lambda: None)
+"""A connection with an answer, which nothing follows from."""
+
+
 class Noted(Performer):
-    """Writes down what it is asked to do; `leaves` says what each act leaves, once."""
+    """Writes down what it is asked to do, and is a connection itself; `leaves` says what each act
+    leaves, once."""
 
     def __init__(self, left, **leaves):
         self.left, self.leaves, self.acts = left, leaves, []
+        left.ready = [self for _ in left.ready]
+
+    def flush(self):
+        self.note("send")
 
     def note(self, act, told=None):
         self.acts.append(act if told is None else (act, told))
@@ -23,9 +34,6 @@ class Noted(Performer):
 
     def wake_waiting(self, keys):
         self.note("wake", list(keys))
-
-    def send_ready(self, ready):
-        self.note("send", ready)
 
     def take_faults(self):
         self.left.faults.clear()
@@ -56,7 +64,7 @@ class Noted(Performer):
 def full_mailbox():
     left = Mailbox()
     left.changed.add("key")
-    left.ready.append("connection")
+    left.ready.append(SILENT)
     left.faults.append((None, StorageFault("gone")))
     left.unsynced.add(PLACE)
     left.moved.append(PLACE)
@@ -70,7 +78,7 @@ def test_everything_is_done_once_and_in_order():
     performer = Noted(left)
     drain(left, performer)
     assert performer.acts == [
-        ("wake", ["key"]), ("send", ["connection"]), "faults", "sync", "follow", "load",
+        ("wake", ["key"]), "send", "faults", "sync", "follow", "load",
         "perform", ("grant", "create"), "arm",
     ]  # fmt: skip
     assert not any(getattr(left, name) for name in Mailbox.__slots__ if name != "woken_by")
@@ -85,7 +93,8 @@ def test_nothing_left_still_performs_and_arms():
 
 @pytest.mark.parametrize("act", ["wake", "send", "faults", "sync", "follow", "perform", "grant"])
 @pytest.mark.parametrize(
-    ("name", "what"), [("changed", "news"), ("ready", 1), ("unsynced", PLACE), ("moved", PLACE)]
+    ("name", "what"),
+    [("changed", "news"), ("ready", SILENT), ("unsynced", PLACE), ("moved", PLACE)],
 )
 def test_what_an_act_leaves_belongs_to_the_same_step(act, name, what):
     left = full_mailbox()

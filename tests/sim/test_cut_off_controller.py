@@ -18,7 +18,7 @@ LOOK_S = 1.5
 """How late who is silent may be noticed: a check of the sessions, and a look at the lease."""
 
 
-def office_of(scene: Scene) -> SimNode:
+def controller_of(scene: Scene) -> SimNode:
     """The controller of a cluster in which all are heard."""
     scene.create_topic()
     scene.write(5)
@@ -34,8 +34,8 @@ def cut_off(scene: Scene, node: SimNode) -> None:
             scene.cluster.cut(other, node.node_id)
 
 
-def offices(scene: Scene) -> list[str]:
-    """Who took office and who left it, in their order."""
+def terms(scene: Scene) -> list[str]:
+    """Who became the active controller and who resigned, in their order."""
     kinds = ("controller", "resigned")
     return [" ".join(line.split()[1:3]) for line in scene.lines if line.split()[1] in kinds]
 
@@ -43,7 +43,7 @@ def offices(scene: Scene) -> list[str]:
 @pytest.mark.parametrize("seed", range(20, 26))
 def test_those_who_hear_each_other_elect_while_the_cut_lasts(seed: int) -> None:
     scene = Scene(seed)
-    old = office_of(scene)
+    old = controller_of(scene)
     cut_off(scene, old)
     scene.wait(SESSION_S + LOOK_S)
     new = scene.cluster.active_controller()
@@ -78,21 +78,21 @@ def deaths(scene: Scene, node: SimNode) -> None:
 @pytest.mark.parametrize("seed", range(26, 29))
 def test_where_all_others_are_dead_it_gives_way_once_and_goes_on(seed: int) -> None:
     scene = Scene(seed)
-    old = office_of(scene)
+    old = controller_of(scene)
     deaths(scene, old)
-    before = len(offices(scene))
+    before = len(terms(scene))
     scene.wait(SESSION_S + LEASE_S + LOOK_S)
     assert scene.cluster.active_controller() is old
     others = [each for each in scene.cluster.nodes if each != old.node_id]
     assert all(old.controller.image.brokers[each].fenced for each in others)
     scene.wait(60)
-    assert offices(scene)[before:] == [f"resigned {old.name}", f"controller {old.name}"]
+    assert terms(scene)[before:] == [f"resigned {old.name}", f"controller {old.name}"]
 
 
 def test_a_second_cut_is_given_way_to_as_the_first_was() -> None:
     scene = Scene(29)
     for _ in range(3):
-        old = office_of(scene) if not scene.acknowledged else scene.cluster.active_controller()
+        old = controller_of(scene) if not scene.acknowledged else scene.cluster.active_controller()
         assert old is not None
         cut_off(scene, old)
         scene.wait(SESSION_S + LOOK_S)
@@ -100,13 +100,13 @@ def test_a_second_cut_is_given_way_to_as_the_first_was() -> None:
         scene.wait(SESSION_S + LOOK_S)
         scene.cluster.network.heal()
         scene.wait(20)
-    assert [line for line in offices(scene) if line.startswith("resigned")] != []
+    assert [line for line in terms(scene) if line.startswith("resigned")] != []
     scene.assert_nothing_lost()
 
 
 def test_processes_that_stood_still_give_way_to_nobody() -> None:
     scene = Scene(30)
-    old = office_of(scene)
+    old = controller_of(scene)
     nodes = scene.cluster.nodes.values()
     for node in nodes:
         node.pause()
@@ -122,18 +122,18 @@ def test_processes_that_stood_still_give_way_to_nobody() -> None:
 
 def test_on_two_nodes_the_one_that_holds_the_lease_goes_on() -> None:
     scene = Scene(31, brokers=2, min_insync_replicas="1")
-    old = office_of(scene)
+    old = controller_of(scene)
     cut_off(scene, old)
     scene.wait(SESSION_S + LOOK_S)
     assert scene.cluster.active_controller() is old
     assert [each for each, it in scene.cluster.image.brokers.items() if it.fenced] == [2]
-    assert not any(line.startswith("resigned") for line in offices(scene))
+    assert not any(line.startswith("resigned") for line in terms(scene))
 
 
 def test_who_slept_through_its_lease_serves_no_metadata() -> None:
     """A follower of the next one that asks it would find that the log went back, and end."""
     scene = Scene(32)
-    old = office_of(scene)
+    old = controller_of(scene)
     served = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     topic = FetchTopic(
         topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[served]
@@ -145,7 +145,9 @@ def test_who_slept_through_its_lease_serves_no_metadata() -> None:
         codes.append(answer.responses[0].partitions[0].error_code)
 
     for slept_s in (0, LEASE_S + 1):
-        old.office._confirmed_ms -= slept_s * 1000
+        holding = old.controller_shell.tenure.holding
+        assert holding is not None
+        holding.confirmed_ms -= slept_s * 1000
         scene.cluster.call("client-1", old.node_id, asked, answered, to_controller=True)
         scene.wait(0.1)
     assert codes == [ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER]

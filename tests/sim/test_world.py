@@ -158,7 +158,7 @@ def test_a_store_that_is_away_says_so_and_a_stale_reader_sees_less() -> None:
     caller.append(lease, 1)
     caller.store.faults.stale = 1
     caller.store.read(caller.process, caller.answers.append)
-    assert len(caller.last()) == 1
+    assert len(caller.last().batches) == 1
     caller.store.faults.cut_off.add("node-1")
     assert caller.store.lease(caller.process) is AWAY
     caller.store.read(caller.process, caller.answers.append)

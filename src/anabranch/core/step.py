@@ -28,15 +28,15 @@ goes on. Not here: sockets, disks, threads, clocks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from anabranch.core.errors import StorageFault
     from anabranch.core.types import TopicPartition
 
 
-def _themselves(keys: Iterable[Hashable]) -> Iterable[Hashable]:
+def _themselves(keys: Sequence[Hashable]) -> Iterable[Hashable]:
     return keys
 
 
@@ -50,6 +50,13 @@ class Wish:
     def __init__(self, message: Any, done: Callable[[], None]) -> None:
         self.message = message
         self.done = done
+
+
+class Connection(Protocol):
+    """Where answers go."""
+
+    def flush(self) -> None:
+        """Send what is ready."""
 
 
 class Mailbox:
@@ -72,7 +79,7 @@ class Mailbox:
     def __init__(self, changed: set[Hashable] | None = None) -> None:
         self.changed: set[Hashable] = set() if changed is None else changed
         """Keys whose waits may now be over: a TopicPartition, or what a Wait was parked under."""
-        self.ready: list[Any] = []
+        self.ready: list[Connection] = []
         """Connections that have something to send."""
         self.faults: list[tuple[Any, StorageFault]] = []
         """Partitions whose storage failed: they, or their folder, go offline."""
@@ -84,7 +91,7 @@ class Mailbox:
         """Shards of groups whose log waits to be read. Reading may outlast the step."""
         self.wishes: list[Wish] = []
         """Requests to the active controller that no client waits for (topic auto-creation)."""
-        self.woken_by: Callable[[Iterable[Hashable]], Iterable[Hashable]] = _themselves
+        self.woken_by: Callable[[Sequence[Hashable]], Iterable[Hashable]] = _themselves
         self.is_draining = False
 
 
@@ -95,9 +102,6 @@ class Performer:
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:
         """Poll the requests that wait under one of these keys."""
         raise NotImplementedError
-
-    def send_ready(self, ready: list[Any]) -> None:
-        """Let connections send what is ready."""
 
     def take_faults(self) -> None:
         """Take offline what failed: empties `faults`."""
@@ -129,38 +133,32 @@ def drain(left: Mailbox, performer: Performer) -> None:
     if left.is_draining:
         return
     left.is_draining = True
+    changed, faults, unsynced, moved = left.changed, left.faults, left.unsynced, left.moved
     try:
         while True:
-            _round(left, performer)
-            if _is_at_rest(left):
-                performer.perform()
-                while left.wishes:
-                    performer.grant(left.wishes.pop())
-                if _is_at_rest(left):
-                    break
+            if changed:
+                keys = left.woken_by(tuple(changed))
+                changed.clear()
+                performer.wake_waiting(keys)
+            if left.ready:
+                ready, left.ready = left.ready, []
+                for connection in ready:
+                    connection.flush()
+            if faults:
+                performer.take_faults()
+            if unsynced:
+                performer.sync_logs()
+            if moved:
+                performer.follow_moved()
+            if left.to_load:
+                performer.load_groups()
+            if changed or left.ready or faults or unsynced or moved:
+                continue
+            performer.perform()
+            while left.wishes:
+                performer.grant(left.wishes.pop())
+            if not (changed or left.ready or faults or unsynced or moved):
+                break
     finally:
         left.is_draining = False
     performer.arm()
-
-
-def _round(left: Mailbox, performer: Performer) -> None:
-    changed = left.changed
-    if changed:
-        keys = left.woken_by(tuple(changed))
-        changed.clear()
-        performer.wake_waiting(keys)
-    if left.ready:
-        ready, left.ready = left.ready, []
-        performer.send_ready(ready)
-    if left.faults:
-        performer.take_faults()
-    if left.unsynced:
-        performer.sync_logs()
-    if left.moved:
-        performer.follow_moved()
-    if left.to_load:
-        performer.load_groups()
-
-
-def _is_at_rest(left: Mailbox) -> bool:
-    return not (left.changed or left.ready or left.faults or left.unsynced or left.moved)

@@ -149,6 +149,8 @@ class Dispatcher(Performer):
         self.world = world
         self.purgatory = Purgatory()
         self.mailbox = mailbox
+        self.settle: Callable[[], None] = partial(drain, mailbox, self)
+        """Ends a step."""
         self.now_ms = wall_ms()
         self.sent_bytes = 0
         self.received_bytes = 0
@@ -215,18 +217,9 @@ class Dispatcher(Performer):
         self._resolve(slot, outcome)
         return slot
 
-    def settle(self) -> None:
-        """End a step."""
-        drain(self.mailbox, self)
-
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:
         """See Performer."""
         self.purgatory.wake(keys, self.now_ms)
-
-    def send_ready(self, ready: list[Connection]) -> None:
-        """See Performer."""
-        for connection in ready:
-            connection.flush()
 
     def wake(self, *keys: Any) -> None:
         """Something changed outside of a request: a step of its own."""

@@ -327,7 +327,7 @@ class BrokerDispatcher(Dispatcher):
 
     def arm(self) -> None:
         """See Performer: groups have a timer of their own, replication has set its own."""
-        super().arm()
+        Dispatcher.arm(self)
         self._broker_role.groups.arm()
 
 

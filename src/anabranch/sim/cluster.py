@@ -127,9 +127,9 @@ class Cluster:
         active = [
             node
             for node in self.nodes.values()
-            if node.state is State.RUNNING and node.office.controller.active
+            if node.state is State.RUNNING and node.controller_shell.controller.active
         ]
-        return max(active, key=lambda node: node.office.controller.epoch, default=None)
+        return max(active, key=lambda node: node.controller_shell.controller.epoch, default=None)
 
     @property
     def image(self) -> MetadataImage:

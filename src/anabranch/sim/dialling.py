@@ -26,7 +26,7 @@ def close(node: SimNode, other: SimNode) -> None:
 
 def _closed(at: SimNode, node_id: int) -> None:
     if at.is_up:
-        at.office.connection_closed(node_id)
+        at.controller_shell.connection_closed(node_id)
 
 
 class Dial:

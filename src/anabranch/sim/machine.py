@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.sim.clocks import SteadyClock
 from anabranch.sim.disk import SimDisk
 from anabranch.sim.following import MetadataCopy
 from anabranch.sim.processes import State
@@ -28,12 +29,19 @@ class Machine(Server):
         self.world = cluster.world
         self.folders = [f"{name}/d{index}" for index in range(folders)]
         self.directory_ids: dict[str, bytes] = {}
+        self.clock = SteadyClock(self.world)
+        """What its controller measures with."""
         self.disk_delay_us = 0
         """How much longer than on a healthy disk a sync takes."""
         self.starts = 0
         self.is_serving = False
         self.listens = False
         self.wipe()
+
+    @property
+    def steady_ms(self) -> int:
+        """The machine's own steady clock."""
+        return self.clock.now_ms
 
     def wipe(self) -> None:
         """Put in empty disks; only while the node is down."""

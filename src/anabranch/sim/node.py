@@ -6,7 +6,7 @@ wants done, and wakes who waits for what has changed. Its disk, its copy of the 
 directory ids outlive its process; everything else is made anew at each start.
 
 Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not here: its logs
-(`hosting.py`), its controller (`office.py`), its session (`session.py`).
+(`hosting.py`), its controller (`controller.py`), its session (`session.py`).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.sim.controller import ControllerShell
 from anabranch.sim.following import ControllerLink, MetadataFollower
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
-from anabranch.sim.office import Office
 from anabranch.sim.processes import State
 from anabranch.sim.replicating import Replicating
 from anabranch.sim.rpc import BROKER, Call, refused
@@ -70,7 +70,7 @@ class SimNode(Machine, Performer):
     broker: Broker
     purgatory: Purgatory
     hosting: Hosting
-    office: Office
+    controller_shell: ControllerShell
     link: ControllerLink
     follower: MetadataFollower
     session: Session
@@ -139,7 +139,7 @@ class SimNode(Machine, Performer):
         if self.broker.broker_epoch < 0:
             self.broker.broker_epoch = self._previous_epoch
         self.hosting.close()
-        self.office.leave()
+        self.controller_shell.leave()
         self.end("stop", State.CRASHED)
 
     def stop_because(self, sentence: str) -> None:
@@ -177,7 +177,7 @@ class SimNode(Machine, Performer):
         self.purgatory = Purgatory()
         self.controller_purgatory = Purgatory()
         self.hosting = Hosting(self)
-        self.office = Office(self)
+        self.controller_shell = ControllerShell(self)
         self.link = ControllerLink(self)
         self.follower = MetadataFollower(self, self.copy, self.cluster.batches)
         self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
@@ -192,7 +192,7 @@ class SimNode(Machine, Performer):
 
     def _boot(self) -> None:
         self.listens = True
-        self.office.start()
+        self.controller_shell.start()
         self.follower.start()
         self.session.start()
         self.later(UPKEEP_MS, self._upkeep)
@@ -219,7 +219,7 @@ class SimNode(Machine, Performer):
     @property
     def controller(self) -> Any:
         """This node's controller, active or not."""
-        return self.office.controller
+        return self.controller_shell.controller
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something in this life when that much time has gone by."""
@@ -276,16 +276,18 @@ class SimNode(Machine, Performer):
             call.api_key, call.version, 0, call.client_id, call.body, ANONYMOUS,
             self.listener, call.source.name, 0,
         )  # fmt: skip
-        now_ms = self.now_ms if to_broker else self.world.steady_ms
+        now_ms = self.now_ms if to_broker else self.steady_ms
         if not to_broker:
-            self.office.look_at_lease()
+            self.controller_shell.look_at_lease()
         if call.api_key == FETCH:
             self.replicating.touch()
         elif call.api_key == HEARTBEAT:
-            self.office.heard(call.body.broker_id, call.body.broker_epoch)
+            self.controller_shell.heard(call.body.broker_id, call.body.broker_epoch)
         outcome: Any
         try:
-            outcome = run(self.broker if to_broker else self.office.controller, request, now_ms)
+            outcome = run(
+                self.broker if to_broker else self.controller_shell.controller, request, now_ms
+            )
         except Exception as fault:
             outcome = fault
         self._resolve(call, request, outcome)
@@ -307,7 +309,7 @@ class SimNode(Machine, Performer):
             self.purgatory.park_cold(outcome, lambda later: self._resolve(call, request, later))
             self.broker.changed.add(outcome)
         elif isinstance(outcome, Propose):
-            self.office.submit(outcome, lambda later: self._resolve(call, request, later))
+            self.controller_shell.submit(outcome, lambda later: self._resolve(call, request, later))
         elif isinstance(outcome, Forward):
             self.link.send(call.body, call.answer, version=call.version)
         elif isinstance(outcome, NoAnswer):
@@ -323,7 +325,7 @@ class SimNode(Machine, Performer):
         steady_ms = self.world.steady_ms
         to_broker = call.listener == BROKER
         purgatory = self.purgatory if to_broker else self.controller_purgatory
-        now_ms = self.now_ms if to_broker else steady_ms
+        now_ms = self.now_ms if to_broker else self.steady_ms
         purgatory.park(
             wait,
             lambda outcome: self._resolve(call, request, outcome),
@@ -400,7 +402,7 @@ class SimNode(Machine, Performer):
 
     def _controller_waits_are_over(self) -> None:
         steady_ms = self.world.steady_ms
-        self.office.look_at_lease()
+        self.controller_shell.look_at_lease()
         self.controller_purgatory.expire(steady_ms, steady_ms)
         self._controller_alarm.set()
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from anabranch.core.metadata.store import (
     NOBODY,
@@ -23,6 +23,7 @@ from anabranch.core.metadata.store import (
     Committed,
     Deposed,
     Lease,
+    Snapshot,
     StoredBatch,
     Unknown,
     next_lease,
@@ -30,7 +31,7 @@ from anabranch.core.metadata.store import (
 from anabranch.sim.processes import Process
 from anabranch.sim.world import World
 
-__all__ = ["AWAY", "NOBODY", "Committed", "Lease", "SimStore", "StoreFaults", "StoredBatch"]
+__all__ = ["AWAY", "Committed", "Lease", "SimStore", "StoreFaults", "Stored", "StoredBatch"]
 
 WAY_US = (100, 300)
 """From a node to the store, and back."""
@@ -58,6 +59,13 @@ class StoreFaults:
     """Readers do not see so many of the last batches."""
 
 
+class Stored(NamedTuple):
+    """What a reader gets: the newest snapshot, and the batches that were kept."""
+
+    snapshot: Snapshot | None
+    batches: list[StoredBatch]
+
+
 class SimStore:
     """The store. Calls are made by a process; `answer` is called in it, if it is still there."""
 
@@ -65,8 +73,12 @@ class SimStore:
         self.world = world
         self.faults = StoreFaults()
         self.batches: list[StoredBatch] = []
+        self.snapshot: Snapshot | None = None
         self.held: Lease | None = None
+        self.kept_from = 0
+        """Readers get no batches that end at or before this: they are in the snapshot."""
         self.on_committed: list[OnCommitted] = []
+        self.on_snapshot: list[Callable[[Snapshot], None]] = []
         self.appends = self.takings = 0
         self._random = world.random("store")
 
@@ -94,6 +106,14 @@ class SimStore:
         away = Unknown("the store did not answer")
         self._ask(process, self._append, (lease, expected_end, batches), answer, away, COMMIT_US)
 
+    def end(self, process: Process, base_offset: int) -> Any:
+        """Where the log ends, and the batch that begins at an offset if there is one; AWAY when the
+        store is away. At once: a process asks once, at its start."""
+        if self._is_away(process):
+            return AWAY
+        found = [bytes(each.payload) for each in self.batches if each.first_offset == base_offset]
+        return self.end_offset, (found[0] if found else None)
+
     def lease(self, process: Process) -> Any:
         """The lease as it stands, AWAY when the store is away. At once: those who wait for the
         lease look often, and a look that is a little old by then tells them nothing else."""
@@ -119,8 +139,19 @@ class SimStore:
         self._ask(process, self._release, (lease,), _nothing, None)
 
     def read(self, process: Process, answer: Callable[[Any], None]) -> None:
-        """All committed batches, as the copy that answers knows them."""
+        """Everything that is committed, as the copy that answers knows it."""
         self._ask(process, self._read, (), answer, AWAY)
+
+    def save_snapshot(
+        self,
+        process: Process,
+        snapshot: Snapshot,
+        keep_log_from: int,
+        answer: Callable[[Any], None],
+    ) -> None:
+        """Replace the snapshot by a newer one. Batches that end at or before `keep_log_from` are
+        not read again; they stay here, for the checks."""
+        self._ask(process, self._save, (snapshot, keep_log_from), answer, AWAY, COMMIT_US)
 
     # Faults that act once.
 
@@ -207,8 +238,19 @@ class SimStore:
         if held is not None and lease.is_still(held):
             self.held = replace(held, holder=NOBODY, beat=held.beat + 1)
 
-    def _read(self) -> list[StoredBatch]:
-        return self.batches[: max(0, len(self.batches) - self.faults.stale)]
+    def _read(self) -> Stored:
+        seen = self.batches[: max(0, len(self.batches) - self.faults.stale)]
+        snapshot = self.snapshot
+        if snapshot is not None and (not seen or snapshot.end_offset > seen[-1].end_offset):
+            seen = self.batches  # a copy that is behind has no newer snapshot either
+        return Stored(snapshot, [each for each in seen if each.end_offset > self.kept_from])
+
+    def _save(self, snapshot: Snapshot, keep_log_from: int) -> None:
+        for told in self.on_snapshot:
+            told(snapshot)
+        if self.snapshot is None or snapshot.end_offset > self.snapshot.end_offset:
+            self.snapshot = snapshot
+            self.kept_from = max(self.kept_from, min(keep_log_from, snapshot.end_offset))
 
 
 class Away:

@@ -7,7 +7,7 @@ is drained after each step (`core.step`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING
@@ -104,12 +104,12 @@ class Broker:
         self.groups = GroupCoordinator(self)
         self.replication = Replication(self)
 
-    def woken_by(self, keys: Iterable[Hashable]) -> Iterable[Hashable]:
+    def woken_by(self, keys: Sequence[Hashable]) -> Iterable[Hashable]:
         """Under which keys waits may be over after these changed: they, and what hangs on them.
 
         Those are produce requests that are committed, and sessions of followers that have news."""
         woken = dict.fromkeys(keys)
-        for key in tuple(woken):
+        for key in keys:
             for request in self.acks.moved(key, self.partitions):
                 woken[request] = None
             for session in self.fetch_sessions.moved(key):

@@ -23,7 +23,7 @@ MARKS: dict[str, str] = {
     "broker-returned": "a broker registered again",
     "controlled-shutdown": "a broker left in order",
     "controller-failover": "another controller took over",
-    "controller-deposed": "a controller believed in its office after another had taken it",
+    "controller-deposed": "a controller was active after another had taken the lease",
     "unknown-append": "a controller could not learn whether the store had committed",
     "min-isr-changed": "min.insync.replicas was changed while the topic was in use",
     "zombie-leader": "a leader was alive when another one was elected",

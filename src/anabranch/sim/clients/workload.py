@@ -243,10 +243,10 @@ class Workload:
         others = sorted(set(self.cluster.nodes) - set(partition.replicas))
         chosen = [others[number % len(others)]] if others and number % 5 else []
         try:
-            result = set_observers(node.office.controller.state, *place, chosen)
+            result = set_observers(node.controller_shell.controller.state, *place, chosen)
         except ApiError:
             return  # the controller does not know the broker or the partition yet
-        node.office.submit(Propose(result), _silence)
+        node.controller_shell.submit(Propose(result), _silence)
 
     @property
     def is_idle(self) -> bool:

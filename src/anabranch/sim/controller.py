@@ -1,0 +1,200 @@
+"""The controller of one simulated node: performs what its tenure asks for.
+
+What: the simulator's counterpart of `server/controller.py`. Calls of the metadata store, dials and
+timers are of the simulated world; times are of the node's own steady clock. Rule kept: effects are
+performed in order, and nothing is decided here. Not here: the lease, appends, snapshots
+(`core/controller/tenure`), what is decided (`core/controller`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from anabranch.core.controller.brokers import hints
+from anabranch.core.controller.controller import METADATA_KEY, Controller
+from anabranch.core.controller.tenure import effects, events
+from anabranch.core.controller.tenure.tenure import NEVER_MS, Tenure
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.metadata.features import bootstrap_records
+from anabranch.core.metadata.store import Lease
+from anabranch.core.outcome import Propose
+from anabranch.core.wire.metadata_records import MetadataRecord
+from anabranch.sim.dialling import Dial
+from anabranch.sim.keys import Alarm
+from anabranch.sim.round_robin import round_robin
+from anabranch.sim.store_calls import carry_out
+
+if TYPE_CHECKING:
+    from anabranch.sim.node import SimNode
+
+Finish = Callable[[Any], None]
+
+
+class ControllerShell:
+    """One node's controller, active or waiting for the lease. One a life of the node."""
+
+    def __init__(self, node: SimNode) -> None:
+        cluster = node.cluster
+        self.node = node
+        self.world = cluster.world
+        self.controller = Controller(
+            node.node_id,
+            cluster.cluster_id,
+            node.config,
+            self.world.random(f"{node.name}/placing"),
+            placer=round_robin,
+        )
+        self.controller.inter_broker_listener = node.listener
+        self.tenure = Tenure(
+            self.controller,
+            f"{node.node_id}/{node.life}",
+            copy=node.copy.end,
+            first_records=self._first_records,
+        )
+        self._alarm = Alarm(node, self._due_ms, self._tick)
+        self._performing = False
+        self._watched: Lease | None = None
+        self._connected: dict[int, int] = {}
+
+    def start(self) -> None:
+        """Begin to want the lease, unless the store is older than this node's copy."""
+        self._step(events.Start())
+
+    def look_at_lease(self) -> None:
+        """To be called before anything is answered: see `Tenure.look`."""
+        self.tenure.look(self.node.steady_ms)
+        self._perform()
+
+    def submit(self, propose: Propose, finish: Finish) -> None:
+        """Have `finish` called with the answer once all that it stands on is committed, or with
+        the ApiError NOT_CONTROLLER."""
+        self._step(events.Decide(propose.result, finish))
+
+    def leave(self) -> None:
+        """Give the lease back: this node stops in order."""
+        self._step(events.Leave())
+
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """A broker sent a heartbeat with this epoch over its connection."""
+        self._connected[broker_id] = broker_epoch
+
+    def connection_closed(self, node_id: int) -> None:
+        """A connection from another node closed."""
+        epoch, watched = self._connected.pop(node_id, None), self._watched
+        if epoch is not None:
+            self._step(events.ConnectionClosed(node_id, epoch))
+        if watched is not None and watched.holder == node_id:
+            found = partial(self._holder_found, watched)
+            Dial(self.node, self.node.cluster.nodes[node_id], None, found).start(
+                hints.REDIAL_MS * 1000
+            )
+
+    def _holder_found(self, lease: Lease, answer: hints.Answer) -> None:
+        if answer is hints.Answer.REFUSED:
+            self._step(events.HolderGone(lease.epoch))
+
+    # Steps.
+
+    def _step(self, event: events.Event) -> None:
+        self._begin()
+        self.tenure.step(event, self.node.steady_ms)
+        self._perform()
+
+    def _tick(self) -> None:
+        self._begin()
+        self.tenure.tick(self.node.steady_ms)
+        self._perform()
+
+    def _begin(self) -> None:
+        self.controller.wall_ms = self.world.now_ms
+        self.controller.followed = self.node.copy.image
+
+    def _due_ms(self) -> float | None:
+        due_ms = self.tenure.next_tick_ms
+        return None if due_ms == NEVER_MS else self.node.clock.world_ms(due_ms)
+
+    def _perform(self) -> None:
+        """Perform what is to be done, in order: also what is asked for meanwhile."""
+        if self._performing:
+            return
+        self._performing = True
+        try:
+            while wanted := self.tenure.take_effects():
+                for effect in wanted:
+                    self._PERFORMERS[type(effect)](self, effect)
+        finally:
+            self._performing = False
+        self._alarm.set()
+
+    # What a tenure asks for.
+
+    def _call(self, call: effects.StoreCall) -> None:
+        carry_out(self.node, call, self._step)
+
+    def _dial(self, effect: effects.Dial) -> None:
+        probe = effect.probe
+        target = self.node.cluster.nodes.get(probe.broker_id)
+        if target is None:
+            return
+        listens = probe.endpoint.host != target.session.clients_host
+        dial = Dial(
+            self.node, target if listens else None, probe.incarnation_id,
+            lambda answer: self._step(events.Probed(effect, answer)),
+        )  # fmt: skip
+        dial.start((probe.until_ms - probe.asked_ms) * 1000)
+
+    def _watch(self, effect: effects.Watch) -> None:
+        self._watched = effect.lease
+
+    def _answer(self, effect: effects.Answer) -> None:
+        effect.ticket(effect.response)
+
+    def _refuse(self, effect: effects.Refuse) -> None:
+        why = "This node is not the controller."
+        effect.ticket(ApiError(ErrorCode.NOT_CONTROLLER, why))
+
+    def _moved(self, _effect: effects.Moved) -> None:
+        self.node.wake_controller(METADATA_KEY)
+
+    def _began(self, effect: effects.Began) -> None:
+        name, end_offset = self.node.name, effect.end_offset
+        self.world.note("controller", name, epoch=effect.epoch, offset=end_offset)
+
+    def _resigned(self, effect: effects.Resigned) -> None:
+        self.world.note("resigned", self.node.name, effect.why, epoch=effect.epoch)
+
+    def _decided(self, effect: effects.Decided) -> None:
+        for reason in effect.reasons:
+            self.world.note("decided", self.node.name, reason.sentence, code=reason.code)
+
+    def _troubled(self, effect: effects.Troubled) -> None:
+        self.world.note("troubled", self.node.name, effect.sentence)
+
+    def _stop(self, effect: effects.Stop) -> None:
+        self.node.stop_because(effect.sentence)
+
+    def _first_records(self, min_isr: int) -> tuple[MetadataRecord, ...]:
+        return self.node.cluster.first_records(bootstrap_records(min_isr))
+
+    _PERFORMERS: ClassVar[dict[type[effects.Effect], Callable[[ControllerShell, Any], None]]] = {
+        effects.ReadEnd: _call,
+        effects.ReadLease: _call,
+        effects.TakeLease: _call,
+        effects.RenewLease: _call,
+        effects.ReadLog: _call,
+        effects.Append: _call,
+        effects.WriteSnapshot: _call,
+        effects.ReleaseLease: _call,
+        effects.Watch: _watch,
+        effects.Dial: _dial,
+        effects.Answer: _answer,
+        effects.Refuse: _refuse,
+        effects.Moved: _moved,
+        effects.Began: _began,
+        effects.Resigned: _resigned,
+        effects.Decided: _decided,
+        effects.Troubled: _troubled,
+        effects.Stop: _stop,
+    }
