@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from tests.sim.checks.stage import KEY, PLACE, Stage
 
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.replication.partitions import Partitions
 from anabranch.core.wire.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -215,6 +219,52 @@ def test_who_observes_no_more_is_forgotten():
     node.broker.image = stage.image
     stage.look(3)
     assert KEY not in stage.logs.seats[3].copies
+
+
+def moved_away(stage: Stage) -> None:
+    """The partition moves away from node 3, which is down then and sets its log aside later."""
+    node = stage.nodes[3]
+    stage.logs.node_changed(node, "stop")
+    node.broker = SimpleNamespace(
+        image=MetadataImage.empty(), partitions=Partitions(3), broker_epoch=13
+    )
+    stage.change(isr=[1, 2], replicas=[1, 2])
+    stage.logs.node_changed(node, "start")
+
+
+def test_a_log_that_moved_away_while_its_node_was_down_is_begun_anew():
+    stage = Stage()
+    stage.write(2)
+    moved_away(stage)
+    stage.nodes[3].broker.image = stage.image
+    stage.look(3)
+    stage.nodes[3].disk.rename("d/t-0", "d/t-0-stray")
+    stage.change(replicas=[1, 2, 3])
+    stage.follow(3)
+    assert stage.logs.seats[3].copies[KEY].entries == []
+
+
+def test_a_compacted_log_may_begin_anew_at_its_own_start():
+    stage = Stage(min_isr=1, cleanup_policy="compact,delete", unclean_leader_election_enable="true")
+    stage.write(3)
+    stage.log(3).delete_records_before(1)
+    stage.look(3)
+    stage.change(isr=[1, 3])
+    stage.elect(2, [2], 1, 3, leader_recovery_state=1)
+    stage.follow(2)
+    stage.log(3).truncate_fully(1)
+    stage.replica(3).high_watermark = 1
+    stage.look(3)
+    assert stage.logs.seats[3].copies[KEY].entries == []
+
+
+def test_a_replica_that_is_added_raises_no_minimum_before_it_is_in_sync():
+    stage = Stage(min_isr=2)
+    stage.change(isr=[1], replicas=[1, 2], adding_replicas=[2], removing_replicas=[])
+    stage.append(1)
+    stage.follow(1)
+    stage.tell(1, 1)
+    assert stage.logs.truths[KEY].high == 1
 
 
 # L1
@@ -504,6 +554,31 @@ def test_l7_committed_before_it_is_flushed():
     stage.look(1)
     stage.copy(1, 2, 3)
     assert violated(lambda: stage.tell(1, 1)) == "L7"
+
+
+def test_l7_committed_on_too_few_while_replicas_are_added():
+    stage = Stage(min_isr=2)
+    stage.change(isr=[1], eligible_leader_replicas=[2], replicas=[1, 2, 3], adding_replicas=[3])
+    stage.append(1)
+    stage.follow(1)
+    assert violated(lambda: stage.tell(1, 1)) == "L7"
+
+
+def test_l7_a_log_that_is_gone_while_its_partition_stays():
+    stage = Stage()
+    stage.write(2)
+    stage.nodes[3].disk.rename("d/t-0", "d/t-0-stray")
+
+    def come_back() -> None:
+        stage.logs.node_changed(stage.nodes[3], "stop")
+        stage.nodes[3].broker = SimpleNamespace(
+            image=MetadataImage.empty(), partitions=Partitions(3), broker_epoch=13
+        )
+        stage.logs.node_changed(stage.nodes[3], "start")
+        stage.look(3)
+        stage.follow(3)
+
+    assert violated(come_back) == "L7"
 
 
 def test_l7_a_process_that_takes_records_with_it():

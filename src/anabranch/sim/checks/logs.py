@@ -229,11 +229,17 @@ class LogChecks:
             if copy not in seat.live:
                 self._last_words(copy)
                 copy.forget()
-                if not self.belongs_to(seat.node.node_id, copy.truth.key):
-                    seat.copies.pop(copy.truth.key, None)
+        self._forget_moved(seat)
         for copy, replica in opened:
             if replica.log.fault is None:
                 self._open(copy, replica)
+
+    def _forget_moved(self, seat: Seat) -> None:
+        """What a node had of a partition that moved away, also while its process was down, counts
+        no more: its log is set aside, and a new one begins when the partition comes back."""
+        for key, copy in list(seat.copies.items()):
+            if copy.replica is None and not self.belongs_to(seat.node.node_id, key):
+                del seat.copies[key]
 
     def _open(self, copy: Copy, replica: Replica) -> None:
         """A log was opened: what the process before knew must be there."""
@@ -334,6 +340,8 @@ class LogChecks:
         copy.start = start
         if copy.leads and copy.epoch == copy.truth.led_epoch:
             copy.truth.start_moved(start)
+        elif copy.leads and copy.truth.expires:
+            copy.truth.expired(start)
 
     def _check_epochs(self, copy: Copy, replica: Replica) -> None:
         epoch, partition_epoch = replica.leader_epoch, replica.partition_epoch
@@ -411,7 +419,8 @@ class LogChecks:
             self.marks.hit("truncation")
         elif gone and log.start_offset > 0:
             self.marks.hit("restart-at-leader-start")
-        if truth.compacted is not None and truth.reset_epoch != NEVER and log.end_offset == 0:
+        is_empty = log.end_offset == log.start_offset
+        if truth.compacted is not None and truth.reset_epoch != NEVER and is_empty:
             return  # holes cannot be compared with a leader who has less: it copies all of it anew
         for entry in cut:
             if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:
@@ -452,7 +461,8 @@ class LogChecks:
     def _fork(self, copy: Copy, high: int) -> None:
         """What a leader shows that an unclean election has replaced may have two values."""
         truth = copy.truth
-        here = set(self.seats[truth.led_by].copies[truth.key].entries)
+        leader = self.seats[truth.led_by].copies.get(truth.key)
+        here = set(leader.entries if leader is not None else ())
         for entry in copy.entries:
             if entry.end <= high and entry.base >= truth.start and entry not in here:
                 truth.forks.append((entry.base, ZOMBIE_WROTE))
@@ -472,7 +482,9 @@ class LogChecks:
         """Whether what a replaced leader commits is with the present one; False when it is lost by
         a rule."""
         truth = copy.truth
-        leader = self.seats[truth.led_by].copies[truth.key]
+        leader = self.seats[truth.led_by].copies.get(truth.key)
+        if leader is None:
+            return True  # the partition moved away from it meanwhile
         here = set(leader.entries)
         lost = truth.dropped  # by a disk: it was there when the old leader counted it
         missing = [
@@ -511,7 +523,8 @@ class LogChecks:
                     {**told, "without": member, "missing": tuple(missing)},
                 )  # fmt: skip
         topic = self.model.topics.get(truth.key[0], "")
-        if holders < self.seats[own].required(topic, len(partition.replicas), self.model):
+        factor = len(partition.replicas) - len(partition.adding)  # what it had counts until then
+        if holders < self.seats[own].required(topic, factor, self.model):
             raise Violation(
                 "L7", "A record was told to be committed on fewer than min.insync.replicas.",
                 {**told, "holders": holders},

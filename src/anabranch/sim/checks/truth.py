@@ -47,6 +47,7 @@ class Truth:
         "deleted_to",
         "dropped",
         "entries",
+        "expired_to",
         "expires",
         "forks",
         "high",
@@ -79,6 +80,8 @@ class Truth:
         """Where the log of whoever leads begins."""
         self.deleted_to = 0
         """Records before it may have been deleted by an operator or by retention."""
+        self.expired_to = 0
+        """Records before it may be gone at a leader that was replaced, and does not know it."""
         self.led_epoch = NEVER
         self.led_by = NEVER
         """The newest leader epoch that somebody began to lead in, and who."""
@@ -170,6 +173,10 @@ class Truth:
             del self.entries[:gone]
             self.high = max(self.high, start)
             self.peak = max(self.peak, self.high)
+
+    def expired(self, start: int) -> None:
+        """A leader that was replaced, and does not know it, dropped what is too old or too much."""
+        self.expired_to = max(self.expired_to, min(start, self.high))
 
     def lost_at(self, offset: int) -> Loss | None:
         """What was lost at an offset, the last time."""
