@@ -130,6 +130,16 @@ def test_what_is_written_once_more_after_a_failed_sync_is_stored():
     assert file.read(0, 4) == b"kept"
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_no_power_cut_takes_a_disk_s_own_place_away(seed):
+    disk = SimDisk(Random(seed))
+    disk.mount("node/d1")
+    disk.write_atomic("node/d1/file", b"synced", sync=True)
+    disk.cut_power()
+    assert disk.is_dir("node/d1")
+    assert disk.read("node/d1/file") == b"synced"
+
+
 def test_folders_fill_up_and_break_one_by_one():
     disk = disk_with("x/d0")
     disk.make_dirs("x/d1")

@@ -169,6 +169,17 @@ class SimDisk:
         self._renamed: list[tuple[str, str]] = []
         """Folders that were renamed since their parents were synced, in order."""
 
+    def mount(self, path: str) -> None:
+        """Have a folder there for good: no power cut takes a disk's own place away."""
+        parts = path.split("/")
+        for end in range(1, len(parts) + 1):
+            name = "/".join(parts[:end])
+            self.names[name] = self.stored_names[name] = None
+
+    def is_broken(self, path: str) -> bool:
+        """Whether the disk of a path refuses everything."""
+        return bool(self._within(self.broken, path))
+
     def step(self, call: str, path: str) -> None:
         """Count a call; raises StorageFault when its turn to fail has come."""
         self.calls += 1

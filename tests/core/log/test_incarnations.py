@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import pytest
 
@@ -10,6 +11,7 @@ from anabranch.core.log.files import DiskFull
 from anabranch.core.log.incarnations import INCARNATIONS, MOST_ATTEMPTS, FolderNotes
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.wire.own_fields import FolderHistory, untagged
+from anabranch.sim.disk import SimDisk
 
 FOLDERS = {"/a": b"a" * 16, "/b": b"b" * 16}
 ENDINGS = {"lives": (True, True), "dies registered": (True, False), "dies before": (False, False)}
@@ -114,24 +116,54 @@ class TightFiles(MemoryFiles):
         super().write_atomic(path, data, sync=sync)
 
 
-@pytest.mark.parametrize("full", list(itertools.product((False, True), repeat=4)))
+TROUBLES = list(itertools.product(itertools.product((False, True), ENDINGS), repeat=4))
+"""Of each process: whether the disk is full, and how its life ends."""
+
+
+def assert_known(told: dict[int, bytes], registered: bytes) -> None:
+    """No folder is taken for older than the registered incarnation."""
+    for each in untagged(FolderHistory, told).folders:
+        assert not registered or registered in map(bytes, each.incarnation_ids)
+
+
+@pytest.mark.parametrize("full", list(itertools.product((False, True), repeat=2)))
 def test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one(
     full: tuple[bool, ...],
 ) -> None:
-    """Every process is killed. A full disk holds every record that was acknowledged."""
-    files = TightFiles()
-    registered = b""
-    for number, is_full in enumerate(full, 1):
-        files.is_full = is_full
-        incarnation_id = number.to_bytes(16)
-        notes = FolderNotes(files, FOLDERS)
-        notes.begin(incarnation_id)
-        told = untagged(FolderHistory, notes.told())
-        for each in told.folders:
-            assert not registered or registered in map(bytes, each.incarnation_ids)
-        notes.registered(incarnation_id, 7)
-        assert bool(notes.faults) is is_full
-        registered = incarnation_id
+    """A full disk holds every record that was acknowledged, however the processes on it end."""
+    for troubles in TROUBLES:
+        if tuple(is_full for is_full, _ in troubles[:2]) != full:
+            continue
+        files = TightFiles()
+        registered = b""
+        for number, (is_full, ending) in enumerate(troubles, 1):
+            files.is_full = is_full
+            registers, hears = ENDINGS[ending]
+            incarnation_id = number.to_bytes(16)
+            notes = FolderNotes(files, FOLDERS)
+            notes.begin(incarnation_id)
+            assert_known(notes.told(), registered)
+            if registers:
+                registered = incarnation_id
+            if hears:
+                notes.registered(incarnation_id, 7)
+            assert is_full or not notes.faults
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_power_cut_brings_no_account_back_that_a_full_disk_has_replaced(seed: int) -> None:
+    disk = SimDisk(Random(seed))
+    for folder in FOLDERS:
+        disk.mount(folder)
+    for number in (1, 2):
+        notes = FolderNotes(disk, FOLDERS)
+        disk.rooms = dict.fromkeys(FOLDERS, 0) if number == 2 else {}
+        notes.begin(number.to_bytes(16))
+        notes.registered(number.to_bytes(16), 7)
+        disk.cut_power()
+    notes = FolderNotes(disk, FOLDERS)
+    notes.begin((3).to_bytes(16))
+    assert_known(notes.told(), (2).to_bytes(16))
 
 
 def test_a_folder_tells_the_epoch_of_its_last_registered_incarnation() -> None:

@@ -2,7 +2,9 @@
 
 What: each folder of `log.dirs` keeps a small file, `.broker-incarnations`: JSON with the
 incarnation that was registered last, its broker epoch, and the incarnations that have tried since.
-A process adds itself before it registers, and leaves only itself when it is registered. Why ids: a
+A process adds itself before it registers, and leaves only itself when it is registered. A folder
+without such a file gets one only then: one that named an attempt alone, which may never be
+registered, would not know the registered incarnation that the folder has seen. Why ids: a
 process may die between the controller's commit and its own note; its id is in the folder by then,
 its epoch is not. Why the epoch too: metadata that were put back from a backup name an incarnation
 that no folder knows any more, and the epoch shows that the folder is the newer one. Rule kept: the
@@ -77,10 +79,10 @@ class FolderNotes:
                 if ids is not None
             ]
         )
-        for folder, before in seen.items():
-            ids = before or []
-            ids = [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]
-            self._write(folder, ids, epochs.get(folder, UNKNOWN_EPOCH))
+        for folder, ids in seen.items():
+            if ids is not None:
+                ids = [*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]
+                self._write(folder, ids, epochs.get(folder, UNKNOWN_EPOCH))
 
     def registered(self, incarnation_id: bytes, broker_epoch: int) -> None:
         """It is registered: the others count no longer."""
@@ -113,3 +115,4 @@ class FolderNotes:
             self.faults.append(f"{folder}/{INCARNATIONS} cannot be written: {fault}")
             with contextlib.suppress(StorageFault):
                 self._files.remove(f"{folder}/{INCARNATIONS}")
+                self._files.sync_dir(folder)  # a power cut brings no earlier account back
