@@ -215,6 +215,8 @@ class Hosting:
                 pass
 
     def _open_folder(self, path: str) -> None:
+        if path not in self.node.session.directories:
+            raise StorageFault(f"{path}: its disk was broken when the process began")
         folder = WatchedFolder(self.node, path)
         found = folder.partitions()
         self._answer(events.FolderOpened(folder, found, self.node.disk.volume_bytes(path)))

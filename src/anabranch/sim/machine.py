@@ -50,6 +50,7 @@ class Machine(Server):
         self.disk = SimDisk(random)
         self.copy = MetadataCopy(f"{self.folders[0]}/__cluster_metadata-0")
         for path in self.folders:
+            self.disk.mount(path)
             self.directory_ids[path] = random.randbytes(16)
         if self.starts:
             self.changed("wipe")
@@ -59,6 +60,7 @@ class Machine(Server):
         assert not self.is_up
         self.disk.remove_tree(path)
         self.disk.sync_dir(path)
+        self.disk.mount(path)
         self.directory_ids[path] = self.world.random(f"{self.name}/disk").randbytes(16)
         self.changed("wipe")
 

@@ -96,7 +96,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=29,
+        seed=135,
         caught_by="L4",
     ),
     Mutant(
@@ -303,7 +303,7 @@ MUTANTS = (
         module="anabranch.core.log.shortening",
         old="if end_offset > high_watermark or (segment is log.active and segment.size == 0):",
         new="if segment is log.active and segment.size == 0:",
-        seed=266,
+        seed=19,
         caught_by="L1",
     ),
     Mutant(
@@ -321,7 +321,7 @@ MUTANTS = (
         module="anabranch.core.controller.moves.reassignment",
         old="    replicas = Move.of(partition).original\n",
         new="    replicas = partition.replicas\n",
-        seed=236,
+        seed=44,
         caught_by="M3",
     ),
     Mutant(
@@ -1282,6 +1282,26 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_incarnations.py"
         "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
+    ),
+    Mutant(
+        name="attempt-alone-is-noted",
+        rule="a folder without an account names no attempt before it is registered",
+        module="anabranch.core.log.incarnations",
+        old="            if ids is not None:\n                ids = [*ids[:1], *",
+        new="            if (ids := ids or []) is not None:\n                ids = [*ids[:1], *",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
+    ),
+    Mutant(
+        name="removed-account-returns",
+        rule="a power cut brings no account back that its folder had no room to replace",
+        module="anabranch.core.log.incarnations",
+        old="self._files.sync_dir(folder)  # a power cut",
+        new="pass  # a power cut",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_power_cut_brings_no_account_back_that_a_full_disk_has_replaced",
     ),
     Mutant(
         name="holes-are-looked-for-in-any-size",

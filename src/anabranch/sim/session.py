@@ -47,7 +47,13 @@ class Session:
         self.broker_epoch = -1
         self.is_let_in = False
         self._previous_epoch = previous_epoch
-        self._notes = FolderNotes(node.disk, dict(node.directory_ids))
+        self.directories = {
+            path: directory
+            for path, directory in node.directory_ids.items()
+            if not node.disk.is_broken(path)
+        }
+        """The ids of the folders that worked when this life began; it does without the others."""
+        self._notes = FolderNotes(node.disk, self.directories)
         self._leaving: Callable[[], None] | None = None
         self._leave_by_ms = 0
         self._beating = self._knocks = 0
@@ -106,10 +112,14 @@ class Session:
                 for name, (low, high) in sorted(node.features.items())
             ],
             rack=node.rack,
-            log_dirs=[node.directory_ids[path] for path in node.folders],
+            log_dirs=self._working_directories(),
             previous_broker_epoch=self._previous_epoch,
             unknown_tagged_fields=self._notes.told(),
         )
+
+    def _working_directories(self) -> list[bytes]:
+        offline = self.node.broker.partitions.offline_folders
+        return [known for path, known in self.directories.items() if path not in offline]
 
     # Heartbeats. `turn` ends a chain of them when another one begins.
 

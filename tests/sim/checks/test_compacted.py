@@ -112,3 +112,37 @@ def test_c4_what_nobody_has_written():
     assert lost == [second]
     read = truth.compacted.read
     assert violated(lambda: read(third, b"", first, 0, 0, {})) == "C4"
+
+
+def behind_an_unclean_leader() -> Stage:
+    """Node 2 begins within a batch; node 3, which has one record less, leads from 0 on."""
+    stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true")
+    stage.append(1, count=3)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, 3)
+    stage.change(isr=[1, 2])
+    stage.write(followers=(2,))
+    for node_id in (1, 2):
+        stage.log(node_id).delete_records_before(2)
+        stage.look(node_id)
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    return stage
+
+
+def test_a_compacted_log_may_begin_anew_within_a_batch():
+    stage = behind_an_unclean_leader()
+    stage.log(2).truncate_fully(2)
+    stage.replica(2).high_watermark = 2
+    stage.look(2)
+    assert stage.logs.seats[2].copies[KEY].entries == []
+
+
+def test_l6_a_compacted_log_that_has_grown_again_was_cut():
+    stage = behind_an_unclean_leader()
+    stage.log(2).truncate_fully(2)
+    stage.append(2, epoch=7)
+    stage.replica(2).high_watermark = 2
+    assert violated(lambda: stage.look(2)) == "L6"

@@ -267,6 +267,12 @@ def test_a_replica_that_lost_its_disk_is_nobody_who_could_lead():
     assert stage.marks["unclean-election"] == 1
 
 
+def test_l4_a_replica_is_told_as_lost_that_nothing_took():
+    stage = Stage()
+    lost = (1).to_bytes(16)
+    assert violated(lambda: stage.change(directories=[bytes(16), lost, bytes(16)])) == "L4"
+
+
 def test_m5_a_folder_that_a_node_does_not_know():
     stage = Stage()
     with_folders(stage, wiped=2)

@@ -17,7 +17,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.sim.checks.marks import Marks
-from anabranch.sim.checks.model import MIN_ISR, NOBODY, Broker, Changes, Key, Model, Partition
+from anabranch.sim.checks.model import (
+    LOST_FOLDER,
+    MIN_ISR,
+    NOBODY,
+    Broker,
+    Changes,
+    Key,
+    Model,
+    Partition,
+)
 from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
@@ -180,6 +189,12 @@ class MetadataChecks:
     def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
         if before is not None:
             self._mark(before, now)
+            if LOST_FOLDER in now.folders:
+                raise Violation(
+                    "L4", "A replica is told as lost, and no schedule puts older folders in.",
+                    {"partition": self.model.place(key), "replicas": now.replicas,
+                     "folders": now.folders},
+                )  # fmt: skip
             strangers = {*before.adding} - {*now.adding, *now.isr}
             if strangers & set(now.replicas):
                 raise Violation(

@@ -19,6 +19,8 @@ Key = tuple[bytes, int]
 """A partition by its topic's id and its index."""
 
 _TOPIC, _BROKER = 2, 4
+LOST_FOLDER = (1).to_bytes(16)
+"""Stands for the folder of a replica that is told as lost."""
 _FIRST_FOLDER_ID = 100
 """Smaller ids are no folder's: they say that nobody knows, or that it is lost."""
 MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
