@@ -26,10 +26,12 @@ class SteadyClock:
         """What it shows."""
         return self._now_us() // 1000
 
-    def world_ms(self, own_ms: int) -> float:
-        """When it will show that, by the world's clock, if nothing more happens to it."""
+    def world_ms(self, own_ms: int) -> int:
+        """When it will have shown that, by the world's clock, if nothing more happens to it."""
         left_us = own_ms * 1000 - self._at_us
-        return (self._since_us + left_us / self._rate) / 1000
+        if self._rate == 1.0:
+            return -(-(self._since_us + left_us) // 1000)
+        return int((self._since_us + left_us / self._rate) / 1000) + 1
 
     def stand(self) -> None:
         """The machine is suspended, and this clock with it."""

@@ -36,7 +36,7 @@ from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
 from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
-from anabranch.sim.store import SimStore, StoredBatch
+from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
 from anabranch.sim.world import World
 
 CLUSTER_ID = "made-up-cluster-000000"
@@ -67,6 +67,18 @@ class Watcher:
 
     def compacted(self, node: SimNode, place: TopicPartition) -> None:
         """Segments of a log were exchanged for what compaction made of them."""
+
+    def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
+        """The store did something that only this lease's holder may ask for; a node's call did."""
+
+    def controller_acts(self, node: SimNode) -> None:
+        """A node that believes that it is the active controller is about to answer something."""
+
+    def answered(self, node: SimNode, end_offset: int) -> None:
+        """A decision is answered that stands on everything before an offset."""
+
+    def snapshot_stored(self, snapshot: Snapshot) -> None:
+        """A snapshot of the metadata is about to be stored."""
 
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process: start, serving, crash, power, pause, resume, stopping, stop, wipe."""
@@ -107,6 +119,8 @@ class Cluster:
             for node_id in ids
         }  # fmt: skip
         self.store.on_committed.append(self._committed)
+        self.store.on_confirmed.append(self._lease_confirmed)
+        self.store.on_snapshot.append(self._snapshot_stored)
         world.ended = self._ended
 
     def start(self) -> None:
@@ -214,6 +228,25 @@ class Cluster:
             records = self.batches.records(batch.payload)
             for check in self.checks:
                 check.committed(records, batch.first_offset, batch.end_offset, batch.epoch)
+
+    def _lease_confirmed(self, process: Process, lease: Lease) -> None:
+        if isinstance(process, SimNode):
+            for check in self.checks:
+                check.lease_confirmed(process, lease)
+
+    def _snapshot_stored(self, snapshot: Snapshot) -> None:
+        for check in self.checks:
+            check.snapshot_stored(snapshot)
+
+    def tell_controller_acts(self, node: SimNode) -> None:
+        """A node acts as the active controller."""
+        for check in self.checks:
+            check.controller_acts(node)
+
+    def tell_answered(self, node: SimNode, end_offset: int) -> None:
+        """A decision is answered."""
+        for check in self.checks:
+            check.answered(node, end_offset)
 
     def tell_truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
         """A log gets shorter."""

@@ -32,6 +32,24 @@ if TYPE_CHECKING:
 Finish = Callable[[Any], None]
 
 
+class Ticket:
+    """Whom an answer is for, and up to where the log must be committed before it leaves."""
+
+    __slots__ = ("finish", "needed", "shell")
+
+    def __init__(self, finish: Finish, shell: ControllerShell) -> None:
+        self.finish = finish
+        self.shell = shell
+        self.needed = -1
+
+    def answer(self, response: Any) -> None:
+        """Let it leave. The checks hear of it first."""
+        shell = self.shell
+        needed = shell.controller.image.next_offset if self.needed < 0 else self.needed
+        shell.node.cluster.tell_answered(shell.node, needed)
+        self.finish(response)
+
+
 class ControllerShell:
     """One node's controller, active or waiting for the lease. One a life of the node."""
 
@@ -66,15 +84,25 @@ class ControllerShell:
         """To be called before anything is answered: see `Tenure.look`."""
         self.tenure.look(self.node.steady_ms)
         self._perform()
+        if self.controller.active:
+            self.node.cluster.tell_controller_acts(self.node)
 
     def submit(self, propose: Propose, finish: Finish) -> None:
         """Have `finish` called with the answer once all that it stands on is committed, or with
         the ApiError NOT_CONTROLLER."""
-        self._step(events.Decide(propose.result, finish))
+        ticket = Ticket(finish, self)
+        self._begin()
+        self.tenure.step(events.Decide(propose.result, ticket), self.node.steady_ms)
+        ticket.needed = self.controller.image.next_offset
+        self._perform()
 
     def leave(self) -> None:
         """Give the lease back: this node stops in order."""
         self._step(events.Leave())
+
+    def clock_changed(self) -> None:
+        """The machine's clock goes on from elsewhere, or at another rate: look at it anew."""
+        self._alarm.set()
 
     def heard(self, broker_id: int, broker_epoch: int) -> None:
         """A broker sent a heartbeat with this epoch over its connection."""
@@ -149,11 +177,11 @@ class ControllerShell:
         self._watched = effect.lease
 
     def _answer(self, effect: effects.Answer) -> None:
-        effect.ticket(effect.response)
+        effect.ticket.answer(effect.response)
 
     def _refuse(self, effect: effects.Refuse) -> None:
         why = "This node is not the controller."
-        effect.ticket(ApiError(ErrorCode.NOT_CONTROLLER, why))
+        effect.ticket.finish(ApiError(ErrorCode.NOT_CONTROLLER, why))
 
     def _moved(self, _effect: effects.Moved) -> None:
         self.node.wake_controller(METADATA_KEY)

@@ -21,6 +21,7 @@ from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import MAGIC_AT, walk
 from anabranch.sim.disk import UNLIMITED
+from anabranch.sim.lease_faults import LeaseFaults
 from anabranch.sim.network import HEALTHY, LinkFault
 from anabranch.sim.plan import SECOND_US, Fault, Plan
 from anabranch.sim.processes import State
@@ -55,7 +56,7 @@ class Faults:
         """Of the faults of clients, which are ended before the world heals."""
         self.rotten: list[tuple[SimNode, str]] = []
         """Folders of partitions in which a bit was flipped."""
-        self._kinds = self._table() | client_faults
+        self._kinds = self._table() | LeaseFaults(self).table() | client_faults
         self._of_clients = client_faults
 
     def start(self) -> None:
@@ -91,7 +92,8 @@ class Faults:
             self._undone.pop(fault, None)
             undo()
 
-    def _note(self, fault: Fault, who: str, text: str = "") -> None:
+    def note(self, fault: Fault, who: str, text: str = "") -> None:
+        """One line of the trace: a fault begins."""
         self.world.note("fault", who, f"{fault.kind} {text}".rstrip())
 
     # Whom it hits.
@@ -103,7 +105,8 @@ class Faults:
     def _running(self) -> list[SimNode]:
         return [node for node in self._nodes() if node.state is State.RUNNING]
 
-    def _aimed(self, fault: Fault) -> SimNode | None:
+    def aimed(self, fault: Fault) -> SimNode | None:
+        """The running node that a fault hits, if any runs."""
         running = self._running()
         return running[fault.aim % len(running)] if running else None
 
@@ -147,15 +150,15 @@ class Faults:
             "folder-fails": self._folder_fails,
             "bit-flip": self._bit_flip,
             "wipe": self._wipe,
-            "crash": lambda f: self._down(f, self._aimed(f), power=False),
-            "power": lambda f: self._down(f, self._aimed(f), power=True),
+            "crash": lambda f: self._down(f, self.aimed(f), power=False),
+            "power": lambda f: self._down(f, self.aimed(f), power=True),
             "leader-crash": lambda f: self._down(f, self._leader(f), power=f.strength < 0.3),
             "controller-crash": lambda f: self._down(
                 f, self.cluster.active_controller(), power=False
             ),
-            "slow-restart": lambda f: self._down(f, self._aimed(f), power=False, slow=True),
+            "slow-restart": lambda f: self._down(f, self.aimed(f), power=False, slow=True),
             "other-version": self._other_version,
-            "pause": lambda f: self._pause(f, self._aimed(f)),
+            "pause": lambda f: self._pause(f, self.aimed(f)),
             "leader-pause": lambda f: self._pause(f, self._leader(f)),
             "shutdown": self._shut_down,
             "roll": self._roll,
@@ -171,7 +174,7 @@ class Faults:
     # Network.
 
     def _everywhere(self, fault: Fault, link: LinkFault) -> Undo:
-        self._note(fault, "network")
+        self.note(fault, "network")
         self.network.everywhere = link
 
         def undo() -> None:
@@ -197,14 +200,14 @@ class Faults:
         nodes = self._nodes()
         one = nodes[fault.aim % len(nodes)]
         other = self._other(fault, one)
-        self._note(fault, one.name, f"to {other.name}")
+        self.note(fault, one.name, f"to {other.name}")
         return self._links(fault, [(one, other)])
 
     def _isolate(self, fault: Fault) -> Undo | None:
         """From all other brokers; clients still reach it."""
         nodes = self._nodes()
         one = nodes[fault.aim % len(nodes)]
-        self._note(fault, one.name)
+        self.note(fault, one.name)
         links = []
         for other in nodes:
             if other is not one:
@@ -216,7 +219,7 @@ class Faults:
         size = 1 + fault.other % (len(nodes) - 1)
         turned = [nodes[(fault.aim + n) % len(nodes)] for n in range(len(nodes))]
         one, other = turned[:size], turned[size:]
-        self._note(fault, "network", ",".join(sorted(node.name for node in one)))
+        self.note(fault, "network", ",".join(sorted(node.name for node in one)))
         links = []
         for left in one:
             for right in other:
@@ -229,7 +232,7 @@ class Faults:
         chosen = [nodes[(fault.aim + n) % len(nodes)] for n in range(1 + fault.other % len(nodes))]
         order = sorted(chosen, key=lambda node: (node.node_id * 7919 + fault.other) % 104_729)
         step_us = fault.lasts_us // (2 * len(chosen) + 1)
-        self._note(fault, "network", " ".join(node.name for node in chosen))
+        self.note(fault, "network", " ".join(node.name for node in chosen))
         for number, node in enumerate(chosen):
             self.world.after(number * step_us, self._clog, node, True)
         for number, node in enumerate(order):
@@ -249,18 +252,18 @@ class Faults:
     def _client_cut(self, fault: Fault) -> Undo | None:
         clients = self.plan.clients
         client = clients[fault.other % len(clients)].name
-        node = self._leader(fault) or self._aimed(fault)
+        node = self._leader(fault) or self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name, f"to {client}")
+        self.note(fault, node.name, f"to {client}")
         self.network.cut(node.name, client)  # the answers alone are lost
         return lambda: self.network.set(node.name, client, None)
 
     def _store_cut(self, fault: Fault) -> Undo | None:
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         cut_off = self.cluster.store.faults.cut_off
         cut_off.add(node.name)
         return lambda: cut_off.discard(node.name)
@@ -268,36 +271,36 @@ class Faults:
     # Disks.
 
     def _disk_slow(self, fault: Fault) -> Undo | None:
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.disk_delay_us = int(500_000 * fault.strength)
         return lambda: mend(node)
 
     def _disk_fail(self, fault: Fault) -> Undo | None:
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.disk.fail_in = 1 + fault.other % 20
         return lambda: self._restart_mended(node)
 
     def _disk_full(self, fault: Fault) -> Undo | None:
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.disk.free = fault.other % 2_000
         return lambda: self._restart_mended(node)
 
     def _folder_full(self, fault: Fault) -> Undo | None:
         """One folder's disk fills up, and gets room again while the process runs."""
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
         path = node.folders[fault.other % len(node.folders)]
-        self._note(fault, node.name, path)
+        self.note(fault, node.name, path)
         node.disk.rooms[path] = max(0, fault.other % 2_000 - 1_000)
         self._maybe_restart(fault, node)
 
@@ -308,11 +311,11 @@ class Faults:
 
     def _folder_fails(self, fault: Fault) -> Undo | None:
         """One folder's disk fails, as long as others work, and comes back with what it had."""
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None or len(node.folders) < 2 or node.disk.broken:
             return None
         path = node.folders[1 + fault.other % (len(node.folders) - 1)]
-        self._note(fault, node.name, path)
+        self.note(fault, node.name, path)
         node.disk.broken.add(path)
         self._maybe_restart(fault, node)
         return lambda: self._restart_mended(node)
@@ -330,7 +333,7 @@ class Faults:
 
     def _bit_flip(self, fault: Fault) -> Undo | None:
         """A bit of a segment rots while the node is down, so that recovery meets it."""
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
         folder = f"/{self._place(fault)}/"
@@ -342,7 +345,7 @@ class Faults:
         ]
         if segments:
             path = segments[fault.other % len(segments)]
-            self._note(fault, node.name, path)
+            self.note(fault, node.name, path)
             node.changed("rot")
             self.rotten.append((node, path.rpartition("/")[0]))
             at = rotten_byte(node.disk.read(path), fault.strength)
@@ -350,11 +353,12 @@ class Faults:
         return node.start
 
     def _wipe(self, fault: Fault) -> Undo | None:
-        """The disk is lost with the machine; an empty one comes back under the same id."""
-        node = self._aimed(fault)
-        if node is None:
+        """The disk is lost with the machine; an empty one comes back under the same id. Not while
+        the store is an older one: an empty node could not know that."""
+        node = self.aimed(fault)
+        if node is None or self.cluster.store.put_aside is not None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.crash(power=True)
         if fault.strength < 0.5:
             node.wipe()
@@ -376,16 +380,16 @@ class Faults:
     ) -> Undo | None:
         if node is None or node.state is not State.RUNNING:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.crash(power=power)
         return lambda: node.start(slow=slow)
 
     def _other_version(self, fault: Fault) -> Undo | None:
         """A broker stops in order and comes back as an older release, then as the newest one."""
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
 
         def come_back(newest: dict[int, int]) -> None:
             node.newest = newest
@@ -407,21 +411,21 @@ class Faults:
     def _pause(self, fault: Fault, node: SimNode | None) -> Undo | None:
         if node is None or node.state is not State.RUNNING:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.pause()
         return node.resume
 
     def _shut_down(self, fault: Fault) -> Undo | None:
-        node = self._aimed(fault)
+        node = self.aimed(fault)
         if node is None:
             return None
-        self._note(fault, node.name)
+        self.note(fault, node.name)
         node.shut_down(lambda: self._later(fault.lasts_us, node.start))
         return _nothing
 
     def _roll(self, fault: Fault) -> Undo | None:
         """All brokers one after another, in order, each given time to stop and to come back."""
-        self._note(fault, "world")
+        self.note(fault, "world")
         step_us = 2 * SECOND_US + fault.lasts_us // 2
 
         def restart(node: SimNode) -> None:
@@ -435,7 +439,7 @@ class Faults:
         up = [node for node in self._nodes() if node.is_up]
         if not up:
             return None
-        self._note(fault, "world")
+        self.note(fault, "world")
         for node in up:
             node.crash(power=power)
 
@@ -449,12 +453,12 @@ class Faults:
     # Metadata store.
 
     def _store(self, fault: Fault, name: str, value: int) -> Undo | None:
-        self._note(fault, "store")
+        self.note(fault, "store")
         setattr(self.cluster.store.faults, name, value)
         return lambda: setattr(self.cluster.store.faults, name, type(value)(0))
 
     def _lose_lease(self, fault: Fault) -> Undo | None:
-        self._note(fault, "store")
+        self.note(fault, "store")
         self.cluster.store.steal_lease()
         return _nothing
 

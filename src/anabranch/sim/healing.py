@@ -50,8 +50,10 @@ class Healing:
         self.world.note("heal", "world")
         self.cluster.network.heal()
         self.cluster.store.faults = StoreFaults()
+        self.cluster.store.come_back()
         for node in self._nodes():
             mend(node)
+            node.clock.go_on()
             node.resume()
         self._next_election_us = self.world.now_us + PATIENCE_US
         self.care()

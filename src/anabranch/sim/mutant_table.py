@@ -31,6 +31,8 @@ HOSTED_FOLDERS = "anabranch.core.broker.hosting.folders"
 HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
 HOSTING_TESTS = "tests/core/broker/test_hosting.py"
 
+TENURE = "anabranch.core.controller.tenure.tenure"
+
 NO_SCHEDULE = -1
 
 MUTANTS = (
@@ -369,6 +371,42 @@ MUTANTS = (
         seed=19,
         caught_by="L7",
     ),
+    Mutant(
+        name="unknown-append-taken-for-committed",
+        rule="after an append of unknown outcome a controller resigns and reads again",
+        module=TENURE,
+        old="        if not isinstance(event.outcome, Committed):\n            self._resign(",
+        new='        if hasattr(event.outcome, "epoch"):\n            self._resign(',
+        seed=32,
+        caught_by="T2",
+    ),
+    Mutant(
+        name="answers-leave-before-the-commit",
+        rule="an answer leaves when everything that it stands on is committed",
+        module=TENURE,
+        old="if controller.log.end_offset >= needed:",
+        new="if True:",
+        seed=0,
+        caught_by="T2",
+    ),
+    Mutant(
+        name="suspended-holder-goes-on",
+        rule="a holder whose lease was not confirmed in time resigns before it answers anything",
+        module="anabranch.core.controller.tenure.lease",
+        old="return now_ms - self.confirmed_ms > timing.lease_timeout_ms",
+        new="return False",
+        seed=7,
+        caught_by="T1",
+    ),
+    Mutant(
+        name="store-that-went-back-is-written-to",
+        rule="a store that is older than what a node has seen ends the node",
+        module=TENURE,
+        old="if first >= self._seen_end:",
+        new="if True:",
+        seed=23,
+        caught_by="T4",
+    ),
 )
 
 OFFSETS = "anabranch.core.groups.offsets"
@@ -403,6 +441,16 @@ CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
+    Mutant(
+        name="confirmed-lease-ignores-when-it-was-asked",
+        rule="the lease's time counts from when its confirmation was asked for",
+        module=TENURE,
+        old="self._held.confirm(event.asked.asked_ms)\n        self._call_ms",
+        new="self._held.confirm(now_ms)\n        self._call_ms",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_confirmation_counts_from_when_it_was_asked_for",
+    ),
     Mutant(
         name="older-topic-adopted",
         rule="a log of an older topic of the same name is set aside and never opened",
@@ -515,6 +563,16 @@ DIRECTED = (
         new="",
         seed=NO_SCHEDULE,
         caught_by=f"{SUCCESSION_TESTS}::test_a_folder_that_is_newer_than_the_metadata_is_not_older",
+    ),
+    Mutant(
+        name="snapshot-of-uncommitted-state",
+        rule="a snapshot of the metadata holds only what is committed",
+        module=TENURE,
+        old="if controller.image.next_offset == log.end_offset:\n            self._snap",
+        new="if True:\n            self._snap",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_snapshot_waits_until_what_was_decided_is_committed",
     ),
     Mutant(
         name="one-cold-range-a-round",

@@ -46,9 +46,19 @@ FAULTS: dict[str, tuple[str, ...]] = {
     ),
     "folders": ("folder-full", "folder-full", "folder-fails"),
     "store": ("lease-lost", "store-slow", "store-unknown", "store-away", "store-stale"),
+    "lease": (
+        "suspend", "suspend", "clock-jump", "clock-drift", "controller-pause", "store-late",
+        "store-late", "store-back",
+    ),
     "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
 }  # fmt: skip
 """Family -> the kinds of faults in it; a kind that stands twice is drawn twice as often."""
+
+
+LEASE = "lease"
+"""The family that is drawn by itself, for some seeds: it needs faults that overlap."""
+LEASE_SEEDS = 7
+"""Faults of the lease are drawn for seeds with this remainder by eight; folders have another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +180,9 @@ def plain_plan(seed: int) -> Plan:
         topics=topics,
         clients=clients,
         operations=_operations(random, clients, places),
-        faults=_with_folders(_faults(random), folders if has_several else None),
+        faults=_with_lease_faults(
+            _with_folders(_faults(random), folders if has_several else None), seed
+        ),
     )
 
 
@@ -345,7 +357,7 @@ def _faults(random: Random) -> tuple[Fault, ...]:
     kinds = [
         kind
         for name, family in FAULTS.items()
-        if name != "folders" and random.random() < 0.6
+        if name not in ("folders", LEASE) and random.random() < 0.6
         for kind in family
         if random.random() < 0.8
     ]
@@ -379,4 +391,28 @@ def _with_folders(faults: tuple[Fault, ...], folders: Random | None) -> tuple[Fa
     if folders is None:
         return faults
     more = [_fault(folders, FAULTS["folders"]) for _ in range(folders.randrange(2, 6))]
+    return tuple(sorted((*faults, *more), key=lambda fault: fault.at_us))
+
+
+def _with_lease_faults(faults: tuple[Fault, ...], seed: int) -> tuple[Fault, ...]:
+    """For some seeds a few faults more, of the lease, that overlap each other."""
+    if seed % 8 != LEASE_SEEDS:
+        return faults
+    random = Random(f"{seed}/lease")
+    more = []
+    for _ in range(random.randrange(1, 4)):
+        begin_us = random.randrange(SETTLED_US, SAFETY_US - 10 * SECOND_US)
+        for _ in range(random.choice((1, 2, 3))):
+            more.append(
+                Fault(
+                    at_us=begin_us + random.randrange(2 * SECOND_US),
+                    kind=random.choice(FAULTS[LEASE]),
+                    lasts_us=int(
+                        SECOND_US * random.choice((1, 3, 7, 12)) * (0.7 + random.random())
+                    ),
+                    aim=random.randrange(1 << 16),
+                    other=random.randrange(1 << 16),
+                    strength=random.random(),
+                )
+            )
     return tuple(sorted((*faults, *more), key=lambda fault: fault.at_us))

@@ -4,9 +4,10 @@ What: the contract of a node's metadata store, with answers that come later. An 
 only for the holder of the newest lease and only at the log's end; it answers `Committed`, `Deposed`
 or `Unknown`. What is committed is told to whoever watches, at the moment at which it is.
 
-Faults: the store is away (nothing is answered but `Unknown` or None); it is slow; the next appends
-end in `Unknown`, done or not done; somebody takes the lease; readers are served from a copy that
-is some batches behind; the store is put back to an earlier state, as by a backup.
+Faults: the store is away (nothing is answered but `Unknown` or None); it is slow, or its answers
+are late; the next appends end in `Unknown`, done or not done; somebody takes the lease; readers are
+served from a copy that is some batches behind; the store is put back to an earlier state, as by a
+backup.
 
 Rule kept: an append under an old lease changes nothing, whatever else is wrong.
 """
@@ -31,7 +32,16 @@ from anabranch.core.metadata.store import (
 from anabranch.sim.processes import Process
 from anabranch.sim.world import World
 
-__all__ = ["AWAY", "Committed", "Lease", "SimStore", "StoreFaults", "Stored", "StoredBatch"]
+__all__ = [
+    "AWAY",
+    "Committed",
+    "Lease",
+    "SimStore",
+    "Snapshot",
+    "StoreFaults",
+    "Stored",
+    "StoredBatch",
+]
 
 WAY_US = (100, 300)
 """From a node to the store, and back."""
@@ -52,7 +62,9 @@ class StoreFaults:
     cut_off: set[str] = field(default_factory=set)
     """Names of processes for which it is away."""
     slow_us: int = 0
-    """At most so much more until an answer, drawn a call."""
+    """At most so much more until a call arrives, drawn a call."""
+    late_us: int = 0
+    """So much more from what was done until its answer."""
     unknown: int = 0
     """So many of the next appends end in Unknown."""
     stale: int = 0
@@ -66,6 +78,15 @@ class Stored(NamedTuple):
     batches: list[StoredBatch]
 
 
+class PutAside(NamedTuple):
+    """What is right while an older copy of the store is in its place."""
+
+    batches: list[StoredBatch]
+    snapshot: Snapshot | None
+    kept_from: int
+    held: Lease | None
+
+
 class SimStore:
     """The store. Calls are made by a process; `answer` is called in it, if it is still there."""
 
@@ -75,9 +96,14 @@ class SimStore:
         self.batches: list[StoredBatch] = []
         self.snapshot: Snapshot | None = None
         self.held: Lease | None = None
+        self.put_aside: PutAside | None = None
+        self.times_back = 0
+        self._leases: dict[int, Lease | None] = {}
+        """End of the log -> the lease by then: what a backup of that time has."""
         self.kept_from = 0
         """Readers get no batches that end at or before this: they are in the snapshot."""
         self.on_committed: list[OnCommitted] = []
+        self.on_confirmed: list[Callable[[Process, Lease], None]] = []
         self.on_snapshot: list[Callable[[Snapshot], None]] = []
         self.appends = self.takings = 0
         self._random = world.random("store")
@@ -164,6 +190,29 @@ class SimStore:
         """The last batches are gone, as when a backup was put in place."""
         del self.batches[max(0, len(self.batches) - count) :]
 
+    def restore_backup(self, end_offset: int) -> bool:
+        """An older copy of the store is put in place, lease and all: the log ends at or before
+        `end_offset`. Whether there is one."""
+        older = [each for each in self.batches if each.end_offset <= end_offset]
+        if self.put_aside is not None or not older:
+            return False
+        self.put_aside = PutAside(self.batches, self.snapshot, self.kept_from, self.held)
+        self.batches, self.held = older, self._leases[older[-1].end_offset]
+        if self.snapshot is not None and self.snapshot.end_offset > older[-1].end_offset:
+            self.snapshot, self.kept_from = None, 0
+        self.times_back += 1
+        return True
+
+    def come_back(self) -> None:
+        """The right store is in place again, with whichever lease is the newer one."""
+        if self.put_aside is not None:
+            aside, self.put_aside = self.put_aside, None
+            self.batches, self.snapshot, self.kept_from = aside[:3]
+            if aside.held is not None and (
+                self.held is None or aside.held.epoch >= self.held.epoch
+            ):
+                self.held = aside.held
+
     # How calls are made.
 
     def _ask(
@@ -193,9 +242,19 @@ class SimStore:
         if self._is_away(process):
             outcome, delay_us = away, GIVE_UP_US
         else:
-            outcome, delay_us = act(*args), self._random.randint(*WAY_US)
+            outcome, delay_us = act(*args), self._random.randint(*WAY_US) + self.faults.late_us
+            self._tell_confirmed(process, act, args, outcome)
         if process.life == life:
             self.world.after_in(process, delay_us, answer, outcome)
+
+    def _tell_confirmed(
+        self, process: Process, act: Callable[..., Any], args: tuple[Any, ...], outcome: Any
+    ) -> None:
+        """Tell who looks on that a holder's call was carried out, whatever it hears of that."""
+        if act in (self._append, self._renew) and self.held is not None:
+            if args[0].is_still(self.held) and not isinstance(outcome, Deposed):
+                for told in self.on_confirmed:
+                    told(process, self.held)
 
     def _is_away(self, process: Process) -> bool:
         return self.faults.away or process.name in self.faults.cut_off
@@ -213,6 +272,7 @@ class SimStore:
         self.appends += 1
         for batch in batches:
             self.batches.append(batch)
+            self._leases[batch.end_offset] = self.held
             for told in self.on_committed:
                 told(batch)
         if unknown:

@@ -312,6 +312,20 @@ def test_a_snapshot_holds_what_is_committed_and_is_read_again() -> None:
     assert node.controller.epoch == 2 and node.topics == before
 
 
+def test_a_snapshot_waits_until_what_was_decided_is_committed() -> None:
+    store = Store()
+    node = Node(store, settings={FEW_BYTES: "1"}).started()
+    node.decide(1)
+    append = only_call(node, effects.Append)
+    node.decide(2)
+    answer = store.do(node, append)
+    assert answer is not None
+    node.step(answer)
+    assert not [each for each in node.calls if isinstance(each, effects.WriteSnapshot)]
+    node.go()
+    assert store.snapshot is not None and store.snapshot.end_offset <= store.end_offset
+
+
 def test_a_snapshot_that_was_not_stored_is_tried_again() -> None:
     store = Store()
     node = Node(store, settings={FEW_BYTES: "1"}).started()

@@ -25,6 +25,12 @@ MARKS: dict[str, str] = {
     "controller-failover": "another controller took over",
     "controller-deposed": "a controller was active after another had taken the lease",
     "unknown-append": "a controller could not learn whether the store had committed",
+    "store-went-back": "a node found the metadata store older than what it had seen, and stopped",
+    "suspend-and-crash": "a machine stood still with its clock, in a run with a crash",
+    "clock-jump-and-crash": "a node's steady clock jumped ahead, in a run with a crash",
+    "clock-drift-and-crash": "a node's steady clock ran fast or slow, in a run with a crash",
+    "store-back-and-crash": "the metadata store went back, in a run with a crash",
+    "store-late-and-crash": "the metadata store's answers were late, in a run with a crash",
     "min-isr-changed": "min.insync.replicas was changed while the topic was in use",
     "zombie-leader": "a leader was alive when another one was elected",
     "truncation": "a follower cut records that its leader does not have",
@@ -64,6 +70,7 @@ MARKS: dict[str, str] = {
 """Name -> what was seen. A campaign of enough schedules must hit every one."""
 
 RARE: dict[str, str] = {
+    "stopped-by-old-metadata": "a node stopped: a machine that had stood still served the past",
     "missing-replica-filled": "a replica that no broker had was given to one, near a crash",
     "not-enough-replicas-after-append": "a write was not acknowledged because the minimum rose",
     "offline-for-good": "nobody may lead, because all who could have lost their disks",

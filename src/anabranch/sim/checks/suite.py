@@ -16,6 +16,7 @@ from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.anomalies import Anomalies
 from anabranch.sim.checks.groups import GroupChecks
 from anabranch.sim.checks.hosting import HostingChecks
+from anabranch.sim.checks.leases import LeaseChecks
 from anabranch.sim.checks.liveness import unrest
 from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.marks import Marks
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
     from anabranch.sim.node import SimNode
+    from anabranch.sim.store import Lease, Snapshot
 
 NEAR_US = 10_000_000
 """So long after a crash something still counts as met together with it."""
@@ -41,6 +43,11 @@ _NEAR_A_CRASH = {
     "TOPIC_DELETED": "topic-deleted",
 }
 """Kinds of lines of the trace, or codes of decisions, and their marks."""
+CRASHES = frozenset({
+    "crash", "power", "slow-restart", "crash-all", "power-all", "controller-crash", "leader-crash",
+})  # fmt: skip
+WITH_CRASHES = frozenset({"suspend", "clock-jump", "clock-drift", "store-back", "store-late"})
+"""Faults that count when a process crashed in the same run."""
 UNCLEAN = "unclean.leader.election.enable"
 
 
@@ -55,6 +62,7 @@ class Suite(Watcher):
         self.model = self.metadata.model
         for node in cluster.nodes.values():
             self.model.unclean_by_default = node.config.static.get(UNCLEAN, "false")
+        self.leases = LeaseChecks(cluster.store, self.marks)
         self.logs = LogChecks(self.model, self.marks)
         self.logs.deletes_asked = history.deletes_asked
         self.hosting = HostingChecks(self.marks)
@@ -63,6 +71,7 @@ class Suite(Watcher):
         self.metadata.joined.append(self.logs.joined)
         self._allowed: Counter[str] = Counter()
         self._crashed_us = -NEAR_US - 1
+        self._faults: set[str] = set()
         self._look_at_logs = self.logs.look
         self._look_at_metadata = self.metadata.look
         self._look_at_hosting = self.hosting.look
@@ -89,7 +98,24 @@ class Suite(Watcher):
         self, records: tuple[Any, ...], first_offset: int, end_offset: int, epoch: int
     ) -> None:
         """See Watcher."""
+        self.leases.committed(epoch)
         self.metadata.committed(records, first_offset, end_offset, epoch)
+
+    def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
+        """See Watcher."""
+        self.leases.confirmed(node, lease)
+
+    def controller_acts(self, node: SimNode) -> None:
+        """See Watcher."""
+        self.leases.acts(node)
+
+    def answered(self, node: SimNode, end_offset: int) -> None:
+        """See Watcher."""
+        self.leases.answered(node, end_offset)
+
+    def snapshot_stored(self, snapshot: Snapshot) -> None:
+        """See Watcher."""
+        self.leases.snapshot_stored(snapshot)
 
     def truncated(self, node: SimNode, place: TopicPartition, before: int, after: int) -> None:
         """See Watcher."""
@@ -118,9 +144,13 @@ class Suite(Watcher):
             self.marks.hit("crash-while-moving")
 
     def _hear_note(
-        self, now_us: int, kind: str, _who: str, text: str, details: dict[str, Any]
+        self, now_us: int, kind: str, who: str, text: str, details: dict[str, Any]
     ) -> None:
         """The trace tells what leaves no other trace."""
+        if kind == "must stop":
+            self.leases.must_stop(who, text, stood_still="suspend" in self._faults)
+        elif kind == "fault":
+            self._faults.add(text.partition(" ")[0])
         if kind == "resigned" and "Unknown" in text:
             self.marks.hit("unknown-append")
         elif kind == "forgotten":
@@ -176,6 +206,9 @@ class Suite(Watcher):
             for _ in range(count):
                 self.marks.hit(name)
         self.history.marks.clear()
+        if self._faults & CRASHES:
+            for fault in sorted(self._faults & WITH_CRASHES):
+                self.marks.hit(f"{fault}-and-crash")
 
     @property
     def losses(self) -> dict[str, int]:

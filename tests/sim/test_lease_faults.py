@@ -1,0 +1,112 @@
+"""What the active controller's term rests on goes wrong: clocks, suspended machines, the store."""
+
+from __future__ import annotations
+
+import pytest
+from tests.sim.test_cluster import Scene
+
+from anabranch.sim.checks.suite import Suite
+from anabranch.sim.clocks import SteadyClock
+from anabranch.sim.history import History
+from anabranch.sim.node import SimNode
+from anabranch.sim.world import World
+
+LEASE_S = 6
+
+
+def watched(seed: int) -> tuple[Scene, SimNode]:
+    """A cluster that works, with all checks on, and its active controller."""
+    scene = Scene(seed)
+    scene.suite = Suite(scene.cluster, History())  # type: ignore[attr-defined]
+    scene.create_topic()
+    scene.write(3)
+    node = scene.cluster.active_controller()
+    assert node is not None
+    return scene, node
+
+
+def after(scene: Scene, seconds: float) -> SimNode:
+    """The active controller a while later, of a cluster that still works."""
+    scene.wait(seconds)
+    scene.write(3)
+    scene.wait(2)
+    assert len(scene.acknowledged) == 6
+    node = scene.cluster.active_controller()
+    assert node is not None
+    return node
+
+
+def test_a_suspended_controller_goes_on_with_an_old_lease_and_commits_nothing() -> None:
+    scene, old = watched(40)
+    epoch = old.controller.epoch
+    old.clock.stand()
+    old.pause()
+    scene.wait(2 * LEASE_S)
+    old.clock.go_on()
+    old.resume()
+    new = after(scene, 2 * LEASE_S)
+    assert new.controller.epoch > epoch
+    assert [n for n in scene.cluster.nodes.values() if n.controller.active] == [new]
+
+
+@pytest.mark.parametrize("seed", [41, 42])
+def test_a_clock_that_jumps_costs_the_holder_its_term_and_nothing_else(seed: int) -> None:
+    scene, old = watched(seed)
+    epoch = old.controller.epoch
+    old.clock.jump(1_000 * (LEASE_S + 1))
+    old.controller_shell.clock_changed()
+    assert after(scene, 5).controller.epoch > epoch
+
+
+def test_a_clock_that_drifts_changes_nothing() -> None:
+    scene, old = watched(43)
+    epoch = old.controller.epoch
+    for rate, node in zip((0.8, 1.2, 1.0), scene.cluster.nodes.values(), strict=True):
+        node.clock.run_at(rate)
+        node.controller_shell.clock_changed()
+    assert after(scene, 60).controller.epoch == epoch
+
+
+def test_nodes_stop_for_an_older_copy_of_the_store_and_write_nothing_to_it() -> None:
+    scene, old = watched(44)
+    store = scene.cluster.store
+    end_offset = store.end_offset
+    assert store.restore_backup(end_offset - 5)
+    back_to = store.end_offset
+    assert back_to < end_offset
+    old.crash()
+    scene.wait(LEASE_S + 10)
+    assert store.end_offset == back_to
+    stopped = [node.stopped_because for node in scene.cluster.nodes.values() if not node.is_up]
+    assert sum("went back" in sentence for sentence in stopped) == 2
+    store.come_back()
+    for node in scene.cluster.nodes.values():
+        node.start()
+    after(scene, 30)
+    assert store.end_offset > end_offset
+
+
+def test_late_answers_of_the_store_are_waited_for() -> None:
+    scene, old = watched(45)
+    epoch = old.controller.epoch
+    scene.cluster.store.faults.late_us = 1_500_000
+    assert after(scene, 30).controller.epoch == epoch
+
+
+def test_what_a_clock_shows() -> None:
+    world = World(1)
+    clock = SteadyClock(world)
+    world.run(5_000_000)
+    assert clock.now_ms == 5_000 and clock.world_ms(7_000) == 7_000
+    clock.stand()
+    world.run(6_000_000)
+    assert clock.now_ms == 5_000
+    clock.go_on()
+    world.run(7_000_000)
+    assert clock.now_ms == 6_000 and clock.world_ms(8_000) == 9_000
+    clock.jump(10_000)
+    assert clock.now_ms == 16_000
+    clock.run_at(2.0)
+    world.run(8_000_000)
+    assert clock.now_ms == 18_000
+    assert 9_000 <= clock.world_ms(20_000) <= 9_001
