@@ -16,6 +16,8 @@ if os.environ.get("ANABRANCH_TEST_PEER") != "kafka":
 import confluent_kafka
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from anabranch.pipelines.scrub import scrub
+
 
 @pytest.fixture(scope="module")
 def bootstrap(tmp_path_factory):
@@ -102,3 +104,19 @@ def test_a_stream_of_kafkas_topic_goes_on_where_it_ended(bootstrap, spark, tmp_p
         assert query.awaitTermination(120)
         rows = spark.read.schema("offset long").json(str(tmp_path / "rows")).collect()
         assert sorted(row.offset for row in rows) == list(range(first + 50))
+
+
+def test_rows_are_written_to_kafkas_topic_and_its_replica_is_compared(bootstrap, read, spark):
+    create(bootstrap, "written")
+    rows = spark.range(0, 500, 1, 2).selectExpr("string(id) key", "string(id) value")
+    options = {"kafka.bootstrap.servers": bootstrap, "topic": "written"}
+    rows.write.format("anabranch").mode("append").options(
+        **options, **{"kafka.compression.type": "lz4"}
+    ).save()
+    assert sorted(int(value) for _, value in read("written")) == list(range(500))
+    whole = spark.read.format("anabranch").options(
+        **{"kafka.bootstrap.servers": bootstrap, "subscribe": "written", "shape": "batches"}
+    )  # fmt: skip
+    assert whole.load().selectExpr("sum(recordCount)").first()[0] == 500
+    report = scrub(spark, bootstrap, ["written"])
+    assert report.is_clean and (report.partitions, report.replicas) == (1, 1)

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -21,19 +22,21 @@ PATIENCE_SECONDS = 200
 
 READ = """
 import json, sys
-from anabranch.pipelines.session import job_session
+from pyspark.sql import SparkSession
+from anabranch.pipelines.session import ship
 
 def origin(batches):
     import pyarrow, anabranch
     for batch in batches:
         yield pyarrow.RecordBatch.from_pydict({"origin": [anabranch.__file__]})
 
-with job_session("read", sys.argv[1]) as spark:
-    options = {"kafka.bootstrap.servers": sys.argv[2], "subscribe": sys.argv[3]}
-    frame = spark.read.format("anabranch").options(**options).load()
-    values = sorted(row[0] for row in frame.selectExpr("string(value)").collect())
-    origins = {row[0] for row in spark.range(4).mapInArrow(origin, "origin string").collect()}
-    print(json.dumps({"values": values, "origins": sorted(origins)}))
+spark = SparkSession.builder.getOrCreate()
+ship(spark)
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
+frame = spark.read.format("anabranch").options(**options).load()
+values = sorted(row[0] for row in frame.selectExpr("string(value)").collect())
+origins = {row[0] for row in spark.range(4).mapInArrow(origin, "origin string").collect()}
+print(json.dumps({"values": values, "origins": sorted(origins)}))
 """
 
 
@@ -49,12 +52,12 @@ def standalone(tmp_path_factory):
 
 @pytest.fixture
 def start(standalone, tmp_path):
-    """Start a Python of the user; what it leaves behind is ended."""
+    """Start a program of the user, else Python; what it leaves behind is ended."""
     started = []
 
-    def begin(*words, **more):
+    def begin(*words, program=sys.executable, **more):
         process = subprocess.Popen(
-            [sys.executable, *words],
+            [program, *words],
             env={**standalone.environment, **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -96,9 +99,12 @@ def fill(topics, partitions, count):
     return topic
 
 
-def test_the_archive_alone_lets_executors_read(standalone, start, topics):
-    topic = fill(topics, 4, 400)
-    told = json_of(start("-c", READ, standalone.url, topics.bootstrap, topic))
+def test_the_archive_alone_lets_a_script_of_spark_submit_read(standalone, start, topics, tmp_path):
+    topic, script = fill(topics, 4, 400), tmp_path / "read.py"
+    script.write_text(READ)
+    submit = str(Path(sys.executable).with_name("spark-submit"))
+    words = ["--master", standalone.url, str(script), topics.bootstrap, topic]
+    told = json_of(start(*words, program=submit))
     assert sorted(json.loads(each)["id"] for each in told["values"]) == list(range(400))
     assert told["origins"] and all(".zip/anabranch/" in each for each in told["origins"])
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import sysconfig
+import zipfile
 
 import pytest
 
 from anabranch.pipelines import requirements, source
 from anabranch.pipelines.requirements import MissingPackage, check_executors, check_packages
+from anabranch.pipelines.shipping import package_archive
 
 IMPORTED = """
 import sys
@@ -101,3 +105,18 @@ def test_a_second_query_on_one_checkpoint_ends_the_first(topics, spark, tmp_path
         second.processAllAvailable()
     finally:
         second.stop()
+
+
+def test_a_process_that_runs_from_an_archive_ships_that_archive(tmp_path):
+    archive = package_archive(tmp_path)
+    code = (
+        "from pathlib import Path; from anabranch.pipelines.shipping import package_archive; "
+        f"print(package_archive(Path({str(tmp_path / 'other')!r})))"
+    )
+    path = os.pathsep.join([str(archive), sysconfig.get_paths()["purelib"]])
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code], capture_output=True, text=True, check=True,
+        env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+    )  # fmt: skip
+    assert done.stdout.strip() == str(archive)
+    assert len(zipfile.ZipFile(archive).namelist()) > 100

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 
 from anabranch.pipelines.cache import cache_folder, set_numba_folder
+from anabranch.pipelines.datasource import AnabranchDataSource
 from anabranch.pipelines.java import java_home
 from anabranch.pipelines.requirements import check_executors
 from anabranch.pipelines.shipping import package_archive
@@ -114,7 +115,10 @@ def leave_faults_to_the_job(spark: SparkSession) -> None:
 def ship(spark: SparkSession) -> None:
     """Give this project's Python to the executors of a session, as one that spark-submit started.
 
-    Its first task looks whether their Python has what the project needs. Raises MissingPackage.
+    Its first task looks whether their Python has what the project needs. The source is registered,
+    as Spark gives one that it found by itself neither the archive nor `PYSPARK_PYTHON`. Raises
+    MissingPackage.
     """
     spark.sparkContext.addPyFile(str(package_archive(cache_folder())))
     check_executors(spark)
+    spark.dataSource.register(AnabranchDataSource)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
+import zipimport
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -17,7 +18,11 @@ EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def package_archive(cache: Path) -> Path:
-    """An archive of the project's packages in `cache`, made anew when a file has changed."""
+    """An archive of the project's packages in `cache`, made anew when a file has changed; where
+    this process runs from such an archive, as with `--py-files`, that one."""
+    loader: object = getattr(find_spec(PACKAGES[0]), "loader", None)
+    if isinstance(loader, zipimport.zipimporter):
+        return Path(loader.archive)
     files = sorted(_files())
     digest = hashlib.sha256()
     for name, path in files:
