@@ -452,6 +452,15 @@ DIRECTED = (
         "::test_a_confirmation_counts_from_when_it_was_asked_for",
     ),
     Mutant(
+        name="log-without-a-name-adopted",
+        rule="a log without a name that was never synced is copied anew where others lead",
+        module=HOSTED_LOGS,
+        old="        if found is not None and self._may_be_anothers(found, assignment):\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_may_be_an_older_topic_s",
+    ),
+    Mutant(
         name="older-topic-adopted",
         rule="a log of an older topic of the same name is set aside and never opened",
         module=HOSTED_LOGS,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 from tests.core.broker.hosting_kit import FOLDERS, Stage
 
 from anabranch.core.broker.hosting import effects as does
@@ -161,6 +162,30 @@ def test_a_log_of_an_older_topic_is_set_aside_and_never_opened():
     assert stage.count(does.OpenLog) == 0
     assert stage.count(does.SetAside) == 1
     assert stage.partitions.get(*PLACE).log.end_offset == 0
+
+
+@pytest.mark.parametrize(
+    ("leader", "isr", "is_synced", "end_offset"),
+    [(2, (2,), False, 0), (2, (2,), True, 1), (2, (2, 1), False, 1), (1, (1,), False, 1)],
+)
+def test_a_log_without_a_name_may_be_an_older_topic_s(leader, isr, is_synced, end_offset):
+    stage = Stage()
+    stage.publish(stage.create("t"))
+    folder = stage.folder_of(PLACE)
+    stage.append(PLACE)
+    if is_synced:
+        stage.sync()
+        stage.hosting.folders.by_path[folder].checkpoint()
+    stage.files.remove(f"{folder}/{PLACE}/{PARTITION_METADATA}")
+    stage.topics.clear()
+    stage.create("t")
+    stage.place("t", 0, *isr, *({1} - set(isr)))
+    topic = stage.topics["t"]
+    state = replace(topic.partitions[0], leader=leader, isr=isr)
+    stage.topics["t"] = replace(topic, partitions=topic.partitions.set(0, state))
+    stage.start()
+    stage.publish()
+    assert stage.partitions.get(*PLACE).log.end_offset == end_offset
 
 
 def test_a_replica_that_moved_away_meanwhile_is_set_aside():

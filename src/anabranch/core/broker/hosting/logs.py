@@ -142,6 +142,9 @@ class Logs:
         if found is not None and found.topic_id not in (None, topic_id):
             self._set_aside(found.path, place, ANOTHER_TOPIC)
             found = None
+        if found is not None and self._may_be_anothers(found, assignment):
+            self._set_aside(found.path, place, ANOTHER_TOPIC)
+            found = None
         if found is None and not is_new and self._is_missing(assignment):
             return
         folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
@@ -158,6 +161,15 @@ class Logs:
         make = CreateLog if found is None else OpenLog
         settings = log_config(config, self._broker.config)
         self._effects.append(make(folder.path, place, topic_id, settings))
+
+    def _may_be_anothers(self, found: Found, assignment: Assignment) -> bool:
+        """Whether a log that does not say whose it is is copied anew instead: its name goes to disk
+        with its first records, so nothing in it was ever synced, and the controller counts on
+        none of it."""
+        place, _, state = assignment
+        if found.topic_id is not None or self.folders.by_path[found.path].promised(place):
+            return False
+        return self._partitions.may_begin_anew(state)
 
     def _is_missing(self, assignment: Assignment) -> bool:
         """Whether a log that was not found may not begin anew now; says why."""
