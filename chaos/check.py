@@ -35,7 +35,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.anomalies import AUDITOR, Anomalies
 from anabranch.sim.checks.commits import Committed
 from anabranch.sim.checks.groups import GroupChecks
@@ -153,6 +153,10 @@ class Logs:
     places: dict[TopicPartition, Truth]
     marks: Marks = field(default_factory=Marks)
 
+    def truth_of(self, place: TopicPartition, _topic_id: TopicId = ZERO_TOPIC_ID) -> Truth | None:
+        """What is known of a partition; topics that are made anew have histories of their own."""
+        return self.places.get(place)
+
 
 class RealAnomalies(Anomalies):
     """The simulator's judge, told which records a compacted log need not have any more."""
@@ -178,13 +182,14 @@ class RealAnomalies(Anomalies):
     def _fades(self, name: bytes) -> bool:
         """Whether the cleaner may take a record away although it is the last of its key."""
         return any(
-            is_tombstone(place.topic, check_compacted.number_of(name)) for place in self.last
+            is_tombstone(place.topic, check_compacted.number_of(name)) for place, _ in self.last
         )
 
     def _check_acknowledged(self, send: Send) -> None:
         if self.newest is not None:
             n, key = int(send.id), key_of(int(send.id))
-            known = self.offsets.get((send.place, send.value), [send.offset])
+            where = (send.place, send.topic_id)
+            known = self.offsets.get((where, send.value), [send.offset])
             at, buried = max(send.offset, *known), (self._buried or {}).get(key, -1)
             is_replaced = at < max(self.newest.get(key, -1), buried)
             if is_replaced or is_tombstone(send.place.topic, n):
@@ -263,7 +268,7 @@ class PlaceJudge:
         self._note_newest(anomalies)
         anomalies.check()
         self.verdict.seen += self._check_order_of_log()
-        self._check_groups(anomalies.last.get(self.place, {}), drained)
+        self._check_groups(anomalies.last.get((self.place, ZERO_TOPIC_ID), {}), drained)
         self._check_thrown()
         self._check_retention()
         self._check_compacted()
