@@ -79,7 +79,7 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     crowd |= {"rate kept", "p99 over quiet"}
     three = {"p99.9 ms", "gap s", "fresh producer s", "catch-up MB/s", "growth of the worst"}
     placement = {"moves over the least", "with over without"}
-    spark = {"rows/s", "worker MB", "trigger p50 ms"}
+    spark = {"rows/s", "worker MB", "trigger p50 ms", "lost", "twice", "of reading"}
     named = {metric for row in rows.ROWS for metric in row.targets}
     assert named <= known | crowd | three | placement | spark
 

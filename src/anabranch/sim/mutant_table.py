@@ -366,7 +366,7 @@ MUTANTS = (
         name="log-begun-while-its-folder-is-away",
         rule="an empty log takes no place of one that may lie in a folder that is offline",
         module=HOSTED_LOGS,
-        old="if found is None and not is_new and self._is_missing(assignment):",
+        old="if found is None and not is_new and self._is_missing(assignment, another):",
         new="if False:",
         seed=19,
         caught_by="L7",
@@ -468,6 +468,16 @@ DIRECTED = (
         new="if False:",
         seed=NO_SCHEDULE,
         caught_by=f"{HOSTING_TESTS}::test_a_log_of_an_older_topic_is_set_aside_and_never_opened",
+    ),
+    Mutant(
+        name="promises-of-an-older-topic-count",
+        rule="what was synced of an older topic's log does not hold up the new one's",
+        module=HOSTED_LOGS,
+        old="            promised[another.path] = 0\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_a_log_of_an_older_topic_is_set_aside_and_never_opened[True]",
     ),
     Mutant(
         name="moved-log-adopted",

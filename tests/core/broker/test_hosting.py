@@ -151,10 +151,15 @@ def test_a_sync_of_a_topic_that_was_deleted_meanwhile_harms_no_folder():
     assert not stage.partitions.offline_folders
 
 
-def test_a_log_of_an_older_topic_is_set_aside_and_never_opened():
+@pytest.mark.parametrize("is_synced", [False, True])
+def test_a_log_of_an_older_topic_is_set_aside_and_never_opened(is_synced):
+    """What was promised of the older topic's records does not hold the new one's log up."""
     stage = Stage()
     stage.publish(stage.create("t"))
     stage.append(PLACE)
+    if is_synced:
+        stage.sync()
+        stage.hosting.folders.by_path[stage.folder_of(PLACE)].checkpoint()
     stage.topics.clear()
     stage.create("t")
     stage.start()

@@ -138,14 +138,14 @@ class Logs:
         place, topic_id, _ = assignment
         if self._partitions.offline.get(place, topic_id) != topic_id:
             self._come_to(assignment, Happening.REMOVE)  # of an older topic of that name
-        found = self.found.pop(place, None)
+        found, another = self.found.pop(place, None), None
         if found is not None and found.topic_id not in (None, topic_id):
-            self._set_aside(found.path, place, ANOTHER_TOPIC)
-            found = None
+            another, found = found, None
         if found is not None and self._may_be_anothers(found, assignment):
-            self._set_aside(found.path, place, ANOTHER_TOPIC)
-            found = None
-        if found is None and not is_new and self._is_missing(assignment):
+            another, found = found, None
+        if another is not None:
+            self._set_aside(another.path, place, ANOTHER_TOPIC)
+        if found is None and not is_new and self._is_missing(assignment, another):
             return
         folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
         if folder is None or folder.fault is not None:
@@ -171,10 +171,13 @@ class Logs:
             return False
         return self._partitions.may_begin_anew(state)
 
-    def _is_missing(self, assignment: Assignment) -> bool:
-        """Whether a log that was not found may not begin anew now; says why."""
+    def _is_missing(self, assignment: Assignment, another: Found | None) -> bool:
+        """Whether a log that was not found may not begin anew now; says why. What was promised in a
+        folder that held `another` topic's log was promised of that one."""
         place, _, state = assignment
         promised = {folder.path: folder.promised(place) for folder in self.folders.working()}
+        if another is not None:
+            promised[another.path] = 0
         why = self._partitions.why_not_anew(assignment, promised)
         if why:
             sentence = "a partition is offline: its log is missing"
