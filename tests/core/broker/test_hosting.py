@@ -166,7 +166,8 @@ def test_a_log_of_an_older_topic_is_set_aside_and_never_opened(is_synced):
     stage.publish()
     assert stage.count(does.OpenLog) == 0
     assert stage.count(does.SetAside) == 1
-    assert stage.partitions.get(*PLACE).log.end_offset == 0
+    replica = stage.partitions.get(*PLACE)
+    assert replica is not None and replica.log.end_offset == 0
 
 
 @pytest.mark.parametrize(
