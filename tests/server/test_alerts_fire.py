@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import urllib.request
 
 import pytest
@@ -174,19 +173,19 @@ def test_an_unclean_election(watched):
     cluster.start_broker(3)
 
 
-def test_a_log_folder_that_cannot_be_read(watched):
-    """One of two: the broker serves on, without the replicas that lie there."""
+def test_a_log_that_lost_what_was_synced(watched):
+    """One of two: the broker serves on, without the replica that lies there."""
     watched.topic("broken", 1, 3)
+    watched.append("broken")
     watched.cluster.stop_broker(3)
     place = next(each for each in watched.folders if (each / "broken-0").exists()) / "broken-0"
-    aside = place.parent.parent / "aside"
-    shutil.move(place, aside)
-    place.write_text("no folder")
+    log = place / "00000000000000000000.log"
+    records = log.read_bytes()
+    log.write_bytes(b"")
     watched.cluster.start_broker(3)
     watched.fired("OfflineReplicas", "UnderReplicatedPartitions")
     watched.cluster.stop_broker(3)
-    place.unlink()
-    shutil.move(aside, place)
+    log.write_bytes(records)
     watched.cluster.start_broker(3)
 
 
