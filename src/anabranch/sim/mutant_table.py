@@ -614,7 +614,7 @@ DIRECTED = (
         "::test_a_round_of_reads_stays_within_what_the_request_wants",
     ),
     Mutant(
-        name="out-of-range-by-whoever-believes-to-lead",
+        name="out-of-range-by-an-unproven-leader",
         rule="what lies beyond a leader's log is out of range once the controller has confirmed it",
         module=FETCH,
         old="            if offset > replica.end_offset:\n",
@@ -623,7 +623,7 @@ DIRECTED = (
         caught_by=f"{BEYOND}::test_a_deposed_leader_says_that_it_does_not_lead",
     ),
     Mutant(
-        name="unknown-epoch-by-whoever-believes-to-lead",
+        name="unknown-epoch-by-an-unproven-leader",
         rule="an epoch newer than a leader's is unknown once the controller has confirmed it",
         module="anabranch.core.api.p23_offset_for_leader_epoch",
         old="is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch",
@@ -1342,7 +1342,7 @@ DIRECTED = (
     ),
     Mutant(
         name="proof-is-waited-for-with-too-few",
-        rule="with too few replicas in sync nobody is kept waiting for a proof",
+        rule="with too few replicas in sync no request waits for a proof",
         module=SHARD,
         old="if not replica.enough_in_sync:",
         new="if False:",
