@@ -1,0 +1,1 @@
+"""Diskless topics: bytes lie in object storage, their order in SQL, replicas are metadata."""

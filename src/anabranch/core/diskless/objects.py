@@ -1,0 +1,64 @@
+"""The object store: what any store must do, whatever stands behind it.
+
+What: seven calls on immutable objects. A local folder, S3, GCS, Azure and memory implement it
+(`server/objects`), and a simulated one. Rules kept: `put` is durable when it returns and never
+replaces; a reader sees all of an object or none of it. Each raises `ObjectsAway` when the store
+does not answer (a put may have happened), `ObjectMissing`, or StorageFault with a sentence that
+names the store, the cause and the remedy. Not here: what is in an object (`layout.py`), caches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple, Protocol
+
+from anabranch.core.errors import StorageFault
+from anabranch.core.types import Buffer
+
+
+class ObjectsAway(StorageFault):
+    """The store does not answer now, or refuses for a while. A put may have happened."""
+
+
+class ObjectMissing(StorageFault):
+    """There is no such object, or less of it than there should be."""
+
+
+class ObjectTaken(StorageFault):
+    """An object of that name exists, and is not replaced."""
+
+
+class Listed(NamedTuple):
+    """One object of a listing."""
+
+    key: str
+    byte_size: int
+    modified_ms: int
+
+
+class ObjectStore(Protocol):
+    """All calls are for the loop's thread."""
+
+    url: str
+    """Where it is, for sentences; without secrets."""
+
+    async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
+        """Store one object whole. Raises ObjectTaken."""
+
+    async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
+        """(position, length) ranges of one object. Raises ObjectMissing."""
+
+    async def size(self, key: str) -> int:
+        """Length in bytes. Raises ObjectMissing."""
+
+    async def delete(self, keys: Sequence[str]) -> list[str]:
+        """Remove objects; those that are not there count as removed. The keys that were removed."""
+
+    def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
+        """Objects by name, in pages; what is put meanwhile may be missing."""
+
+    async def check(self) -> None:
+        """Whether it can be written, read and deleted in, said before anybody needs it."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
