@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from anabranch.core.controller.partitions.eligible_replicas import MIN_INSYNC, clear_elr
+from anabranch.core.controller.topics.diskless import unchanged
 from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.diskless.topics import DISKLESS, is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.features import elr_enabled
 from anabranch.core.metadata.image import (
@@ -65,6 +67,8 @@ def replace_configs(
     _check_request([Operation(key, SET, value) for key, value in wanted])
     _check_name(resource_type, name)
     values = {key: value for key, value in wanted if value is not None}
+    if resource_type == RESOURCE_TOPIC and is_diskless(image, name):
+        values.setdefault(DISKLESS, "true")  # a tool that replaces all settings cannot know it
     return _records(image, broker, resource_type, name, values)
 
 
@@ -157,6 +161,8 @@ def _records(
     else:
         validate_broker_configs(values, per_broker=name != CLUSTER_DEFAULT)
     _check_exists(image, resource_type, name)
+    if resource_type == RESOURCE_TOPIC:
+        unchanged(name, before, values, broker)
     if SETTING in changed and SETTING in values:
         _check_racks(image, values[SETTING])
     records: list[MetadataRecord] = [

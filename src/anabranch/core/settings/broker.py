@@ -44,6 +44,7 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
+    diskless_storage_system_enable: bool
     enable_under_replicated_topic_creation: bool
     fetch_max_bytes: int
     follower_replication_throttled_rate: int
@@ -72,6 +73,7 @@ class BrokerConfig:
     log_dir: str
     log_dir_failure_timeout_ms: int
     log_dirs: str | None
+    log_diskless_enable: bool
     log_flush_interval_messages: int
     log_flush_interval_ms: int | None
     log_flush_offset_checkpoint_interval_ms: int

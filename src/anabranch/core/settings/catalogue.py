@@ -13,6 +13,7 @@ import msgspec
 from anabranch.core.settings.setting import Scope, Setting
 from anabranch.core.settings.tables import (
     cleaner,
+    diskless,
     groups,
     kraft,
     log,
@@ -89,6 +90,7 @@ def _broker_settings() -> dict[str, Setting]:
         (
             node.NODE,
             ours.OWN,
+            diskless.DISKLESS,
             network.NETWORK,
             log.LOG,
             cleaner.CLEANER,
@@ -116,7 +118,7 @@ def _topic_settings() -> dict[str, Setting]:
         synonyms = () if broker_name is None else family_of(broker_name)
         return msgspec.structs.replace(setting, scope=Scope.TOPIC, synonyms=synonyms)
 
-    return {setting.name: with_synonyms(setting) for setting in topic.TOPIC}
+    return {setting.name: with_synonyms(setting) for setting in (*topic.TOPIC, *diskless.TOPIC)}
 
 
 BROKER_SETTINGS: Mapping[str, Setting] = _broker_settings()

@@ -39,6 +39,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     compression_zstd_level: int
     confluent_placement_constraints: str
     delete_retention_ms: int
+    diskless_enable: bool
     file_delete_delay_ms: int
     flush_messages: int
     flush_ms: int

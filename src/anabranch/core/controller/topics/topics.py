@@ -21,6 +21,7 @@ from anabranch.core.controller.topics.assignments import (
     invalid_assignment,
     refuse_cordoned,
 )
+from anabranch.core.controller.topics.diskless import new_topic_configs
 from anabranch.core.controller.topics.placement import Placed, Placing
 from anabranch.core.controller.topics.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
@@ -171,7 +172,7 @@ def _configs(planner: Planner, topic: CreatableTopic) -> dict[str, str]:
     configs = {each.name: each.value for each in topic.configs if each.value is not None}
     if configs:
         validate_topic_configs(configs, planner.config)
-    return configs
+    return new_topic_configs(topic.name, configs, planner.config)
 
 
 def _refuse_constraints(name: str, topic: TopicConfig) -> None:

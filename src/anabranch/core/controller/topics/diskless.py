@@ -1,0 +1,87 @@
+"""Which topics may be diskless: decided when they are created, and never changed.
+
+What: the settings of a new topic with `diskless.enable` written out, and the refusal of a change
+that would make a topic diskless or no longer so. Why written out: a topic stays what it was created
+as, whatever `log.diskless.enable` becomes. Source: document 003; issue of diskless topics. Not
+here: replication factor and placement of such topics.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from anabranch.core.api.topic_names import is_internal
+from anabranch.core.diskless.topics import DISKLESS
+from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.topic import TopicConfig
+
+DEFAULT = "log.diskless.enable"
+SYSTEM = "diskless.storage.system.enable"
+
+
+def new_topic_configs(
+    name: str, configs: Mapping[str, str], broker: BrokerConfig
+) -> dict[str, str]:
+    """The settings that a new topic gets; `configs` are those wanted, and valid. Raises ClientFault
+    where the topic would be diskless and may not."""
+    made = dict(configs)
+    topic = TopicConfig.of(made, broker)
+    if DISKLESS not in made:
+        if not broker.log_diskless_enable or is_internal(name):
+            return made
+        if "compact" in topic.cleanup_policy:
+            return made
+        made[DISKLESS] = "true"
+    elif not topic.diskless_enable:
+        return made
+    made[DISKLESS] = "true"
+    if not broker.diskless_storage_system_enable:
+        raise _refusal(
+            f"Topic {name} cannot be diskless: {SYSTEM} is false. Set it to true on every node, "
+            f"with diskless.storage.url and diskless.coordinator.url, or create the topic with "
+            f"{DISKLESS}=false."
+        )
+    if is_internal(name):
+        raise _refusal(f"Topic {name} is internal: it cannot be diskless. Leave {DISKLESS} out.")
+    refuse_forbidden(name, made, topic)
+    return made
+
+
+def unchanged(
+    name: str, before: Mapping[str, str], values: Mapping[str, str], broker: BrokerConfig
+) -> None:
+    """Refuse a change after which a topic would be another kind, or could not be diskless."""
+    topic = TopicConfig.of(values, broker)
+    was_diskless = before.get(DISKLESS) == "true"
+    if topic.diskless_enable and not was_diskless:
+        raise _refusal(
+            f"Topic {name} is not diskless, and {DISKLESS} is for new topics only. Create another "
+            "topic with it and copy the records."
+        )
+    if was_diskless and not topic.diskless_enable:
+        raise _refusal(
+            f"Topic {name} is diskless and stays so: {DISKLESS} cannot be changed or removed."
+        )
+    if was_diskless:
+        refuse_forbidden(name, values, TopicConfig.of(values, BrokerConfig.of()))
+
+
+def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> None:
+    """Raises ClientFault for a setting that a diskless topic cannot have; `own` are those that it
+    has itself, `topic` those that hold."""
+    if "compact" in topic.cleanup_policy:
+        raise _refusal(
+            f"Topic {name} cannot be diskless with cleanup.policy="
+            f"{','.join(topic.cleanup_policy)}: diskless records are not compacted. Use "
+            f"cleanup.policy=delete, or leave {DISKLESS} out."
+        )
+    if own.get("remote.storage.enable", "").lower() == "true":
+        raise _refusal(
+            f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "
+            "object storage already. Leave one of the two out."
+        )
+
+
+def _refusal(sentence: str) -> ClientFault:
+    return ClientFault(ErrorCode.INVALID_CONFIG, sentence)

@@ -1,0 +1,141 @@
+"""Which topics may be diskless: decided at creation, written out, and never changed."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.controller.world import World
+
+from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.wire.messages.alter_configs import (
+    AlterableConfig as Replaced,
+)
+from anabranch.core.wire.messages.alter_configs import (
+    AlterConfigsRequest,
+)
+from anabranch.core.wire.messages.alter_configs import (
+    AlterConfigsResource as Resource,
+)
+from anabranch.core.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from anabranch.core.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+
+ON = {"diskless.storage.system.enable": "true"}
+BY_DEFAULT = {**ON, "log.diskless.enable": "true"}
+SET, DELETE = 0, 1
+
+
+def world_with(settings):
+    world = World(settings=settings)
+    world.start(1)
+    return world
+
+
+def create(world, name, **configs):
+    topic = CreatableTopic(
+        name=name,
+        num_partitions=1,
+        replication_factor=-1,
+        configs=[
+            CreatableTopicConfig(name=key.replace("_", "."), value=value)
+            for key, value in configs.items()
+        ],
+    )
+    (answer,) = world.ask(CreateTopicsRequest(topics=[topic])).topics
+    return answer.error_code, answer.error_message or ""
+
+
+def configs_of(world, name):
+    return dict(world.image.config(RESOURCE_TOPIC, name))
+
+
+def alter(world, name, setting, value, operation=SET):
+    config = AlterableConfig(name=setting, config_operation=operation, value=value)
+    resource = AlterConfigsResource(resource_type=2, resource_name=name, configs=[config])
+    (answer,) = world.ask(IncrementalAlterConfigsRequest(resources=[resource])).responses
+    return answer.error_code, answer.error_message or ""
+
+
+def test_without_a_storage_system_creation_is_refused_and_the_setting_is_named():
+    world = world_with({})
+    code, words = create(world, "t", diskless_enable="true")
+    assert code == ErrorCode.INVALID_CONFIG
+    assert "diskless.storage.system.enable is false" in words
+    assert world.image.topic("t") is None
+    assert create(world, "t", diskless_enable="false") == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "configs", "diskless"),
+    [
+        (ON, "t", {}, None),
+        (ON, "t", {"diskless_enable": "true"}, "true"),
+        (ON, "t", {"diskless_enable": " TRUE"}, "true"),
+        (BY_DEFAULT, "t", {}, "true"),
+        (BY_DEFAULT, "t", {"diskless_enable": "false"}, "false"),
+        (BY_DEFAULT, "t", {"cleanup_policy": "compact"}, None),
+        (BY_DEFAULT, "t", {"cleanup_policy": "compact,delete"}, None),
+        ({**BY_DEFAULT, "log.cleanup.policy": "compact"}, "t", {}, None),
+        (BY_DEFAULT, "__consumer_offsets", {}, None),
+    ],
+)
+def test_the_kind_of_a_topic_is_written_at_its_creation(settings, name, configs, diskless):
+    world = world_with(settings)
+    assert create(world, name, **configs) == (0, "")
+    assert configs_of(world, name).get("diskless.enable") == diskless
+
+
+@pytest.mark.parametrize(
+    ("name", "configs", "said"),
+    [
+        ("t", {"cleanup_policy": "compact"}, "cleanup.policy=compact"),
+        ("t", {"cleanup_policy": "delete,compact"}, "cleanup.policy=delete,compact"),
+        ("t", {"remote_storage_enable": "true"}, "remote.storage.enable=true"),
+        ("__consumer_offsets", {}, "is internal"),
+    ],
+)
+def test_what_a_diskless_topic_cannot_have_is_refused_with_a_reason(name, configs, said):
+    world = world_with({**ON, "remote.log.storage.system.enable": "true"})
+    code, words = create(world, name, diskless_enable="true", **configs)
+    assert code == ErrorCode.INVALID_CONFIG
+    assert said in words
+    assert world.image.topic(name) is None
+
+
+def test_a_topic_stays_what_it_was_created_as():
+    world = world_with(ON)
+    create(world, "classic")
+    create(world, "diskless", diskless_enable="true")
+    for name, value, operation in (
+        ("classic", "true", SET),
+        ("diskless", "false", SET),
+        ("diskless", None, DELETE),
+    ):
+        before = configs_of(world, name)
+        code, words = alter(world, name, "diskless.enable", value, operation)
+        assert code == ErrorCode.INVALID_CONFIG
+        assert name in words
+        assert configs_of(world, name) == before
+    code, words = alter(world, "diskless", "cleanup.policy", "compact")
+    assert code == ErrorCode.INVALID_CONFIG
+    assert "cleanup.policy=compact" in words
+    assert alter(world, "diskless", "retention.ms", "1000") == (0, "")
+    assert alter(world, "diskless", "diskless.enable", "true") == (0, "")
+    assert alter(world, "classic", "diskless.enable", "false") == (0, "")
+
+
+def test_a_tool_that_replaces_all_settings_leaves_the_kind_alone():
+    world = world_with(ON)
+    create(world, "t", diskless_enable="true", retention_ms="5")
+    wanted = [Replaced(name="max.message.bytes", value="1000")]
+    resource = Resource(resource_type=2, resource_name="t", configs=wanted)
+    (answer,) = world.ask(AlterConfigsRequest(resources=[resource])).responses
+    assert answer.error_code == 0
+    assert configs_of(world, "t") == {"diskless.enable": "true", "max.message.bytes": "1000"}
