@@ -84,9 +84,14 @@ def test_the_same_bytes_are_written(name):
         assert encode_bytes(message, version).hex() == vector["hex"]
 
 
+LATER_THAN_KAFKA_4_1 = {("WriteTxnMarkersRequest", 2), ("WriteTxnMarkersResponse", 2)}
+"""KIP-1228, of Kafka 4.2: compared with kio alone."""
+
+
 def test_every_version_of_every_message_has_a_vector():
     there = {(v["message"], v["version"]) for name in FILES for v in vectors(name)}
     wanted = {(cls.__name__, v) for cls in [*REQUESTS, *RECORDS] for v in cls.versions}
+    wanted -= LATER_THAN_KAFKA_4_1
     lacking = sorted(f"{name} v{version}" for name, version in wanted - there)
     assert not lacking, f"run `python -m compat.vectors`, which asks Kafka about: {lacking}"
     assert there == wanted

@@ -1,7 +1,8 @@
 """Which requests exist: API key, name, versions. One module a message family, imported when used.
 
 The rule it keeps: importing this package imports no family, so that a node pays at start only for
-the requests that somebody sends. Versions are those that Apache Kafka 4.1 serves.
+the requests that somebody sends. Versions are those that Apache Kafka 4.1 serves; of
+WriteTxnMarkers, which brokers send one another, also the version that came with Kafka 4.2.
 """
 
 from __future__ import annotations
@@ -71,6 +72,8 @@ _TABLE = (
     (21, "DeleteRecords", range(3), 2),
     (22, "InitProducerId", range(6), 2),
     (23, "OffsetForLeaderEpoch", range(2, 5), 4),
+    (27, "WriteTxnMarkers", range(1, 3), 1),
+    (28, "TxnOffsetCommit", range(6), 3),
     (32, "DescribeConfigs", range(1, 5), 4),
     (33, "AlterConfigs", range(3), 2),
     (35, "DescribeLogDirs", range(1, 5), 2),
