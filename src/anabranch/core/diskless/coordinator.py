@@ -68,7 +68,8 @@ class Coordinator(Protocol):
         """Give offsets to an uploaded object's batches. CoordinatorAway: ask `outcome`."""
 
     async def outcome(self, object_key: str) -> Committed:
-        """What became of an object whose commit had no answer. REFUSED is final."""
+        """What became of an object whose commit had no answer. REFUSED is final. To have a final
+        answer before the lease is over, `refuse` the object first: it stays COMMITTED if it is."""
 
     async def refuse(self, object_ids: Sequence[int]) -> None:
         """Objects of which an upload failed: they may be collected, and never be committed."""
@@ -88,24 +89,30 @@ class Coordinator(Protocol):
         """The first run that has the greatest timestamp."""
 
     def changes(self) -> AsyncIterator[list[Change]]:
-        """What moves from now on, by whatever broker; raises CoordinatorAway when something may
-        have been missed: everything that was known must then be asked for again."""
+        """What moves, by whatever broker. The first list is empty: from then on nothing is missed.
+        Raises CoordinatorAway when something may have been: ask again for all that was known."""
 
     # Shortening.
 
     async def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]:
-        """Raise the starts of partitions, never beyond their ends, and never back."""
+        """Raise the starts of partitions, never beyond their ends, and never back. Few rows go at
+        once; `expire` drops the others."""
 
     async def expire(
         self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
     ) -> tuple[LogState | None, int]:
         """Delete the oldest runs whose records are all older than a time (-1: none are), or that
-        the log has beyond `most_bytes` (-1: it has none), at most so many; how many it were."""
+        the log has beyond `most_bytes` (-1: it has none), at most so many; how many it were. Also
+        drops what `delete_before` left below the start, which counts."""
 
     # Garbage.
 
     async def mark_expired(self, limit: int) -> int:
-        """Have prepared objects whose lease is over, and those without runs, wait for deletion."""
+        """One bounded step: prepared objects whose lease is over wait for deletion, runs of deleted
+        topics go, old verdicts are forgotten. How many rows; 0 when nothing is left to do."""
+
+    async def forget_producers(self, idle_ms: int, limit: int) -> int:
+        """Forget producers that have written nothing to a partition for so long; how many."""
 
     async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
         """(id, key) of objects that have waited for so long."""

@@ -15,6 +15,8 @@ from typing import NamedTuple
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicId
 
+VERDICTS_KEPT_MS = 3_600_000
+"""How long `outcome` knows the verdicts: any producer has stopped waiting long before."""
 NO_PRODUCER = -1
 """Producer id of a batch that is not idempotent."""
 
@@ -87,6 +89,9 @@ class Verdict(NamedTuple):
     """Where its partition began then."""
     is_duplicate: bool = False
     """It had been committed before: `base_offset` is what it got then."""
+    expected_sequence: int = -1
+    """With OUT_OF_ORDER_SEQUENCE_NUMBER: the sequence number that is next; -1 when the partition
+    knows nothing of this producer. Before it lie batches that another broker may still commit."""
 
 
 class CommitState(IntEnum):
@@ -105,7 +110,8 @@ class Committed(NamedTuple):
 
     state: CommitState
     verdicts: tuple[Verdict, ...] = ()
-    """One for each batch, in order; empty unless COMMITTED."""
+    """One for each batch, in order; empty unless COMMITTED. They are kept for VERDICTS_KEPT_MS:
+    who asks later gets none, and `why`."""
     why: str = ""
 
 

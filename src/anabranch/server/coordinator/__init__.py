@@ -1,0 +1,1 @@
+"""The batch coordinator of diskless topics: its engines, and which one a URL names."""
