@@ -57,8 +57,9 @@ class ObjectStore(Protocol):
     def list(self, prefix: str) -> AsyncIterator[list[Listed]]:
         """Objects by name, in pages; what is put meanwhile may be missing."""
 
-    async def check(self) -> None:
-        """Whether it can be written, read and deleted in, said before anybody needs it."""
+    async def check(self, cluster_id: str) -> None:
+        """Whether it can be written, read and deleted in, never replaces, and belongs to this
+        cluster (`claim.py`); said before anybody needs it."""
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -1,0 +1,59 @@
+"""Whether a store can be used: tried with small objects before a producer needs it.
+
+What: claims the store for the cluster, then puts, reads, lists and deletes a probe. Why: wrong
+rights or a server that ignores "create only" would be noticed with the first record, or only when
+an object has been replaced. Rule kept: what is found is said with the store's name and a remedy,
+and no probe stays. Not here: what the claim says (`core/diskless/claim.py`).
+"""
+
+from __future__ import annotations
+
+import uuid
+
+from anabranch.core.diskless.claim import CLAIM_KEY, CLAIM_MOST, check_claim, claim
+from anabranch.core.diskless.objects import ObjectMissing, ObjectStore, ObjectTaken
+from anabranch.core.errors import StorageFault
+
+PROBES = "probes/"
+_PROBE = b"anabranch: a probe, which may be deleted\n"
+
+
+async def check_store(store: ObjectStore, cluster_id: str) -> None:
+    """Raises StorageFault or ObjectsAway with place, cause and remedy."""
+    await _claim(store, cluster_id)
+    key = f"{PROBES}{uuid.uuid4().hex}"
+    await store.put(key, [_PROBE[:9], _PROBE[9:]])
+    try:
+        await _probe(store, key)
+    finally:
+        await store.delete([key])
+
+
+async def _claim(store: ObjectStore, cluster_id: str) -> None:
+    try:
+        size = await store.size(CLAIM_KEY)
+    except ObjectMissing:
+        try:
+            await store.put(CLAIM_KEY, [claim(cluster_id)])
+            return
+        except ObjectTaken:  # by another broker, just now
+            size = await store.size(CLAIM_KEY)
+    [held] = await store.read(CLAIM_KEY, [(0, min(size, CLAIM_MOST))])
+    check_claim(held, cluster_id, store.url)
+
+
+async def _probe(store: ObjectStore, key: str) -> None:
+    [held] = await store.read(key, [(9, len(_PROBE) - 9)])
+    if bytes(held) != _PROBE[9:]:
+        raise StorageFault(f"{store.url}: a range of an object is not what was put there")
+    listed = [each.key async for page in store.list(key) for each in page]
+    if listed != [key]:
+        raise StorageFault(f"{store.url}: an object that was put is not listed")
+    try:
+        await store.put(key, [b"another"])
+    except ObjectTaken:
+        return
+    raise StorageFault(
+        f"{store.url}: it replaces an object that exists, although told not to "
+        "(If-None-Match is ignored); use a store that has conditional writes"
+    )
