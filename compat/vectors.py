@@ -19,7 +19,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from anabranch.core.wire import control_records, metadata_records, offsets_records
+from anabranch.core.wire import (
+    control_records,
+    metadata_records,
+    offsets_records,
+    transaction_records,
+)
 from anabranch.core.wire.codec import encode_bytes
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.schema import Message, Struct, WireType, active_fields
@@ -28,7 +33,8 @@ from compat.java import fetch_jars, java
 FOLDER = Path(__file__).resolve().parents[1] / "tests" / "core" / "wire" / "data"
 SOURCE = (
     "Bytes read, written again to the same bytes, and rendered as JSON by the generated message "
-    "classes of Apache Kafka 4.1.0 (kafka-clients, kafka-metadata, kafka-group-coordinator)"
+    "classes of Apache Kafka 4.1.0 (kafka-clients, kafka-metadata, kafka-group-coordinator, "
+    "kafka-transaction-coordinator)"
 )
 EACH = 3
 """Vectors of one version: the first one has no entry in any array, so that absence is seen too."""
@@ -57,6 +63,7 @@ FILES: dict[str, list[type[Message]]] = {
     "requests": [each for spec in API_KEYS.values() for each in (spec.request, spec.response)],
     "metadata_records": _records(metadata_records),
     "offsets_records": _records(offsets_records),
+    "transaction_records": _records(transaction_records),
     "control_records": _records(control_records),
 }
 """File of vectors -> the messages whose vectors stand in it."""

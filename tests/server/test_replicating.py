@@ -8,12 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from anabranch.client.connection import Connection
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replication import FAR_MS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.wire.messages.alter_partition import AlterPartitionRequest
 from anabranch.core.wire.messages.fetch import FetchRequest
 from anabranch.server import replicating
+from anabranch.server.peers import PeerConnections
 from anabranch.server.replicating import ReplicationShell
 
 
@@ -56,7 +58,7 @@ def test_what_is_due_when_a_millisecond_ends_within_the_step_is_due_to_all(monke
 
     async def ring():
         channel = SimpleNamespace(another=lambda _purpose: None)
-        shell = ReplicationShell(broker, channel, "PLAINTEXT", begin, lambda: None)
+        shell = ReplicationShell(broker, channel, None, begin, lambda: None)
         shell.perform()
         await broker.replication.was_ticked.wait()
 
@@ -75,7 +77,7 @@ async def test_a_request_that_fails_for_any_cause_is_given_back(monkeypatch, eff
     async def refuse(*_how, **_more):
         raise UnicodeError("label empty or too long")
 
-    monkeypatch.setattr(replicating.Connection, "open", refuse)
+    monkeypatch.setattr(Connection, "open", refuse)
     endpoint = SimpleNamespace(host="a..b", port=9092)
     leader = SimpleNamespace(endpoint=lambda _listener: endpoint)
     broker = SimpleNamespace(
@@ -84,7 +86,8 @@ async def test_a_request_that_fails_for_any_cause_is_given_back(monkeypatch, eff
     )  # fmt: skip
     channel = SimpleNamespace(send=refuse)
     channel.another = lambda _purpose: channel
-    shell = ReplicationShell(broker, channel, "PLAINTEXT", lambda: None, lambda: None)
+    connections = PeerConnections(broker, "PLAINTEXT")
+    shell = ReplicationShell(broker, channel, connections, lambda: None, lambda: None)
     shell.perform()
     await broker.replication.was_ticked.wait()
     assert broker.replication.failed == [effect]

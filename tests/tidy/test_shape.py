@@ -50,6 +50,7 @@ def is_notation(place: str) -> bool:
         "wire/messages/",
         "metadata_records.py",
         "offsets_records.py",
+        "transaction_records.py",
         "settings/tables/",
         "wire/control_records.py",
     )

@@ -1,10 +1,9 @@
 """The shell around replication: its fetches, its questions to the controller, its timer.
 
 What: after each step `perform` sends what `broker.replication` wants sent, and gives back what
-came, or that nothing came, as a step of its own. One connection a leader and fetcher, dialled when
-it is needed, at the address that the newest metadata names. Rule kept: nothing is decided here; an
-answer that was lost is reported as lost, once. Not here: what is copied, and who is in sync
-(`core/replication`).
+came, or that nothing came, as a step of its own. One connection a leader and fetcher. Rule kept:
+nothing is decided here; an answer that was lost is reported as lost, once. Not here: what is
+copied, and who is in sync (`core/replication`), connections to brokers (`peers.py`).
 """
 
 from __future__ import annotations
@@ -14,19 +13,17 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
 
-from anabranch.client.connection import Connection
 from anabranch.core.api.context import Broker
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replication import FAR_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
+from anabranch.server.peers import PeerConnections, Post
 
 LOG = logger("replication")
 
 SECOND_MS = 1000
-RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
-"""Obeyed where somebody has set it: Kafka's default of 64 KB would end the kernel's own sizing."""
 
 
 class ReplicationShell:
@@ -37,16 +34,15 @@ class ReplicationShell:
         self,
         broker: Broker,
         channel: ControllerChannel,
-        listener: str,
+        connections: PeerConnections,
         begin: Callable[[], None],
         settle: Callable[[], None],
     ) -> None:
         self._broker = broker
         self._channel = channel.another("replicas")
-        self._listener = listener
+        self._connections = connections
         self._begin = begin
         self._settle = settle
-        self._connections: dict[tuple[int, int], Connection] = {}
         self._silent: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -67,7 +63,7 @@ class ReplicationShell:
             self._arm(due_ms)
 
     async def stop(self) -> None:
-        """Copy nothing more, ask nothing more, close the connections."""
+        """Copy nothing more, ask nothing more; `PeerConnections.stop` ends what is under way."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -75,8 +71,6 @@ class ReplicationShell:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for connection in self._connections.values():
-            connection.abort()
         await self._channel.close()
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -102,25 +96,15 @@ class ReplicationShell:
     # Copying from leaders.
 
     def _fetch(self, effect: SendFetch) -> None:
-        """Ask a leader at once, or once there is a connection to it."""
-        connection = self._connections.get((effect.leader_id, effect.fetcher))
-        if connection is not None and connection.is_open:
-            self._post(connection, effect)
-        else:
-            self._start(self._dial(effect))
-
-    async def _dial(self, effect: SendFetch) -> None:
-        try:
-            self._post(await self._connected(effect.leader_id, effect.fetcher), effect)
-        except Exception as fault:  # whatever it is: a fetch that is not ended holds up the next
-            self._fetched(effect, fault)
-
-    def _post(self, connection: Connection, effect: SendFetch) -> None:
-        connection.post(
-            effect.request,
-            effect.version,
-            partial(self._fetched, effect),
-            timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
+        self._connections.post(
+            effect.leader_id,
+            f"fetcher-{effect.fetcher}",
+            Post(
+                effect.request,
+                effect.version,
+                partial(self._fetched, effect),
+                self._broker.config.replica_socket_timeout_ms,
+            ),
         )
 
     def _fetched(self, effect: SendFetch, answer: Any) -> None:
@@ -137,27 +121,6 @@ class ReplicationShell:
             self._tell_cuts()
             self._tell_obstacles()
         self._settle()
-
-    async def _connected(self, leader_id: int, fetcher: int) -> Connection:
-        """A new connection of a fetcher: there is none yet, or the old one has ended."""
-        key = (leader_id, fetcher)
-        broker = self._broker.image.brokers.get(leader_id)
-        endpoint = None if broker is None else broker.endpoint(self._listener)
-        if endpoint is None:
-            raise OSError(f"the metadata names no listener {self._listener} of broker {leader_id}")
-        client_id = f"broker-{self._broker.broker_id}-fetcher-{fetcher}"
-        connection = await Connection.open(
-            endpoint.host,
-            endpoint.port,
-            client_id=client_id,
-            timeout_seconds=self._broker.config.replica_socket_timeout_ms / SECOND_MS,
-        )
-        config = self._broker.config
-        size_bytes = config.replica_socket_receive_buffer_bytes
-        if RECEIVE_BUFFER in config.static and size_bytes >= 0:
-            connection.size_receive_buffer(size_bytes)
-        self._connections[key] = connection
-        return connection
 
     def _complain(self, leader_id: int, why: str) -> None:
         """Once a leader that does not answer, not once an attempt."""

@@ -43,6 +43,7 @@ from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
+from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.replicating import ReplicationShell
@@ -90,10 +91,14 @@ class BrokerRole:
         )
         self.dispatcher = BrokerDispatcher(self.broker, handlers(), self)
         self.groups = GroupShell(self.broker, self.dispatcher.begin, self.dispatcher.settle)
+        self.connections = PeerConnections(self.broker, config.inter_broker_listener_name)
+        self.peers = PeerShell(
+            self.broker, self.connections, self.dispatcher.begin, self.dispatcher.settle
+        )
         self.replicating = ReplicationShell(
             self.broker,
             channel,
-            config.inter_broker_listener_name,
+            self.connections,
             self.dispatcher.begin,
             self.dispatcher.settle,
         )
@@ -172,7 +177,9 @@ class BrokerRole:
         self.producer_ids.stop()
         await self.assigning.stop()
         self.groups.stop()
+        self.peers.stop()
         await self.replicating.stop()
+        await self.connections.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
@@ -320,6 +327,7 @@ class BrokerDispatcher(Dispatcher):
     def perform(self) -> None:
         """See Performer."""
         self._broker_role.replicating.perform()
+        self._broker_role.peers.perform()
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

@@ -37,6 +37,7 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.sim.asking import Asking
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.following import ControllerLink, MetadataFollower
 from anabranch.sim.hosting import Hosting
@@ -183,6 +184,7 @@ class SimNode(Machine, Performer):
         self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
+        self.asking = Asking(self)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline
@@ -380,6 +382,7 @@ class SimNode(Machine, Performer):
     def perform(self) -> None:
         """See Performer."""
         self.replicating.perform()
+        self.asking.perform()
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

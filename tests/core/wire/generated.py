@@ -6,7 +6,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from anabranch.core.wire import control_records, metadata_records, offsets_records
+from anabranch.core.wire import (
+    control_records,
+    metadata_records,
+    offsets_records,
+    transaction_records,
+)
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.core.wire.schema import Message, Struct, WireType, active_fields
 
@@ -33,6 +38,8 @@ RECORDS: list[type[Message]] = [
     offsets_records.OffsetCommitValue,
     offsets_records.GroupMetadataKey,
     offsets_records.GroupMetadataValue,
+    transaction_records.TransactionLogKey,
+    transaction_records.TransactionLogValue,
 ]
 EVERY_VERSION = [(cls, version) for cls in [*REQUESTS, *RECORDS] for version in cls.versions]
 

@@ -17,6 +17,7 @@ from anabranch.core.api.held_up import HeldUp
 from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
+from anabranch.core.broker.peers import Peers
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -93,6 +94,8 @@ class Broker:
     replication: Replication = field(init=False)
     """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 
+    peers: Peers = field(default_factory=Peers)
+    """What this broker's machines ask of other brokers."""
     acks: Acks = field(default_factory=Acks)
     """Batches that wait until they are committed."""
 

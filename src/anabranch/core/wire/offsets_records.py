@@ -81,12 +81,12 @@ OffsetsValue = OffsetCommitValue | GroupMetadataValue
 
 def encode_key(key: OffsetsKey) -> bytes:
     """A key for the log, with its type before it."""
-    return b"".join((_TYPE.pack(key.type_id), *encode(key, 0)))
+    return with_int16(key.type_id, key, 0)
 
 
 def decode_key(key: Buffer) -> OffsetsKey:
     """The key that a record has; raises ProtocolError, also for a type that is not known."""
-    type_id = _first_int16(key, "OffsetsKey", "type")
+    type_id = first_int16(key, "OffsetsKey", "type")
     cls = _KEYS.get(type_id)
     if cls is None:
         raise ProtocolError("OffsetsKey", 0, "type", 0, f"no key has type {type_id}")
@@ -95,16 +95,22 @@ def decode_key(key: Buffer) -> OffsetsKey:
 
 def encode_value(value: OffsetsValue, version: int) -> bytes:
     """A value for the log in a version of its schema, with that version before it."""
-    return b"".join((_TYPE.pack(version), *encode(value, version)))
+    return with_int16(version, value, version)
 
 
 def decode_value(cls: type[M], value: Buffer) -> M:
     """The value of a record whose key told its class; raises ProtocolError."""
-    version = _first_int16(value, cls.__name__, "version")
+    version = first_int16(value, cls.__name__, "version")
     return decode_exact(cls, value, version, 2)
 
 
-def _first_int16(buffer: Buffer, name: str, field: str) -> int:
+def with_int16(number: int, message: Message, version: int) -> bytes:
+    """A key or value of an internal topic: an int16, then the message in a version."""
+    return b"".join((_TYPE.pack(number), *encode(message, version)))
+
+
+def first_int16(buffer: Buffer, name: str, field: str) -> int:
+    """What a key or value of an internal topic begins with; raises ProtocolError."""
     if len(buffer) < _TYPE.size:
         raise ProtocolError(name, 0, field, 0, f"{len(buffer)} bytes are too few")
     number: int = _TYPE.unpack_from(buffer)[0]
