@@ -77,6 +77,20 @@ def test_proposed_executed_verified(cluster, verb, create, tmp_path):
     assert verb("--list").stdout == "No replica is moving.\n"
 
 
+def test_what_a_move_copies_is_said_before_it_is_waited_for(anabranch, verb, create, moves):
+    create("heavy", "1:2,2:1")
+    anabranch("produce", "--topic", "heavy", input="x" * 5000 + "\n")
+    path = moves(("heavy", 0, [1, 3]), ("heavy", 1, [2, 3]))
+    told = json.loads(verb("--execute", "--file", path, "--throttle", "1000", "--json").stdout)
+    assert 5000 < told["bytes"] < 5200
+    assert told["least_seconds"] == told["bytes"] / 1000
+    assert told["unknown_sizes"] == 0
+    verb("--cancel", "--file", path)
+    said = verb("--execute", "--file", path, "--throttle", "1000000").stdout
+    assert f"{told['bytes']:,} bytes are copied, in 0 s or more at 1,000,000 bytes/s" in said
+    assert verified(verb, path).exit_code == 0
+
+
 def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, verb, create, moves):
     create("stuck", "1:2")
     cluster.stop_broker(4)
@@ -86,6 +100,13 @@ def test_a_move_that_cannot_end_is_listed_and_taken_back(cluster, anabranch, ver
         (moving,) = json.loads(verb("--list", "--json").stdout)
         assert (moving["replicas"], moving["adding"]) == ([1, 4, 2], [4])
         assert "stuck-0    1,4,2     4       2" in verb("--list").stdout
+        described = anabranch("topics", "describe", "--topic", "stuck").stdout.splitlines()
+        assert described[1].split()[-2:] == ["adding", "removing"]
+        assert described[2].split()[-2:] == ["4", "2"]
+        (partition,) = json.loads(
+            anabranch("topics", "describe", "--topic", "stuck", "--json").stdout
+        )[0]["partitions"]
+        assert (partition["adding"], partition["removing"]) == ([4], [2])
         assert (
             "broker(s) 4, which it waits for, are down: start them, or take it back with "
             "`anabranch partitions reassign --cancel --file FILE`"
@@ -173,8 +194,8 @@ def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, anabranch, tmp_
     checked = anabranch(*words, "--validate-only")
     assert checked.output.splitlines() == [
         "Topic mapped would be created: 2 partition(s), replication factor 2.",
-        "  partition 0: brokers 3, 1",
-        "  partition 1: brokers 1, 2",
+        "  partition 0: brokers 3, 1 (racks c, a)",
+        "  partition 1: brokers 1, 2 (racks a, b)",
     ]
     assert "mapped" not in cluster.topics()
     assert anabranch(*words).exit_code == 0
@@ -186,3 +207,11 @@ def test_a_topic_is_made_of_a_file_after_it_was_checked(cluster, anabranch, tmp_
     path.write_text('[{"id": 0, "replicas": [3, 77]}]')
     unknown = anabranch(*words, "--topic", "new")
     assert "includes broker 77, but no such broker is registered" in unknown.output
+
+
+def test_what_shares_a_rack_is_said_when_a_topic_is_made(anabranch):
+    shared = ("topics", "create", "--topic", "both", "--replica-assignment", "1:2,3:4")
+    for said in (anabranch(*shared, "--validate-only"), anabranch(*shared)):
+        assert said.output.splitlines()[-1] == "1 partition(s) have replicas that share a rack: 1."
+    told = json.loads(anabranch(*shared, "--json", "--topic", "again").stdout)
+    assert (told["replica_map"], told["sharing_racks"]) == ([[1, 2], [3, 4]], [1])

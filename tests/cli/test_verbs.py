@@ -22,7 +22,11 @@ def refused(result, *words: str) -> None:
 def test_a_topic_is_created_listed_described_grown_and_deleted(verb):
     created = verb("topics", "create", "--topic", "river", "--partitions", "2",
                    "--config", "retention.ms=1000")  # fmt: skip
-    assert lines(created) == ["Topic river created: 2 partition(s), replication factor 1."]
+    assert lines(created) == [
+        "Topic river created: 2 partition(s), replication factor 1.",
+        "  partition 0: brokers 1",
+        "  partition 1: brokers 1",
+    ]
     assert "river" in lines(verb("topics", "list"))
     described = json.loads(verb("topics", "describe", "--topic", "river", "--json").stdout)
     assert described[0]["configs"]["retention.ms"] == "1000"
@@ -57,7 +61,10 @@ def test_what_cannot_be_is_one_line_with_kafkas_code(verb):
 
 def test_validate_only_creates_nothing(verb):
     said = verb("topics", "create", "--topic", "perhaps", "--partitions", "4", "--validate-only")
-    assert lines(said) == ["Topic perhaps would be created: 4 partition(s), replication factor 1."]
+    assert lines(said) == [
+        "Topic perhaps would be created: 4 partition(s), replication factor 1.",
+        *(f"  partition {index}: brokers 1" for index in range(4)),
+    ]
     assert "perhaps" not in lines(verb("topics", "list"))
 
 
@@ -127,6 +134,29 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
 
 
+def test_consume_prints_in_kcats_letters(verb):
+    verb("topics", "create", "--topic", "letters", "--partitions", "1")
+    verb("produce", "--topic", "letters", "--property", "parse.key=true", input="k\tgrüße\n")
+    read = ("consume", "--topic", "letters", "--from-beginning", "--max-messages", "1")
+    told = verb(*read, "--format", r"%t/%p@%o %k(%K)=%s(%S) 100%%\x21\n")
+    assert told.stdout == "letters/0@0 k(1)=grüße(7) 100%!\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--format", "%q"), "%q is not known; known are %t"),
+        (("--format", r"\q"), r"\q is not known"),
+        (("--format", "100%"), "% is not known"),
+        (("--format", "%s", "--json"), "leave --property and --json out"),
+    ],
+)
+def test_a_format_that_cannot_be_is_refused_before_anything_is_read(verb, words, said):
+    refused = verb("consume", "--topic", "nothing-is-asked", *words)
+    assert refused.exit_code == 2
+    assert said in refused.output
+
+
 def test_a_line_without_its_key_is_named_and_what_came_before_is_kept(verb):
     lines(verb("topics", "create", "--topic", "keys"))
     done = verb("produce", "--topic", "keys", "--property", "parse.key=true",
@@ -169,3 +199,32 @@ def test_nobody_there_is_one_line_with_what_to_do(verb):
         result = verb(*words, "--bootstrap-server", "127.0.0.1:1", "--timeout", "1")
         refused(result, "127.0.0.1:1", "anabranch up")
     refused(verb("topics", "list", "--bootstrap-server", "nonsense"), "host:port")
+
+
+def completed(words, incomplete, **environment):
+    """What a shell is told of an incomplete line."""
+    from click.shell_completion import ShellComplete
+
+    from anabranch.cli.main import main
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        found = ShellComplete(main, {}, "anabranch", "_X").get_completions([*words], incomplete)
+    return [each.value for each in found]
+
+
+def test_a_shell_completes_names_of_the_cluster(verb, node):
+    verb("topics", "create", "--topic", "complete-me", "--partitions", "1")
+    there = {"ANABRANCH_BOOTSTRAP_SERVER": node.bootstrap}
+    assert completed(["topics", "describe", "--topic"], "compl", **there) == ["complete-me"]
+    assert completed(["consume", "--topic"], "complete", **there) == ["complete-me"]
+    assert completed(["cluster", "cordon", "--broker"], "", **there) == ["1"]
+    assert completed(["groups", "describe", "--group"], "no-such", **there) == []
+    elsewhere = ["topics", "describe", "--bootstrap-server", node.bootstrap, "--topic"]
+    assert completed(elsewhere, "complete") == ["complete-me"]
+
+
+def test_completion_is_silent_where_no_cluster_answers(verb):
+    nowhere = {"ANABRANCH_BOOTSTRAP_SERVER": "127.0.0.1:1"}
+    assert completed(["topics", "describe", "--topic"], "", **nowhere) == []

@@ -139,6 +139,7 @@ def test_a_paused_follower(watched):
         watched.window(1, 2)
         assert watched.write("flights", 1, 2) is not None
         watched.fired("FailedProduceRequests")
+    watched.fired("IsrExpands")
 
 
 def test_a_follower_that_is_cut_off_from_its_leader_alone(watched):
@@ -169,7 +170,7 @@ def test_an_unclean_election(watched):
     watched.append("clicks")
     cluster.stop_broker(3)
     cluster.start_broker(2)
-    watched.fired("UncleanLeaderElections")
+    watched.fired("UncleanLeaderElections", "LeaderElections")
     cluster.start_broker(3)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.completing import complete_brokers
 from anabranch.cli.features import features, upgrade
 from anabranch.cli.roll import command as roll
 from anabranch.cli.running import (
@@ -123,7 +124,10 @@ async def _broker(cluster: Cluster, broker: Any) -> dict[str, Any]:
 
 
 @command.command(epilog="Example: anabranch cluster unregister 4")
-@click.argument("broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE")
+@click.argument(
+    "broker_id", type=click.IntRange(0, (1 << 31) - 1), metavar="NODE",
+    shell_complete=complete_brokers,
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Unregister the broker even if it is alive.")
 @bootstrap_option
 @timeout_option
@@ -153,7 +157,7 @@ def unregister(
 
 broker_option = click.option(
     "--broker", "broker_id", type=click.IntRange(0), required=True, metavar="ID",
-    help="The broker; it need not be up.",
+    help="The broker; it need not be up.", shell_complete=complete_brokers,
 )  # fmt: skip
 
 

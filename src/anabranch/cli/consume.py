@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from anabranch.cli.completing import complete_topics
+from anabranch.cli.record_format import RecordFormat
 from anabranch.cli.running import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
 
 if TYPE_CHECKING:
@@ -76,7 +78,10 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 
 @click.command(epilog="Example: anabranch consume --topic t --from-beginning --max-messages 10")
 @bootstrap_option
-@click.option("--topic", required=True, metavar="NAME", help="What to read.")
+@click.option(
+    "--topic", required=True, metavar="NAME", help="What to read.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record.")
 @click.option("--partition", type=int, metavar="N", help="Only this partition.")
 @click.option(
@@ -107,11 +112,16 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
     help="print.key, print.offset, print.partition, print.timestamp, print.headers, print.value "
     "= true or false; key.separator=TEXT.",
 )  # fmt: skip
+@click.option(
+    "--format", "template", metavar="TEXT",
+    help="What to print of each record, in kcat's letters: %t topic, %p partition, %o offset, %k "
+    "key, %s value, %K and %S their lengths, %T time, %h headers; \\n ends a line.",
+)  # fmt: skip
 @click.option("--json", "as_json_lines", is_flag=True, help="Print one object of JSON a line.")
 def command(
     bootstrap: str, timeout_seconds: float | None, topic: str, from_beginning: bool,
     partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
-    isolation_level: str, properties: tuple[str, ...], as_json_lines: bool,
+    isolation_level: str, properties: tuple[str, ...], template: str | None, as_json_lines: bool,
 ) -> None:  # fmt: skip
     """Print the records of a topic, one line each, until told to stop."""
     if offset is not None and partition is None:
@@ -121,6 +131,9 @@ def command(
         raise click.UsageError(f"--offset {start!r} is no number, nor earliest or latest.")
     if timeout_seconds is not None and timeout_ms is not None:
         raise click.UsageError("--timeout and --timeout-ms say the same: give one of them.")
+    if template is not None and (properties or as_json_lines):
+        raise click.UsageError("--format says all: leave --property and --json out.")
+    form = None if template is None else RecordFormat(template)
     idle_seconds = timeout_seconds if timeout_ms is None else timeout_ms / 1000
     shape = shape_of(properties, as_json=as_json_lines)
     seen = 0
@@ -137,7 +150,9 @@ def command(
             elif idle_seconds is not None and time.monotonic() - idle_since >= idle_seconds:
                 return
             shown = records if max_messages is None else records[: max_messages - seen]
-            if shown:
+            if shown and form is not None:
+                click.echo("".join(form.line(topic, *each) for each in shown), nl=False)
+            elif shown:
                 click.echo("\n".join(shape.line(each, record) for each, record in shown))
             seen += len(shown)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from anabranch.cli.completing import complete_groups
 from anabranch.cli.running import (
     VerbGroup,
     ask,
@@ -29,7 +30,10 @@ STATES = (
 )  # fmt: skip
 """Of groups of the classic protocol, then those that only KIP-848 has (a cluster of Kafka's)."""
 
-group_option = click.option("--group", required=True, metavar="NAME", help="The group's name.")
+group_option = click.option(
+    "--group", required=True, metavar="NAME", help="The group's name.",
+    shell_complete=complete_groups,
+)  # fmt: skip
 
 
 @click.group(cls=VerbGroup, epilog="Example: anabranch groups describe --group reports")

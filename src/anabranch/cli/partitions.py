@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli import reassign
+from anabranch.cli.completing import complete_topics
 from anabranch.cli.running import (
     VerbGroup,
     ask,
@@ -51,8 +52,9 @@ command.add_command(reassign.command)
     help="preferred: the first replica; unclean: where none leads, one that may lack records.",
 )  # fmt: skip
 @click.option(
-    "--topic", metavar="NAME", help="The topic; all its partitions unless some are named."
-)
+    "--topic", metavar="NAME", help="The topic; all its partitions unless some are named.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 @click.option(
     "--partition", "indexes", type=click.IntRange(0), multiple=True, metavar="N",
     help="A partition of the topic; may be given more than once.",

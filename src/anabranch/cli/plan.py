@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from anabranch.cli import carried
+from anabranch.cli.completing import complete_brokers, complete_topics
 from anabranch.cli.running import (
     VerbGroup,
     ask,
@@ -60,7 +61,7 @@ def _goal_options(function: F) -> F:
 def _broker_option(sentence: str) -> Callable[[F], F]:
     return click.option(
         "--broker", "broker_ids", type=click.IntRange(0), multiple=True, required=True,
-        metavar="ID", help=sentence,
+        metavar="ID", help=sentence, shell_complete=complete_brokers,
     )  # fmt: skip
 
 
@@ -97,7 +98,10 @@ def racks(**shared: Any) -> None:
     "factor", epilog="Example: anabranch plan factor --topic flights --replication-factor 3"
 )
 @_goal_options
-@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+@click.option(
+    "--topic", required=True, metavar="NAME", help="The topic.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 @click.option(
     "--replication-factor", "factor", type=click.IntRange(1, 32767), required=True, metavar="N",
     help="Replicas of each partition.",
@@ -111,7 +115,10 @@ def factor(topic: str, factor: int, **shared: Any) -> None:
 
 @command.command("observers", epilog="Example: anabranch plan observers --topic flights")
 @_goal_options
-@click.option("--topic", required=True, metavar="NAME", help="The topic.")
+@click.option(
+    "--topic", required=True, metavar="NAME", help="The topic.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 def observers(topic: str, **shared: Any) -> None:
     """Bring a topic to its placement constraints: observers are promoted, replicas demoted.
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
+from anabranch.cli.completing import complete_topics
 from anabranch.cli.running import (
     ask,
     bootstrap_option,
@@ -65,7 +66,10 @@ class LineFormat(NamedTuple):
 )
 @bootstrap_option
 @timeout_option
-@click.option("--topic", required=True, metavar="NAME", help="Where the records go.")
+@click.option(
+    "--topic", required=True, metavar="NAME", help="Where the records go.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 @click.option(
     "--file", "path", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
     help="Read lines from a file instead of standard input.",

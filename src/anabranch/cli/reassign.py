@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from anabranch.client.cluster import Cluster
+    from anabranch.client.move_costs import Cost
     from anabranch.client.reassignments import Asked, Progress
     from anabranch.core.controller.moves.reassignment import Move
     from anabranch.core.placement.reassignment_file import Moves
@@ -163,24 +164,45 @@ def _generate(run: Any, topics_path: Path | None, brokers: str | None, ignore_ra
 
 
 def _execute(run: Any, moves: Moves, rate: int | None, holds_factor: bool, as_json: bool) -> None:
+    from anabranch.client.move_costs import cost_of
     from anabranch.client.reassignments import before, reassign, throttle
     from anabranch.core.placement.reassignment_file import write_moves
 
-    async def work(cluster: Cluster) -> tuple[Moves, list[Asked]]:
+    async def work(cluster: Cluster) -> tuple[Moves, Cost, list[Asked]]:
         has = await before(cluster, moves)
+        cost = await cost_of(cluster, moves, has)
         if rate is not None and len(has) == len(moves):
             await throttle(cluster, moves, has, rate)
-        return has, await reassign(cluster, moves, may_change_factor=not holds_factor)
+        return has, cost, await reassign(cluster, moves, may_change_factor=not holds_factor)
 
-    had, outcomes = run(work)
+    had, cost, outcomes = run(work)
     failed = [each for each in outcomes if each.code]
     if as_json:
-        print_json({"before": _told(had), "outcomes": [_outcome(each) for each in outcomes]})
+        print_json(
+            {
+                "before": _told(had),
+                "bytes": cost.copied_bytes,
+                "unknown_sizes": cost.unknown,
+                "least_seconds": None if rate is None else cost.seconds(rate),
+                "outcomes": [_outcome(each) for each in outcomes],
+            }
+        )
     elif had:
         click.echo("Replicas before; keep this to go back:")
         click.echo(write_moves(had))
+        click.echo(_cost_sentence(cost, rate))
         click.echo(f"{len(outcomes) - len(failed)} move(s) started; --verify shows their progress.")
     _fail(failed)
+
+
+def _cost_sentence(cost: Cost, rate: int | None) -> str:
+    """What is copied, and how long that takes at least where a throttle tells."""
+    said = f"{cost.copied_bytes:,} bytes are copied"
+    if rate is not None:
+        said += f", in {cost.seconds(rate):,.0f} s or more at {rate:,} bytes/s a broker"
+    if cost.unknown:
+        said += f"; the sizes of {cost.unknown} partition(s) could not be read"
+    return f"{said}."
 
 
 def _verify(run: Any, moves: Moves, keeps_throttle: bool, as_json: bool) -> None:

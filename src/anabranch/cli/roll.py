@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from anabranch.cli.completing import complete_brokers
 from anabranch.cli.running import ask, bootstrap_option, json_option, print_json
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--broker", "chosen", type=int, multiple=True, metavar="ID",
-    help="Only this node; may be given more than once.",
+    help="Only this node; may be given more than once.", shell_complete=complete_brokers,
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the order and any objections.")
 @click.option(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from anabranch.cli.completing import complete_topics
 from anabranch.cli.replica_placement import placement_of, placement_option
 from anabranch.cli.running import (
     VerbGroup,
@@ -23,6 +24,7 @@ from anabranch.cli.running import (
 )
 
 if TYPE_CHECKING:
+    from anabranch.client.admin import NewTopic
     from anabranch.client.cluster import Cluster
     from anabranch.client.partitions import Topic
 
@@ -34,10 +36,15 @@ SAID_OF = {"missing-replicas": "misses a replica", "rack-violation": "violates r
 ASSIGNMENT_LIST = re.compile(r"\d+(:\d+)*(,\d+(:\d+)*)*")
 CONSTRAINTS_SETTING = "confluent.placement.constraints"
 PLACER_SETTING = "replica.placer.class.name"
+MOST_ROWS = 20
+"""Partitions whose replicas are printed for people."""
 TOPIC_SOURCE = 1
 """DescribeConfigs: the setting was given for the topic itself."""
 
-topic_option = click.option("--topic", required=True, metavar="NAME", help="The topic's name.")
+topic_option = click.option(
+    "--topic", required=True, metavar="NAME", help="The topic's name.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 
 
 @click.group(
@@ -95,9 +102,9 @@ def create(
     if placement is not None:
         settings[CONSTRAINTS_SETTING] = placement_of(placement)
 
-    async def work(cluster: Cluster) -> Any:
+    async def work(cluster: Cluster) -> tuple[NewTopic, dict[int, str]] | None:
         try:
-            return await admin.create_topic(
+            created = await admin.create_topic(
                 cluster, topic,
                 partitions=admin.NO_COUNT if partitions is None else partitions,
                 replication_factor=(
@@ -109,36 +116,63 @@ def create(
             if if_not_exists and fault.code is ErrorCode.TOPIC_ALREADY_EXISTS:
                 return None
             raise
+        brokers = (await admin.describe_cluster(cluster)).brokers
+        return created, {each.broker_id: each.rack or "" for each in brokers}
 
-    result = ask(bootstrap, work, timeout_seconds=timeout_seconds)
-    _say_created(topic, result, assignment, only_checked=validate_only, as_json=as_json)
+    created = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    _say_created(topic, created, only_checked=validate_only, as_json=as_json)
 
 
 def _say_created(
-    topic: str, result: Any, assignment: list[list[int]] | None, *, only_checked: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
-    """What was created, or would be; `result` is None where the topic was there before."""
+    topic: str, found: tuple[NewTopic, dict[int, str]] | None, *, only_checked: bool, as_json: bool
+) -> None:
+    """What was created, or would be, and where; None where the topic was there before."""
+    if found is None:
+        if as_json:
+            absent = ("partitions", "replication_factor", "replica_map", "sharing_racks")
+            print_json({"topic": topic, "created": False, **dict.fromkeys(absent)})
+        else:
+            click.echo(f"Topic {topic} already exists.")
+        return
+    created, racks = found
+    sharing = [index for index, row in enumerate(created.replicas) if shares_rack(row, racks)]
     if as_json:
         print_json(
             {
                 "topic": topic,
-                "created": result is not None and not only_checked,
-                "partitions": None if result is None else result.num_partitions,
-                "replication_factor": None if result is None else result.replication_factor,
-                "replica_map": None if result is None else assignment,
+                "created": not only_checked,
+                "partitions": created.num_partitions,
+                "replication_factor": created.replication_factor,
+                "replica_map": created.replicas or None,
+                "sharing_racks": sharing,
             }
         )
-    elif result is None:
-        click.echo(f"Topic {topic} already exists.")
-    else:
-        said = "would be created" if only_checked else "created"
-        click.echo(
-            f"Topic {topic} {said}: {result.num_partitions} partition(s), replication factor "
-            f"{result.replication_factor}."
-        )
-        for index, replicas in enumerate(assignment or ()):
-            click.echo(f"  partition {index}: brokers {', '.join(map(str, replicas))}")
+        return
+    said = "would be created" if only_checked else "created"
+    click.echo(
+        f"Topic {topic} {said}: {created.num_partitions} partition(s), replication factor "
+        f"{created.replication_factor}."
+    )
+    for index, row in enumerate(created.replicas[:MOST_ROWS]):
+        click.echo(f"  partition {index}: {_brokers_in_racks(row, racks)}")
+    if len(created.replicas) > MOST_ROWS:
+        click.echo(f"  … and {len(created.replicas) - MOST_ROWS} more; --json lists all.")
+    if sharing:
+        named = ", ".join(map(str, sharing[:MOST_ROWS])) + (", …" if sharing[MOST_ROWS:] else "")
+        click.echo(f"{len(sharing)} partition(s) have replicas that share a rack: {named}.")
+
+
+def shares_rack(row: Sequence[int], racks: Mapping[int, str]) -> bool:
+    """Whether two replicas of a partition are in one rack."""
+    known = [rack for each in row if (rack := racks.get(each))]
+    return len(set(known)) < len(known)
+
+
+def _brokers_in_racks(row: Sequence[int], racks: Mapping[int, str]) -> str:
+    brokers = f"brokers {', '.join(map(str, row))}"
+    if not any(racks.get(each) for each in row):
+        return brokers
+    return f"{brokers} (racks {', '.join(racks.get(each) or '-' for each in row)})"
 
 
 def parse_assignment(text: str | None) -> list[list[int]] | None:
@@ -194,7 +228,10 @@ def illness_option(illness: str, sentence: str) -> Callable[[F], F]:
 @command.command(epilog="Example: anabranch topics describe --under-replicated-partitions")
 @bootstrap_option
 @timeout_option
-@click.option("--topic", metavar="NAME", help="Only this topic; all without it.")
+@click.option(
+    "--topic", metavar="NAME", help="Only this topic; all without it.",
+    shell_complete=complete_topics,
+)  # fmt: skip
 @illness_option("under-replicated", "Only partitions with fewer in-sync replicas than replicas.")
 @illness_option("under-min-isr", "Only those with fewer in sync than min.insync.replicas, or none.")
 @illness_option("at-min-isr", "Only those with exactly min.insync.replicas in sync.")
@@ -243,7 +280,8 @@ def _print_described(described: list[dict[str, Any]]) -> None:
             f"{each['topic']}  id {each['topic_id']}  {len(each['partitions'])} partition(s)  "
             f"{configs or 'no settings of its own'}"
         )
-        lists = [*LISTS, "observers"] if any(p["observers"] for p in each["partitions"]) else LISTS
+        sometimes = ("observers", "adding", "removing")
+        lists = [*LISTS, *(n for n in sometimes if any(p[n] for p in each["partitions"]))]
         print_table(
             ("partition", "leader", *("in sync" if name == "isr" else name for name in lists)),
             [_row(part, lists) for part in each["partitions"]],
@@ -298,6 +336,8 @@ def _partitions(
                 "elr": each.eligible,
                 "last_known_elr": each.last_known_eligible,
                 "observers": each.observers,
+                "adding": () if each.move is None else each.move.adding,
+                "removing": () if each.move is None else each.move.removing,
                 "offline_replicas": [broker_id for broker_id in each.offline if broker_id >= 0],
                 "health": health,
                 "reasons": why.get(f"{topic.name}-{each.partition}", []),

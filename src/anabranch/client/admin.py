@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check
 from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER
@@ -22,7 +23,6 @@ from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
-    CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
@@ -62,7 +62,7 @@ from anabranch.core.wire.messages.unregister_broker import (
     UnregisterBrokerRequest,
     UnregisterBrokerResponse,
 )
-from anabranch.core.wire.own_fields import ASKED, Cordoned, FullFolders, untagged
+from anabranch.core.wire.own_fields import ASKED, Cordoned, FullFolders, ReplicaMaps, untagged
 
 TIMEOUT_MS = 30_000
 NO_COUNT = -1
@@ -88,6 +88,15 @@ class ConfigOperation(IntEnum):
     SUBTRACT = 3
 
 
+class NewTopic(NamedTuple):
+    """A topic that was created, or would be. `replicas` has the brokers of each partition; it is
+    empty where the node does not tell (Apache Kafka's)."""
+
+    num_partitions: int
+    replication_factor: int
+    replicas: list[tuple[int, ...]]
+
+
 async def create_topic(
     cluster: Cluster,
     name: str,
@@ -97,7 +106,7 @@ async def create_topic(
     configs: Mapping[str, str] | None = None,
     assignment: Sequence[Sequence[int]] | None = None,
     validate_only: bool = False,
-) -> CreatableTopicResult:
+) -> NewTopic:
     """Create a topic; `assignment` lists the replicas of each partition in order."""
     topic = CreatableTopic(
         name=name,
@@ -112,14 +121,20 @@ async def create_topic(
         ],
     )
     request = CreateTopicsRequest(
-        topics=[topic], timeout_ms=TIMEOUT_MS, validate_only=validate_only
+        topics=[topic],
+        timeout_ms=TIMEOUT_MS,
+        validate_only=validate_only,
+        unknown_tagged_fields=ASKED,
     )
 
-    async def attempt() -> CreatableTopicResult:
+    async def attempt() -> NewTopic:
         response: CreateTopicsResponse = await cluster.send(request)
         result = response.topics[0]
         check(result.error_code, result.error_message)
-        return result
+        maps = untagged(ReplicaMaps, response.unknown_tagged_fields).topics
+        rows = [tuple(row.brokers) for each in maps for row in each.partitions]
+        rows = rows or [tuple(replicas) for replicas in assignment or ()]
+        return NewTopic(result.num_partitions, result.replication_factor, rows)
 
     return await cluster.retrying(attempt)
 

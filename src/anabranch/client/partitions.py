@@ -45,8 +45,8 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
 
 MINIMUM = "min.insync.replicas"
 NO_LEADER = -1
-MOVES_SECONDS = 5
-"""Racks are judged without moves when no controller is there to ask."""
+MOVES_SECONDS = 3
+"""Partitions are shown without moves when no controller is there to ask."""
 CONFIGS_A_REQUEST = 500
 """Topics whose settings are asked for at once, so that no answer grows without a limit."""
 
@@ -79,6 +79,8 @@ class Partition(NamedTuple):
     offline: tuple[int, ...] = ()
     violates_racks: bool = False
     """Whether its replicas are in fewer racks than they could be in."""
+    move: Move | None = None
+    """Of its replicas, when one is under way and a controller was there to say so."""
 
     @property
     def placed(self) -> tuple[int, ...]:
@@ -149,23 +151,21 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
 
 
 async def _judged_by_racks(cluster: Cluster, topics: list[Topic]) -> list[Topic]:
-    """The topics with their rack violations; moves are asked for where there seem to be any."""
+    """The topics with the moves that are under way, and with their rack violations."""
     racks = {each.broker_id: each.rack for each in (await describe_cluster(cluster)).brokers}
-    judged = [in_racks(topic, racks, {}) for topic in topics]
-    if any(each.violates_racks for topic in judged for each in topic.partitions):
-        try:
-            async with asyncio.timeout(MOVES_SECONDS):
-                moves = await under_way(cluster)
-        except (ApiError, ConnectionLost, TimeoutError):
-            return judged
-        return [in_racks(topic, racks, moves) for topic in topics] if moves else judged
-    return judged
+    try:
+        async with asyncio.timeout(MOVES_SECONDS):
+            moves = await under_way(cluster)
+    except (ApiError, ConnectionLost, TimeoutError):
+        moves = {}
+    return [in_racks(topic, racks, moves) for topic in topics]
 
 
 def in_racks(
     topic: Topic, racks: Mapping[int, str | None], moves: Mapping[TopicPartition, Move]
 ) -> Topic:
-    """The topic with every rack violation; `racks` has each broker that is registered."""
+    """The topic with its moves and every rack violation; `racks` has each broker that is
+    registered."""
     there = len({rack for rack in racks.values() if rack})
     wanted = None if topic.constraints is None else topic.constraints.replicas
 
@@ -173,7 +173,7 @@ def in_racks(
         move = moves.get(TopicPartition(topic.name, each.partition))
         target = each.replicas if move is None else move.target
         spread = spread_of((racks.get(broker_id) or None for broker_id in target), wanted)
-        return each._replace(violates_racks=spread.violates(there))
+        return each._replace(violates_racks=spread.violates(there), move=move)
 
     return topic._replace(partitions=tuple(map(judged, topic.partitions)))
 

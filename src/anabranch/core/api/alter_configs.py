@@ -16,7 +16,7 @@ from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 from anabranch.core.request import Request
 from anabranch.core.settings.validation import Resource
 from anabranch.core.wire.metadata_records import ClearElrRecord, ConfigRecord, MetadataRecord
@@ -90,9 +90,18 @@ def refuse_resources(request: Request, answer: Answer, code: ErrorCode, sentence
     ]
 
 
+def _named(key: tuple[int, str]) -> str:
+    kind, name = key
+    if kind == RESOURCE_TOPIC:
+        return f"topic {name}"
+    if kind == RESOURCE_BROKER:
+        return f"broker {name}" if name else "all brokers"
+    return f"{name!r}"
+
+
 def _reasons(key: tuple[int, str], made: Sequence[MetadataRecord]) -> Iterator[Reason]:
     count = sum(isinstance(record, ConfigRecord) for record in made)
-    yield Reason(Code.CONFIGS_CHANGED, f"{count} settings of resource {key} change")
+    yield Reason(Code.CONFIGS_CHANGED, f"{count} setting(s) of {_named(key)} change")
     for record in made:
         if isinstance(record, ClearElrRecord):
             whose = f"topic {record.topic_name}" if record.topic_name else "all topics"

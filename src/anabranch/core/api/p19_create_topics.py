@@ -28,6 +28,7 @@ from anabranch.core.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from anabranch.core.wire.own_fields import ReplicaMap, ReplicaMaps, ReplicaRow, has_own, tagged
 
 CONFIGS_SINCE = 5
 
@@ -47,6 +48,8 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> Result[Cre
         else:
             results[topic.name] = _failed(topic.name, outcome.code, outcome.message)
     response = CreateTopicsResponse(topics=list(results.values()))
+    if has_own(body):
+        response.unknown_tagged_fields = tagged(_maps(created))
     if body.validate_only:
         return Result((), response)
     records = tuple(record for topic in created.values() for record in topic.records)
@@ -102,6 +105,19 @@ def _created(
         for each in controller.topic_configs(dict(topic.configs))
     ]
     return result
+
+
+def _maps(created: dict[str, NewTopic]) -> ReplicaMaps:
+    """Where the replicas of each topic are placed."""
+    return ReplicaMaps(
+        topics=[
+            ReplicaMap(
+                topic=name,
+                partitions=[ReplicaRow(brokers=list(each.replicas)) for each in topic.partitions],
+            )
+            for name, topic in created.items()
+        ]
+    )
 
 
 def _failed(name: str, code: ErrorCode, sentence: str) -> CreatableTopicResult:

@@ -16,6 +16,8 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     AlterPartitionReassignments, the response `PlanTold`: that it was understood, and how it fares
     ListPartitionReassignments, the request   empty: tell of the plan too
     ListPartitionReassignments, the response  `PlanTold`
+    CreateTopics, the request                 empty: tell where replicas are placed too
+    CreateTopics, the response                `ReplicaMaps`
     BrokerRegistration, the request           `FolderHistory`: whose logs its folders hold
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
@@ -158,6 +160,25 @@ class FullDirectories(Message, versions="0", flexible="0+"):
     """The ids of a broker's folders that have no room for records."""
 
     ids: list[Uuid] = []
+
+
+class ReplicaRow(Struct):
+    """The replicas of one partition; the first is the preferred leader."""
+
+    brokers: list[Int32] = []
+
+
+class ReplicaMap(Struct):
+    """Where the replicas of a new topic are placed: brokers of each partition, in order."""
+
+    topic: String = ""
+    partitions: list[ReplicaRow] = []
+
+
+class ReplicaMaps(Message, versions="0", flexible="0+"):
+    """Of all topics of a request that are created, or would be."""
+
+    topics: list[ReplicaMap] = []
 
 
 def has_own(request: Message) -> bool:

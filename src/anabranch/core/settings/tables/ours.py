@@ -1,5 +1,5 @@
-"""Settings that Kafka 4.1's definitions lack: Anabranch's own, one of Kafka 3 that is accepted, and
-the rates of replication throttles, which Kafka takes for a broker without defining them."""
+"""Settings that Kafka 4.1's definitions lack: Anabranch's own, some of Kafka 3 that are accepted,
+and the rates of replication throttles, which Kafka takes for a broker without defining them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ from anabranch.core.settings.validators import CORDONED, PLACER, at_least, betwe
 
 # fmt: off
 OWN = (
+    row("controlled.shutdown.max.retries",
+        "Kafka 3's limit of attempts to leave; a broker here asks with every heartbeat.",
+        INT, "3", MEDIUM, at_least(0), OURS),
+    row("controlled.shutdown.retry.backoff.ms",
+        "Kafka 3's pause between such attempts; here it is the heartbeat's interval.",
+        LONG, "5000", MEDIUM, at_least(0), OURS),
     row("cordoned.log.dirs",
         "Say * to have nothing new placed on this broker (KIP-1066); what is there stays.",
         LIST, "", MEDIUM, PER_BROKER, CORDONED, OURS, IN_FORCE),
