@@ -47,6 +47,8 @@ from anabranch.core.wire.messages.metadata import (
 )
 
 _BY_ID_SINCE = 12
+_MANAGED = -1
+"""The replication factor that a topic may ask for which may become diskless."""
 _CREATE_TIMEOUT_MS = 30_000
 """How long the controller may take over an auto-created topic: Kafka's request timeout."""
 
@@ -198,10 +200,11 @@ def _wish(broker: Broker, name: str) -> None:
     if name == OFFSETS_TOPIC:
         wish_offsets_topic(broker)
         return
+    diskless = broker.config.log_diskless_enable
     creatable = CreatableTopic(
         name=name,
         num_partitions=broker.config.num_partitions,
-        replication_factor=broker.config.default_replication_factor,
+        replication_factor=_MANAGED if diskless else broker.config.default_replication_factor,
     )
     message = CreateTopicsRequest(topics=[creatable], timeout_ms=_CREATE_TIMEOUT_MS)
     broker.wished.add(name)

@@ -16,7 +16,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import TypeAlias
 
+from anabranch.core.controller.diskless.index import DisklessIndex
 from anabranch.core.controller.partitions.rack_counts import RackCounts
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import TopicId
@@ -54,6 +56,8 @@ class ClusterState:
         self.missing_count = 0
         """Replicas of them that no broker has."""
         self.racks = RackCounts()
+        self.diskless = DisklessIndex()
+        """Diskless partitions, which are in neither `in_isr` nor `in_elr`."""
         self.colliding: dict[str, set[str]] = {}
         self.registration_offsets: dict[int, int] = {}
         self.steps = 0
@@ -68,8 +72,9 @@ class ClusterState:
         for topic_id in sorted(image.topics_by_id):  # the order in which records are made from it
             topic = image.topics_by_id[topic_id]
             state._name_appears(topic.name)
+            diskless = is_diskless(image, topic.name)
             for index, partition in topic.partitions.items():
-                state._appears((topic.topic_id, index), partition)
+                state._appears((topic.topic_id, index), partition, diskless=diskless)
                 state.racks.appears(topic.name, partition)
         state.registration_offsets = {b.broker_id: b.epoch for b in image.brokers.values()}
         return state
@@ -110,22 +115,26 @@ class ClusterState:
         for topic_id, indexes in delta.changed_partitions.items():
             old_topic = before.topics_by_id.get(topic_id)
             topic = self.image.topics_by_id[topic_id]
+            diskless = is_diskless(self.image, topic.name)
             for index in indexes:
                 was = None if old_topic is None else old_topic.partitions.get(index)
                 if was is not None:
                     self._disappears((topic_id, index), was)
                     racks.disappears(topic.name, was)
-                self._appears((topic_id, index), topic.partitions[index])
+                self._appears((topic_id, index), topic.partitions[index], diskless=diskless)
                 racks.appears(topic.name, topic.partitions[index])
         if racks_moved:
             self.racks.count_anew(self.image)
 
-    def _appears(self, key: PartitionKey, partition: PartitionImage) -> None:
+    def _appears(self, key: PartitionKey, partition: PartitionImage, *, diskless: bool) -> None:
         self.steps += 1
-        for broker_id in partition.isr:
-            self.in_isr[broker_id][key] = None
-        for broker_id in partition.elr:
-            self.in_elr[broker_id][key] = None
+        if diskless:
+            self.diskless.appears(key, partition)
+        else:
+            for broker_id in partition.isr:
+                self.in_isr[broker_id][key] = None
+            for broker_id in partition.elr:
+                self.in_elr[broker_id][key] = None
         for broker_id in partition.replicas:
             self.replica_count[broker_id] += 1
         self.observed_count.update(partition.observers)
@@ -145,10 +154,13 @@ class ClusterState:
 
     def _disappears(self, key: PartitionKey, partition: PartitionImage) -> None:
         self.steps += 1
-        for broker_id in partition.isr:
-            self.in_isr[broker_id].pop(key, None)
-        for broker_id in partition.elr:
-            self.in_elr[broker_id].pop(key, None)
+        if key in self.diskless.keys:
+            self.diskless.disappears(key, partition)
+        else:
+            for broker_id in partition.isr:
+                self.in_isr[broker_id].pop(key, None)
+            for broker_id in partition.elr:
+                self.in_elr[broker_id].pop(key, None)
         for broker_id in partition.replicas:
             self.replica_count[broker_id] -= 1
         self.observed_count.subtract(partition.observers)

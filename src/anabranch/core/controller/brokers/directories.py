@@ -25,6 +25,7 @@ from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.image import BrokerImage, PartitionImage
 from anabranch.core.metadata.levels import level_of
@@ -127,6 +128,8 @@ class _Assignment:
         partition = topic.partitions.get(key[1])
         if partition is None:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if is_diskless(state.image, topic.name):
+            return ErrorCode.INVALID_REQUEST  # its records lie in no folder
         broker_id = self.broker.broker_id
         if broker_id not in partition.replicas:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -128,9 +128,11 @@ class Consequences:
         self.reasons: list[Reason] = []
 
     def leaves(self, broker_id: int, cause: Cause) -> Iterator[MetadataRecord]:
-        """The broker is fenced or shutting down: it leaves every ISR."""
+        """The broker is fenced or shutting down: it leaves every ISR, and of diskless partitions
+        the leadership alone."""
         keys = self.state.in_isr.get(broker_id, {})
         yield from self._without(broker_id, keys, frozenset(), cause)
+        yield from self._leads_no_longer(broker_id, cause)
 
     def lost(
         self, broker_id: int, cause: Cause, but: Collection[PartitionKey] = ()
@@ -141,6 +143,7 @@ class Consequences:
         keys = {key: None for key in had if key not in but}
         unclean = frozenset((broker_id,)) if self.elr else frozenset()
         yield from self._without(broker_id, keys, unclean, cause)
+        yield from self._leads_no_longer(broker_id, cause)
 
     def set_back(self, broker_id: int, older: Collection[bytes]) -> Iterator[MetadataRecord]:
         """The broker came back after a crash, and these folders are older copies: what counted
@@ -223,6 +226,11 @@ class Consequences:
         partition = self.state.partition(key)
         return self._rules(key, partition, lambda broker_id: is_active(image, broker_id))
 
+    def _leads_no_longer(self, broker_id: int, cause: Cause) -> Iterator[MetadataRecord]:
+        """The diskless partitions that the broker leads get other leaders."""
+        keys = self.state.diskless.led_by.get(broker_id, {})
+        yield from self._without(broker_id, keys, frozenset(), cause)
+
     def _had(self, broker_id: int) -> dict[PartitionKey, None]:
         keys = dict(self.state.in_isr.get(broker_id, {}))
         keys.update(self.state.in_elr.get(broker_id, {}))
@@ -275,6 +283,8 @@ class Consequences:
         self, key: PartitionKey, partition: PartitionImage, acceptable: Callable[[int], bool]
     ) -> Rules:
         topic = self.topic_config(self.state.topic_name(key))
+        if topic.diskless_enable:
+            return Rules(acceptable, 1, elr_enabled=False, is_diskless=True)
         suspects = self.suspects
         return Rules(
             acceptable,

@@ -7,7 +7,8 @@ partition's leader stays until the move ends, and a move is never taken back at 
 records, unless unclean elections are allowed and nobody who may be back has them. Replicas that no
 broker has yet are given up for the list that was asked for, and missed again when the move is taken
 back. Beyond Kafka: a move is not taken back where nobody would lead then, although somebody does,
-or only replicas that were coming had the records.
+or only replicas that were coming had the records. A move of a diskless partition is done at once,
+and refused where no broker that is named could lead.
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignment, KIP-455, KIP-860. Not here:
 the lists (`reassignment.py`), when a move ends (`core/controller/partitions/elections.py`).
@@ -38,6 +39,9 @@ from anabranch.core.wire.metadata_records import (
     MissingReplicasRecord,
     PartitionChangeRecord,
 )
+
+NO_BYTES = "diskless: no bytes move"
+"""What is said of a move of a diskless partition."""
 
 
 class Moved(NamedTuple):
@@ -73,12 +77,19 @@ def move(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             f"The replication factor is changed from {factor} to {len(wanted)}",
         )
-    lists = begun(partition.replicas, wanted, partition.adding)
-    record = change_isr(*key, partition, partition.isr, consequences.rules(key), move=lists)
+    lists, rules = begun(partition.replicas, wanted, partition.adding), consequences.rules(key)
+    if rules.is_diskless and not any(map(rules.acceptable, wanted)):
+        raise invalid_assignment(
+            f"{place} is diskless, so that its replicas change at once, and no broker of "
+            f"{', '.join(map(str, wanted))} is active: nobody could lead it. Name one that is."
+        )
+    record = change_isr(*key, partition, partition.isr, rules, move=lists)
     if record is None and not partition.missing:
         return Moved(goes_on=lists.is_running)
     record = record or PartitionChangeRecord(partition_id=index, topic_id=key[0])
     goes_on = Move.of(changed_partition(partition, record)).is_running
+    if rules.is_diskless:
+        because = "; ".join(filter(None, (because, NO_BYTES)))
     reasons = (_said(place, partition, lists, because, goes_on=goes_on),)
     if not partition.missing:
         return Moved((record,), reasons, goes_on)

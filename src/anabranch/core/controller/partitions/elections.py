@@ -22,6 +22,7 @@ from typing import NamedTuple
 from immutables import Map
 from msgspec.structs import replace
 
+from anabranch.core.controller.diskless.leaders import change_diskless
 from anabranch.core.controller.moves.reassignment import Move, settled
 from anabranch.core.metadata.image import (
     NO_LEADER,
@@ -59,6 +60,8 @@ class Rules:
     """Whether an unclean election may choose a replica that a move is still adding."""
     roomless: Collection[int] = ()
     """Replicas whose folder has no room: they lead only where nobody else may lead cleanly."""
+    is_diskless: bool = False
+    """Whether all replicas are in sync at all times: see `core/controller/diskless/leaders.py`."""
 
 
 class Chosen(NamedTuple):
@@ -87,7 +90,10 @@ def change_isr(
 ) -> PartitionChangeRecord | None:
     """The record that takes a partition to the ISR `isr` with a fitting leader, and a move of its
     replicas to where it can be (None: the one that it is in); None: no change."""
-    move, isr = settled(move or Move.of(partition), isr)
+    move = move or Move.of(partition)
+    if rules.is_diskless:
+        return change_diskless(topic_id, index, partition, move.target, rules.acceptable)
+    move, isr = settled(move, isr)
     moved = _moved(partition, move, rules)
     target = _eligible(moved, isr, rules, unclean_shutdown)
     chosen = _elect(moved, target, rules)

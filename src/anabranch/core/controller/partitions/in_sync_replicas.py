@@ -87,6 +87,11 @@ def alter_partition(
     _check_eligible(image, wanted)
     _check_folders(image, sessions, partition, wanted)
     rules = consequences.rules((topic_id, wanted.partition_index))
+    if rules.is_diskless:
+        raise ClientFault(
+            ErrorCode.INVALID_REQUEST,
+            f"{topic.name} is diskless: all its replicas are in sync at all times.",
+        )
     _check_room(rules, partition, wanted)
     return _altered(rules, topic, partition, wanted)
 

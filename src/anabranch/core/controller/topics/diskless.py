@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from anabranch.core.api.topic_names import is_internal
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.placement.constraints import SETTING as CONSTRAINTS
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import TopicConfig
 
@@ -80,6 +81,11 @@ def refuse_forbidden(name: str, own: Mapping[str, str], topic: TopicConfig) -> N
         raise _refusal(
             f"Topic {name} cannot be diskless with remote.storage.enable=true: its records are in "
             "object storage already. Leave one of the two out."
+        )
+    if own.get(CONSTRAINTS):
+        raise _refusal(
+            f"Topic {name} cannot be diskless with {CONSTRAINTS}: the placement of diskless topics "
+            "is system-managed. Leave one of the two out."
         )
 
 

@@ -1,7 +1,8 @@
 """Partitions that the cluster places: the placer that was chosen, and what comes with its lists.
 
 What: `Placing` serves one request. A topic with placement constraints goes by them; for others it
-asks the placer that the topic names, else the cluster's. It makes the records: the partitions,
+asks the placer that the topic names, else the cluster's; diskless topics are placed by
+`core/placement/managed.py`. It makes the records: the partitions,
 their observers, the replicas that no broker can take yet (KIP-409), and where computed assignment
 goes on. Rule kept: topics of one request see what those before them took, and a topic that fails
 takes nothing.
@@ -27,7 +28,9 @@ from anabranch.core.controller.topics.assignments import (
 )
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.metadata.features import check_own_record
+from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
 from anabranch.core.placement.constraints import Constraints, first_unmet, place_constrained
+from anabranch.core.placement.managed import managed
 from anabranch.core.placement.placer import Ask, Loads, Placement, Placer, UsableBroker, place
 from anabranch.core.placement.placers import CHAINED, PLACERS
 from anabranch.core.settings.broker import BrokerConfig
@@ -95,10 +98,20 @@ class Placing:
             check_own_record(image, PlacementCursorRecord)
             more.append(PlacementCursorRecord(cursor=placement.cursor))
             self._cursor = placement.cursor
-        self._replicas.update(chain.from_iterable(placement.rows))
-        self._carried.update(chain.from_iterable(placement.rows))
-        self._leaders.update(row[0] for row in placement.rows)
+        self._take(placement)
         return Placed(partitions, more, placement.remarks, room.missing)
+
+    def managed(self, topic_id: TopicId, count: int, first: int = 0) -> Placed:
+        """That many more partitions, from index `first`, of a diskless topic. Raises
+        ClientFault."""
+        brokers = usable_brokers(self._state.image)
+        loads = Loads(self._replicas, self._leaders)
+        placement = managed(brokers, Ask(count, 0, loads=loads), self._rng)
+        made = self._partitions(topic_id, placement, first)
+        for each in made:
+            each.directories = [UNASSIGNED_DIRECTORY] * len(each.replicas)
+        self._take(placement)
+        return Placed(made, [], placement.remarks)
 
     def constrained(
         self,
@@ -162,6 +175,12 @@ class Placing:
         except ClientFault as fault:
             sentence = fault.message + said_of(self._state.image)
             raise ClientFault(fault.code, sentence) from None
+
+    def _take(self, placement: Placement) -> None:
+        """What was placed counts for what is placed after it."""
+        self._replicas.update(chain.from_iterable(placement.rows))
+        self._carried.update(chain.from_iterable(placement.rows))
+        self._leaders.update(row[0] for row in placement.rows)
 
     def _partitions(
         self, topic_id: TopicId, placement: Placement, first: int

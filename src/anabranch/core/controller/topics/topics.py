@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from random import Random
 
 from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.diskless.creation import check_managed
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason
 from anabranch.core.controller.topics.assignments import (
@@ -134,7 +135,10 @@ def _create(planner: Planner, placing: Placing, topic: CreatableTopic) -> NewTop
     configs = _configs(planner, topic)
     topic_id = new_topic_id(planner.image, planner.rng)
     effective = TopicConfig.of(configs, planner.config)
-    if topic.assignments:
+    if effective.diskless_enable:
+        check_managed(topic.replication_factor, topic.assignments)
+        placed = placing.managed(topic_id, _partition_count(planner, topic))
+    elif topic.assignments:
         _refuse_constraints(topic.name, effective)
         placed = Placed(_manual_partitions(planner, topic, topic_id), [])
     else:
@@ -230,13 +234,7 @@ def _automatic_partitions(
             ErrorCode.INVALID_REPLICATION_FACTOR,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
-        raise ClientFault(
-            ErrorCode.INVALID_PARTITIONS,
-            "Number of partitions was set to an invalid non-positive value.",
-        )
-    count, factor = topic.num_partitions, topic.replication_factor
-    count = planner.config.num_partitions if count == USE_DEFAULT else count
+    count, factor = _partition_count(planner, topic), topic.replication_factor
     constraints = read_constraints(effective.confluent_placement_constraints)
     if constraints is not None:
         return placing.constrained(topic_id, constraints, count, factor)
@@ -248,6 +246,17 @@ def _automatic_partitions(
             raise
         sentence = f"Unable to replicate the partition {factor} time(s): {fault.message}"
         raise ClientFault(fault.code, sentence) from None
+
+
+def _partition_count(planner: Planner, topic: CreatableTopic) -> int:
+    if topic.num_partitions < USE_DEFAULT or topic.num_partitions == 0:
+        raise ClientFault(
+            ErrorCode.INVALID_PARTITIONS,
+            "Number of partitions was set to an invalid non-positive value.",
+        )
+    if topic.num_partitions == USE_DEFAULT:
+        return planner.config.num_partitions
+    return topic.num_partitions
 
 
 def creation_reason(name: str, topic: NewTopic) -> Reason:
@@ -283,9 +292,12 @@ def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitio
             "This server does not host this topic-partition.",
         )
     have = len(topic.partitions)
+    effective = effective_topic_config(planner.image, topic.name, planner.config)
+    if effective.diskless_enable:
+        check_managed(USE_DEFAULT, wanted.assignments)
+        return placing.managed(topic.topic_id, _additional(topic, wanted), first=have)
     additional = _additional(topic, wanted)
     factor = topic.partitions[0].replication_factor
-    effective = effective_topic_config(planner.image, topic.name, planner.config)
     if wanted.assignments is None:
         constraints = read_constraints(effective.confluent_placement_constraints)
         if constraints is not None:

@@ -1,0 +1,1 @@
+"""Decisions about the replicas of diskless topics, which the cluster manages: metadata alone."""
