@@ -15,8 +15,9 @@ from coordinator_kit import CLUSTER, Engine, make_river
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
+from anabranch.server.coordinator.sqlite import SqliteCoordinator
 
-ENGINES = ("memory",)
+ENGINES = ("memory", "sqlite")
 
 
 class Clock:
@@ -41,9 +42,18 @@ def memory_engine() -> Engine:
     return Engine("memory", connect, clock.advance)
 
 
+def sqlite_engine(path: Path) -> Engine:
+    clock = Clock()
+
+    async def connect() -> Coordinator:
+        return await SqliteCoordinator.open(str(path / "diskless.db"), CLUSTER, clock=clock)
+
+    return Engine("sqlite", connect, clock.advance)
+
+
 @pytest.fixture(params=ENGINES)
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    made = memory_engine()
+    made = memory_engine() if request.param == "memory" else sqlite_engine(tmp_path)
     opened = []
     connect = made.connect
 

@@ -23,3 +23,9 @@ def object_key(cluster_id: str, mark: str, object_id: int) -> str:
 def object_prefix(cluster_id: str) -> str:
     """What the names of all objects of a cluster begin with: to list them."""
     return f"{cluster_id}/{ROOM}/"
+
+
+def object_id(key: str) -> int:
+    """The id in a name; -1 when it is no name of an object."""
+    number = key.rpartition("/")[2].partition("-")[0]
+    return int(number) if len(number) == 19 and number.isascii() and number.isdigit() else -1

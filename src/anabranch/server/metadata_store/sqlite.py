@@ -2,22 +2,20 @@
 
 What: table `log` holds encoded record batches (v2, Kafka's metadata format), `snapshot` one
 checkpoint, `lease` one row, `facts` the cluster's id. Why SQLite: it is in every Python, and its
-rollback journal with synchronous=FULL survives a power cut; the write-ahead log is not used, since
-several processes share the file. journal_mode=PERSIST: ending a transaction zeroes the journal's
-header and syncs it, whereas DELETE would leave the unlinking unsynced. Rule kept: every statement
-runs in one thread of its own, so the event loop never waits for the disk. Not here: replication;
-across machines the store is PostgreSQL.
+rollback journal with synchronous=FULL survives a power cut (`sqlite_file.py`); the write-ahead log
+is not used, since several processes share the file. Rule kept: every statement runs in one thread
+of its own, so the event loop never waits for the disk. Not here: replication; across machines the
+store is PostgreSQL.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
 from anabranch.core.errors import StorageFault
@@ -35,12 +33,9 @@ from anabranch.core.metadata.store import (
     Unknown,
     next_lease,
 )
-from anabranch.server.files import make_folder
+from anabranch.server.sqlite_file import error_name, open_file, sentence, transaction
 
 ResultT = TypeVar("ResultT")
-
-BUSY_TIMEOUT_S = 5.0
-"""How long a statement waits for another process's transaction; those take milliseconds."""
 
 SCHEMA = (
     "CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
@@ -166,21 +161,11 @@ class SqliteStore:
         try:
             return call()
         except sqlite3.Error as error:
-            is_full = getattr(error, "sqlite_errorname", "").startswith("SQLITE_FULL")
-            kind = DiskFull if is_full else StorageFault
-            raise kind(f"metadata store {self.path}: {_sentence(error)}") from error
+            kind = DiskFull if error_name(error).startswith("SQLITE_FULL") else StorageFault
+            raise kind(f"metadata store {self.path}: {sentence(error, REMEDIES)}") from error
 
     def _connect(self) -> None:
-        folder = os.path.dirname(self.path)
-        try:
-            make_folder(folder or ".")
-        except OSError as error:
-            raise StorageFault(f"metadata store {self.path}: {error.strerror}") from error
-        connection = sqlite3.connect(
-            self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-        )
-        connection.execute("PRAGMA journal_mode=PERSIST")
-        connection.execute("PRAGMA synchronous=FULL")
+        connection = open_file(self.path, "metadata store")
         self._connection = connection
         have = connection.execute("SELECT count(*) FROM sqlite_master WHERE type='table'")
         if have.fetchone()[0] < len(SCHEMA):
@@ -199,17 +184,8 @@ class SqliteStore:
             raise StorageFault(f"metadata store {self.path} is closed")
         return self._connection
 
-    @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        connection = self._open
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            yield connection
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return transaction(self._open)
 
     def _stored_cluster_id(self) -> str | None:
         found = self._open.execute("SELECT value FROM facts WHERE name='cluster.id'").fetchone()
@@ -348,18 +324,7 @@ class SqliteStore:
 
 
 REMEDIES = {
-    "SQLITE_FULL": "make room on its volume",
-    "SQLITE_READONLY": "its volume or the file is read-only; make it writable for this user",
-    "SQLITE_CANTOPEN": "see that its folder is there and writable for this user",
     "SQLITE_NOTADB": "name another file in metadata.store.url",
-    "SQLITE_IOERR": "look at its disk",
     "SQLITE_CORRUPT": "restore it with `anabranch metadata restore` from the node that knows most",
 }
-"""What helps, by the begin of SQLite's name of an error."""
-
-
-def _sentence(error: sqlite3.Error) -> str:
-    """What SQLite says, and what to do."""
-    name = getattr(error, "sqlite_errorname", "")
-    helps = [remedy for start, remedy in REMEDIES.items() if name.startswith(start)]
-    return "; ".join((str(error), *helps))
+"""What helps beside what helps any SQLite file."""

@@ -1,0 +1,179 @@
+"""A coordinator's calls for the loop, made of calls that wait: what all engines share.
+
+What: each call of `Coordinator` becomes one of `Tables`, which is synchronous, in a lane of its
+kind, so that a slow step of retention holds up no commit where an engine has several connections.
+Not here: `changes`, which each engine hears in its own way; transactions.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from enum import Enum
+from typing import Protocol, TypeVar
+
+from anabranch.core.diskless.rows import (
+    Change,
+    Commit,
+    Committed,
+    Found,
+    LogKey,
+    LogState,
+    NewLogs,
+    Prepared,
+    Run,
+    Wanted,
+)
+from anabranch.core.types import TopicId
+
+ResultT = TypeVar("ResultT")
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970, by this machine."""
+    return time.time_ns() // 1_000_000
+
+
+class Lane(Enum):
+    """What a call is about."""
+
+    WRITE = "write"
+    READ = "read"
+    UPKEEP = "upkeep"
+
+
+class Tables(Protocol):
+    """The calls of `Coordinator`, each a transaction that waits until it is done."""
+
+    def take_control(self, controller_epoch: int) -> None: ...
+    def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]: ...
+    def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None: ...
+    def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None: ...
+    def register(self, broker_id: int, broker_epoch: int) -> None: ...
+    def prepare(
+        self, broker_id: int, broker_epoch: int, count: int, lease_ms: int
+    ) -> list[Prepared]: ...
+    def commit(self, commit: Commit) -> Committed: ...
+    def outcome(self, object_key: str) -> Committed: ...
+    def refuse(self, object_ids: Sequence[int]) -> None: ...
+    def states(self, keys: Sequence[LogKey]) -> list[LogState | None]: ...
+    def find(self, wanted: Sequence[Wanted]) -> list[Found]: ...
+    def by_time(self, key: LogKey, timestamp: int) -> Run | None: ...
+    def newest(self, key: LogKey) -> Run | None: ...
+    def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]: ...
+    def expire(
+        self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
+    ) -> tuple[LogState | None, int]: ...
+    def mark_expired(self, limit: int) -> int: ...
+    def forget_producers(self, idle_ms: int, limit: int) -> int: ...
+    def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]: ...
+    def deleted(self, object_ids: Sequence[int]) -> None: ...
+    def unknown(self, object_keys: Sequence[str]) -> list[str]: ...
+
+
+class Front(ABC):
+    """A `Coordinator` over `Tables`."""
+
+    @abstractmethod
+    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+        """Make a call where it may wait."""
+
+    @abstractmethod
+    def changes(self) -> AsyncIterator[list[Change]]:
+        """See `Coordinator.changes`."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """See `Coordinator.close`."""
+
+    async def take_control(self, controller_epoch: int) -> None:
+        """See `Coordinator.take_control`."""
+        await self.call(Lane.UPKEEP, lambda on: on.take_control(controller_epoch))
+
+    async def topics(self, after: TopicId, limit: int) -> list[tuple[TopicId, int]]:
+        """See `Coordinator.topics`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.topics(after, limit))
+
+    async def create_logs(self, controller_epoch: int, new: Sequence[NewLogs]) -> None:
+        """See `Coordinator.create_logs`."""
+        await self.call(Lane.UPKEEP, lambda on: on.create_logs(controller_epoch, new))
+
+    async def delete_topics(self, controller_epoch: int, topic_ids: Sequence[TopicId]) -> None:
+        """See `Coordinator.delete_topics`."""
+        await self.call(Lane.UPKEEP, lambda on: on.delete_topics(controller_epoch, topic_ids))
+
+    async def register(self, broker_id: int, broker_epoch: int) -> None:
+        """See `Coordinator.register`."""
+        await self.call(Lane.WRITE, lambda on: on.register(broker_id, broker_epoch))
+
+    async def prepare(
+        self, broker_id: int, broker_epoch: int, count: int, lease_ms: int
+    ) -> list[Prepared]:
+        """See `Coordinator.prepare`."""
+        return await self.call(
+            Lane.WRITE, lambda on: on.prepare(broker_id, broker_epoch, count, lease_ms)
+        )
+
+    async def commit(self, commit: Commit) -> Committed:
+        """See `Coordinator.commit`."""
+        return await self.call(Lane.WRITE, lambda on: on.commit(commit))
+
+    async def outcome(self, object_key: str) -> Committed:
+        """See `Coordinator.outcome`."""
+        return await self.call(Lane.WRITE, lambda on: on.outcome(object_key))
+
+    async def refuse(self, object_ids: Sequence[int]) -> None:
+        """See `Coordinator.refuse`."""
+        await self.call(Lane.WRITE, lambda on: on.refuse(object_ids))
+
+    async def states(self, keys: Sequence[LogKey]) -> list[LogState | None]:
+        """See `Coordinator.states`."""
+        return await self.call(Lane.READ, lambda on: on.states(keys))
+
+    async def find(self, wanted: Sequence[Wanted]) -> list[Found]:
+        """See `Coordinator.find`."""
+        return await self.call(Lane.READ, lambda on: on.find(wanted))
+
+    async def by_time(self, key: LogKey, timestamp: int) -> Run | None:
+        """See `Coordinator.by_time`."""
+        return await self.call(Lane.READ, lambda on: on.by_time(key, timestamp))
+
+    async def newest(self, key: LogKey) -> Run | None:
+        """See `Coordinator.newest`."""
+        return await self.call(Lane.READ, lambda on: on.newest(key))
+
+    async def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]:
+        """See `Coordinator.delete_before`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.delete_before(wanted))
+
+    async def expire(
+        self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
+    ) -> tuple[LogState | None, int]:
+        """See `Coordinator.expire`."""
+        return await self.call(
+            Lane.UPKEEP,
+            lambda on: on.expire(
+                key, older_than_ms=older_than_ms, most_bytes=most_bytes, most_runs=most_runs
+            ),
+        )
+
+    async def mark_expired(self, limit: int) -> int:
+        """See `Coordinator.mark_expired`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.mark_expired(limit))
+
+    async def forget_producers(self, idle_ms: int, limit: int) -> int:
+        """See `Coordinator.forget_producers`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.forget_producers(idle_ms, limit))
+
+    async def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]:
+        """See `Coordinator.to_delete`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.to_delete(grace_ms, limit))
+
+    async def deleted(self, object_ids: Sequence[int]) -> None:
+        """See `Coordinator.deleted`."""
+        await self.call(Lane.UPKEEP, lambda on: on.deleted(object_ids))
+
+    async def unknown(self, object_keys: Sequence[str]) -> list[str]:
+        """See `Coordinator.unknown`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.unknown(object_keys))

@@ -1,0 +1,209 @@
+"""The batch coordinator in one SQLite file: for the brokers of one machine.
+
+What: one thread for the file, a lock between processes, and a watch for what others change. Each
+call, also one that reads, is made under `flock` of a file beside the database: SQLite's own lock
+has no order, and of three committing processes one got all but two commits. Here whoever waits for
+the lock holds a second one, the queue's, so that the process which has just had its turn cannot
+take the next one before it. The watch: SQLite counts the transactions of a file in its header
+(bytes 24 to 27, file format 1.3.7); these are looked at every few milliseconds while somebody
+listens, without a lock, and only when they moved are changes read under it. Rule kept: the loop
+never waits for the file; a call that takes too long raises CoordinatorAway, and may still happen.
+Not here: SQL (`sqlite_tables.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import secrets
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.rows import Change
+from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.front import Front, Lane, Tables, wall_clock_ms
+from anabranch.server.coordinator.migrations import FACTS, NEWEST, SQLITE, check_cluster, steps_from
+from anabranch.server.coordinator.sqlite_tables import SqliteTables
+from anabranch.server.coordinator.worker import Worker
+from anabranch.server.sqlite_file import error_name, open_file, sentence, transaction
+
+ResultT = TypeVar("ResultT")
+
+CALL_TIMEOUT_S = 10.0
+"""A turn takes milliseconds; another process that was stopped within its turn keeps it."""
+POLL_S = 0.005
+PACKETS_READ = 200
+MARK_BYTES = 4
+PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM")
+"""Errors that may be over later; with the others the file cannot be used."""
+REMEDIES = {
+    "SQLITE_NOTADB": "name another file in diskless.coordinator.url",
+    "SQLITE_CORRUPT": "rebuild it with `anabranch diskless restore`",
+}
+"""What helps beside what helps any SQLite file."""
+COUNTER_PLACE = 24
+COUNTER_BYTES = 4
+
+
+class _Turn:
+    """The lock between processes: one file for the turn, one for the place of who is next."""
+
+    def __init__(self, path: str) -> None:
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        self._next = os.open(f"{path}.next", flags, 0o644)
+        self._now = os.open(f"{path}.turn", flags, 0o644)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Wait for the turn, and give it back."""
+        fcntl.flock(self._next, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(self._now, fcntl.LOCK_EX)
+        finally:
+            fcntl.flock(self._next, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            fcntl.flock(self._now, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Let go of the files, which stay."""
+        os.close(self._next)
+        os.close(self._now)
+
+
+class SqliteCoordinator(Front):
+    """A `Coordinator` in the file at `path`, which is made when it does not exist."""
+
+    def __init__(self, path: str, clock: Callable[[], int]) -> None:
+        self.path, self._clock = path, clock
+        self._worker = Worker("diskless-coordinator")
+        self._connection: sqlite3.Connection | None = None
+        self._tables: SqliteTables | None = None
+        self._turn: _Turn | None = None
+        self._header = -1
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls, path: str, cluster_id: str, *, clock: Callable[[], int] = wall_clock_ms
+    ) -> SqliteCoordinator:
+        """Open the file, make or migrate its tables. Raises StorageFault."""
+        coordinator = cls(path, clock)
+        try:
+            await coordinator._run(lambda: coordinator._connect(cluster_id))
+        except BaseException:
+            await coordinator.close()
+            raise
+        return coordinator
+
+    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+        """In the file's thread, in its process's turn."""
+        return await self._run(lambda: self._in_turn(call))
+
+    async def changes(self) -> AsyncIterator[list[Change]]:
+        """See `Coordinator.changes`."""
+        counter = self._counter()
+        after = await self._run(lambda: self._in_turn(SqliteTables.last_change))
+        yield []
+        while True:
+            if (now := self._counter()) == counter:
+                await asyncio.sleep(POLL_S)
+                continue
+            counter = now
+            found: list[tuple[int, list[Change]]] = [(after, [])]
+            while found:
+                found = await self._changes_after(after)
+                if found:
+                    after = found[-1][0]
+                    yield [change for _, changes in found for change in changes]
+
+    async def close(self) -> None:
+        """Close the file once the call under way is done, for which nothing waits here long."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(TimeoutError):
+            await self._worker.run(self._disconnect, CALL_TIMEOUT_S)
+        self._worker.end()
+
+    async def _run(self, call: Callable[[], ResultT]) -> ResultT:
+        if self._closed:
+            raise CoordinatorAway(f"coordinator {self.path} is closed")
+        try:
+            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S)
+        except TimeoutError:
+            raise CoordinatorAway(
+                f"coordinator {self.path}: no answer within {CALL_TIMEOUT_S:g} s; its disk is "
+                "slow, or a process that was stopped holds its lock: continue or end that process"
+            ) from None
+
+    async def _changes_after(self, after: int) -> list[tuple[int, list[Change]]]:
+        found = await self._run(
+            lambda: self._in_turn(lambda tables: tables.changes_after(after, PACKETS_READ))
+        )
+        if found and found[0][0] != after + 1:
+            raise CoordinatorAway(f"coordinator {self.path}: changes were missed")
+        return found
+
+    def _counter(self) -> bytes:
+        try:
+            return os.pread(self._header, COUNTER_BYTES, COUNTER_PLACE)
+        except OSError as error:
+            raise CoordinatorAway(f"coordinator {self.path}: {error.strerror}") from error
+
+    # Everything below runs in the file's thread.
+
+    def _guard(self, call: Callable[[], ResultT]) -> ResultT:
+        try:
+            return call()
+        except sqlite3.Error as error:
+            kind = CoordinatorAway if error_name(error).startswith(PASSING) else StorageFault
+            raise kind(f"coordinator {self.path}: {sentence(error, REMEDIES)}") from error
+        except OSError as error:
+            raise StorageFault(
+                f"coordinator {self.path}: {error.strerror}; see that its folder is writable"
+            ) from error
+
+    def _in_turn(self, call: Callable[[SqliteTables], ResultT]) -> ResultT:
+        if self._turn is None or self._tables is None:
+            raise CoordinatorAway(f"coordinator {self.path} is closed")
+        with self._turn.taken():
+            return call(self._tables)
+
+    def _connect(self, cluster_id: str) -> None:
+        self._connection = open_file(self.path, "coordinator")
+        self._turn = _Turn(self.path)
+        with self._turn.taken(), transaction(self._connection) as on:
+            mark = self._migrate(on, cluster_id)
+        self._header = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        self._tables = SqliteTables(self._connection, cluster_id, mark, self._clock)
+
+    def _migrate(self, on: sqlite3.Connection, cluster_id: str) -> str:
+        """Bring the schema up to date; the mark of this database."""
+        on.execute(FACTS)
+        facts: dict[str, str] = dict(on.execute("SELECT name, value FROM facts"))
+        check_cluster(facts.get("cluster.id", cluster_id), cluster_id, self.path)
+        steps = steps_from(int(facts.get("schema.version", 0)), SQLITE, self.path)
+        for statement in steps:
+            on.execute(statement)
+        mark = facts.get("mark", secrets.token_hex(MARK_BYTES))
+        if steps:
+            on.executemany(
+                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
+                {"cluster.id": cluster_id, "schema.version": str(NEWEST), "mark": mark}.items(),
+            )
+        return mark
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._header >= 0:
+            os.close(self._header)
+        if self._turn is not None:
+            self._turn.close()
+        self._connection, self._tables, self._turn, self._header = None, None, None, -1

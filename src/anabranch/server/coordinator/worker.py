@@ -1,0 +1,47 @@
+"""One thread for one database: calls in the order in which they come.
+
+What: a queue of calls, each of which gets a future. Why not an executor: its threads are waited for
+when the program ends, and this one may wait for a lock that a stopped process holds. Rule kept: a
+call that nobody waits for any more, and that has not begun, is never made. Not here: SQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, TypeVar
+
+ResultT = TypeVar("ResultT")
+
+
+class Worker:
+    """A daemon thread. `end` has it stop after what was asked before."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
+        self._thread = Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], ResultT], timeout_s: float) -> ResultT:
+        """What a call gives. Raises TimeoutError: if it had begun, it goes on."""
+        future: Future[ResultT] = Future()
+        self._calls.put((call, future))
+        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+
+    def end(self) -> None:
+        """Take no more calls."""
+        self._calls.put(None)
+
+    def _work(self) -> None:
+        while (asked := self._calls.get()) is not None:
+            call, future = asked
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(call())
+            except BaseException as fault:
+                future.set_exception(fault)
+            del asked, call, future

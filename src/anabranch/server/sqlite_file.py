@@ -1,0 +1,69 @@
+"""What the metadata store and the batch coordinator share in their use of SQLite.
+
+What: how a file is opened, a transaction, and what to do about an error. Rule kept: a rollback
+journal and synchronous=FULL, which survive a power cut with several processes at one file;
+journal_mode=PERSIST: ending a transaction zeroes the journal's header and syncs it, whereas DELETE
+would leave the unlinking unsynced. Not here: threads, locks between processes.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from anabranch.core.errors import StorageFault
+from anabranch.server.files import make_folder
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a statement waits for another process's transaction; those take milliseconds."""
+
+REMEDIES = {
+    "SQLITE_FULL": "make room on its volume",
+    "SQLITE_READONLY": "its volume or the file is read-only; make it writable for this user",
+    "SQLITE_CANTOPEN": "see that its folder is there and writable for this user",
+    "SQLITE_BUSY": "another program has locked it; end that program's transaction",
+    "SQLITE_IOERR": "look at its disk",
+}
+"""What helps, by the begin of SQLite's name of an error."""
+
+
+def open_file(path: str, what: str) -> sqlite3.Connection:
+    """A connection to the file, which is made with its folder when it is not there. Raises
+    StorageFault, which calls it `what`, and sqlite3.Error."""
+    try:
+        make_folder(os.path.dirname(path) or ".")
+    except OSError as error:
+        raise StorageFault(f"{what} {path}: {error.strerror}") from error
+    connection = sqlite3.connect(
+        path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+    )
+    connection.execute("PRAGMA journal_mode=PERSIST")
+    connection.execute("PRAGMA synchronous=FULL")
+    return connection
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """Write, all or nothing."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def error_name(error: sqlite3.Error) -> str:
+    """SQLite's name of an error, such as SQLITE_FULL; empty when it has none."""
+    return getattr(error, "sqlite_errorname", "")
+
+
+def sentence(error: sqlite3.Error, remedies: Mapping[str, str]) -> str:
+    """What SQLite says, and what to do: `remedies` go before those that hold for any file."""
+    name = error_name(error)
+    helps = [what for start, what in {**REMEDIES, **remedies}.items() if name.startswith(start)]
+    return "; ".join((str(error), *helps))
