@@ -3,19 +3,45 @@
 from __future__ import annotations
 
 import itertools
+import logging
+from urllib.request import Request, urlopen
 
 import pytest
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from anabranch.server.objects.opening import open_objects
 
 NAMES = itertools.count()
+SECRET = "hush-hush-hush"
 
 
-@pytest.fixture(params=["folder", "memory"])
+@pytest.fixture(scope="session")
+def s3():
+    """The endpoint of an S3 server on loopback with one bucket, `bucket`."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    with urlopen(Request(f"{endpoint}/bucket", method="PUT"), timeout=10):
+        pass
+    yield endpoint
+    server.stop()
+
+
+def s3_url(endpoint: str, bucket: str = "bucket") -> str:
+    return (
+        f"s3://{bucket}/tests/{next(NAMES)}?endpoint={endpoint}&region=us-east-1"
+        f"&access_key_id=an-id&secret_access_key={SECRET}"
+    )
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
 def url(request, tmp_path):
     if request.param == "folder":
         return f"file://{tmp_path}"
-    return f"memory://test-{next(NAMES)}"
+    if request.param == "memory":
+        return f"memory://test-{next(NAMES)}"
+    return s3_url(request.getfixturevalue("s3"))
 
 
 @pytest.fixture

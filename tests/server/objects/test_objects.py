@@ -25,6 +25,14 @@ async def test_what_was_put_is_read_in_ranges(store):
     assert [bytes(part) for part in parts] == [b"header", b"another", b"ero", b""]
 
 
+async def test_ranges_far_apart_and_in_any_order_are_read(store):
+    whole = bytes(range(250)) * 2000
+    await store.put(KEY, [whole])
+    asked = [(400_000, 9), (7, 3), (100_000, 70_000), (7, 3), (499_990, 10), (165_000, 9_000)]
+    parts = await store.read(KEY, asked)
+    assert [bytes(part) for part in parts] == [whole[at : at + size] for at, size in asked]
+
+
 async def test_an_object_of_many_buffers_is_whole(store):
     buffers = [b"%06d" % number for number in range(2500)]
     await store.put(KEY, buffers)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from anabranch.core.errors import StorageFault
-from anabranch.server.objects.opening import open_objects, shown
+from anabranch.server.objects.keys import shown
+from anabranch.server.objects.opening import open_objects
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,13 @@ from anabranch.server.objects.opening import open_objects, shown
 async def test_a_url_that_names_no_store_is_refused(url, said):
     with pytest.raises(StorageFault, match=said):
         await open_objects(url)
+
+
+async def test_without_its_package_a_cloud_s_store_names_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.delitem(sys.modules, "anabranch.server.objects.cloud", raising=False)
+    with pytest.raises(StorageFault, match=r"pip install 'anabranch\[cloud\]'"):
+        await open_objects("s3://bucket/prefix?secret_access_key=hush")
 
 
 def test_a_url_is_shown_without_its_secrets():

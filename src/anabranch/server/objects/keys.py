@@ -1,4 +1,4 @@
-"""Names of objects that every store takes, and the sentence for an object that is too short."""
+"""Names of objects that every store takes, and what sentences about stores have in common."""
 
 from __future__ import annotations
 
@@ -25,3 +25,8 @@ def short_object(url: str, key: str, size: int, position: int, length: int) -> O
         f"{url}: object {key} has {size} bytes; those from {position} to {position + length} "
         "are missing"
     )
+
+
+def shown(url: str) -> str:
+    """A store's URL without options and passwords: it goes into logs and sentences."""
+    return re.sub(r"(//)[^/@]*@", r"\1", url.partition("?")[0])
