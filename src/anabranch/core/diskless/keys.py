@@ -29,3 +29,8 @@ def object_id(key: str) -> int:
     """The id in a name; -1 when it is no name of an object."""
     number = key.rpartition("/")[2].partition("-")[0]
     return int(number) if len(number) == 19 and number.isascii() and number.isdigit() else -1
+
+
+def mark_of(key: str) -> str:
+    """The mark of the database that gave a name."""
+    return key.rpartition("/")[2].partition("-")[2]

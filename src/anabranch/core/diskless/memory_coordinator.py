@@ -22,6 +22,7 @@ from anabranch.core.diskless.commit import (
     outcome,
     producer_keys,
 )
+from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.rows import (
@@ -40,6 +41,7 @@ from anabranch.core.diskless.rows import (
     Wanted,
 )
 from anabranch.core.diskless.shortening import outlived
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 
 MOST_RUNS_FOUND = 500
@@ -308,6 +310,32 @@ class MemoryCoordinator:
         """See `Coordinator.unknown`."""
         found = ((key, self._object(key)) for key in object_keys)
         return [key for key, each in found if each is None or each.state is ObjectState.GONE]
+
+    # For restoring.
+
+    def mark(self) -> str:
+        """What the names of its objects end with."""
+        return self._mark
+
+    def load(self, contents: Contents) -> None:
+        """Take the rows of a coordinator that was lost; raises StorageFault unless empty."""
+        if self._logs or self._objects:
+            raise StorageFault(NOT_EMPTY.format(self._mark))
+        now_ms = self._clock()
+        for log in contents.logs:
+            self._logs[log.key] = _Log(log.state)
+        for run in contents.runs:
+            self._logs[run.key].runs.append(run)
+        for each, producer in contents.producers:
+            self._logs[each.key].producers[each.producer_id] = (producer, now_ms)
+        for held in contents.objects:
+            row = _Object(
+                held.object_id, held.object_key, held.broker_id, held.broker_epoch, now_ms
+            )
+            row.committed_ms, row.live_runs = now_ms, held.live_runs
+            self._become(row, held.state)
+            self._objects[held.object_id], self._by_key[held.object_key] = row, held.object_id
+            self._next_id = max(self._next_id, held.object_id + 1)
 
     # What the calls share.
 

@@ -1,0 +1,224 @@
+"""Manifests: what the coordinator decided, stored beside the objects, in case it is lost.
+
+What: each broker notes the objects that it has committed, with the offset of each batch, and the
+starts of partitions and deleted topics that it learned of; a few seconds' worth is one manifest.
+Why: objects have no offsets, so that a coordinator could not be rebuilt from them alone. Rules
+kept: a manifest is never needed to serve; it is written once, under a name that rises (broker,
+broker epoch, number from 0 on), so that a missing one is noticed; what cannot be stored waits,
+bounded, and what is beyond the bound is given up, since its objects still exist. None is removed:
+they hold the ends of partitions whose records are all gone. Not here: I/O
+(`server/objects/manifests.py`), rebuilding (`restoring.py`).
+
+    magic     8   "ANBR-MAN"
+    format    2   1
+    CRC32C    4   of what follows
+    content       `Manifest` as MessagePack, its fields in order as an array
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import NamedTuple
+
+import msgspec
+
+from anabranch.core.diskless.layout import DamagedObject
+from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey
+from anabranch.core.errors import ErrorCode
+from anabranch.core.types import Buffer, TopicId
+from anabranch.core.wire.crc import crc32c
+
+MAGIC = b"ANBR-MAN"
+FORMAT = 1
+_HEAD = Struct(">8sHI")
+ROOM = "manifests"
+INTERVAL_MS = 10_000
+"""A coordinator that is lost takes at most the order of so much time with it."""
+FULL_BATCHES = 20_000
+"""A manifest of so many batches, about 2 MB, is stored at once."""
+RESTORED = -1
+"""The broker id of a manifest by `anabranch diskless restore`: the order in it is a guess."""
+MOST_WAITING = 64
+"""Manifests in memory while they cannot be stored."""
+
+
+class Offsets(NamedTuple):
+    """A committed batch and its first offset."""
+
+    batch: Batch
+    base_offset: int
+
+
+class NotedObject(NamedTuple):
+    """A committed object; batches that were refused or known before are left out."""
+
+    object_id: int
+    object_key: str
+    byte_size: int
+    broker_id: int
+    broker_epoch: int
+    batches: list[Offsets]
+
+
+class Manifest(msgspec.Struct, frozen=True, array_like=True):
+    """One manifest."""
+
+    cluster_id: str
+    broker_id: int
+    broker_epoch: int
+    number: int
+    objects: list[NotedObject]
+    starts: list[tuple[LogKey, int]]
+    """Where partitions begin, as far as this broker has moved it."""
+    deleted: list[TopicId]
+    """Topics that were deleted."""
+    names: dict[TopicId, str]
+    """Of the topics in it."""
+
+
+class Frozen(NamedTuple):
+    """A manifest that is ready to be put."""
+
+    key: str
+    content: bytes
+    object_count: int
+
+
+def manifests_prefix(cluster_id: str) -> str:
+    """What the names of all manifests of a cluster begin with."""
+    return f"{cluster_id}/{ROOM}/"
+
+
+def manifest_key(cluster_id: str, broker_id: int, broker_epoch: int, number: int) -> str:
+    """The name of a manifest; names of one broker rise with time."""
+    return f"{manifests_prefix(cluster_id)}{broker_id}/{broker_epoch:019d}-{number:010d}"
+
+
+def noted(commit: Commit, committed: Committed) -> NotedObject:
+    """What a manifest says of an object."""
+    batches = [
+        Offsets(batch, verdict.base_offset)
+        for batch, verdict in zip(commit.batches, committed.verdicts)
+        if verdict.code == ErrorCode.NONE and not verdict.is_duplicate
+    ]
+    return NotedObject(*commit[:5], batches)
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The bytes of the layout above."""
+    content = msgspec.msgpack.encode(manifest)
+    return _HEAD.pack(MAGIC, FORMAT, crc32c(content)) + content
+
+
+def decode_manifest(held: Buffer, place: str) -> Manifest:
+    """A manifest; raises DamagedObject, naming `place`."""
+    if len(held) < _HEAD.size:
+        raise DamagedObject(place, len(held), "it ends within its header")
+    magic, form, crc = _HEAD.unpack_from(held)
+    if magic != MAGIC:
+        raise DamagedObject(place, 0, "this is no manifest")
+    if form != FORMAT:
+        detail = f"manifest format {form} is not known, {FORMAT} is; a newer version may read it"
+        raise DamagedObject(place, 8, detail)
+    content = memoryview(held)[_HEAD.size :]
+    if crc != crc32c(content):
+        raise DamagedObject(place, _HEAD.size, "the manifest's checksum is wrong")
+    try:
+        return msgspec.msgpack.decode(content, type=Manifest)
+    except msgspec.DecodeError as problem:
+        raise DamagedObject(place, _HEAD.size, str(problem)) from None
+
+
+class ManifestLog:
+    """What one broker notes. `name_of` gives a topic's name, or None once it is deleted."""
+
+    def __init__(
+        self,
+        cluster_id: str,
+        broker_id: int,
+        broker_epoch: int,
+        name_of: Callable[[TopicId], str | None],
+    ) -> None:
+        self._cluster_id, self._broker_id, self._broker_epoch = cluster_id, broker_id, broker_epoch
+        self._name_of = name_of
+        self._number = 0
+        self._objects: list[NotedObject] = []
+        self._starts: dict[LogKey, int] = {}
+        self._deleted: set[TopicId] = set()
+        self._batch_count = 0
+        self._since_ms: int | None = None
+        self._waiting: list[Frozen] = []
+        self.given_up_objects = 0
+        """Objects that no manifest names, as the store took none for too long."""
+
+    def committed(self, commit: Commit, answer: Committed, now_ms: int) -> None:
+        """An object of this broker was committed."""
+        if answer.state is CommitState.COMMITTED:
+            self._objects.append(noted(commit, answer))
+            self._batch_count += len(commit.batches)
+            self._note(now_ms)
+
+    def shortened(self, key: LogKey, start_offset: int, now_ms: int) -> None:
+        """This broker has moved the start of a partition."""
+        self._starts[key] = max(start_offset, self._starts.get(key, 0))
+        self._note(now_ms)
+
+    def deleted(self, topic_id: TopicId, now_ms: int) -> None:
+        """A topic was deleted."""
+        self._deleted.add(topic_id)
+        self._note(now_ms)
+
+    def _note(self, now_ms: int) -> None:
+        if self._since_ms is None:
+            self._since_ms = now_ms
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When there is something to store; None: nothing was noted."""
+        if self._since_ms is None:
+            return None
+        return self._since_ms if self._batch_count >= FULL_BATCHES else self._since_ms + INTERVAL_MS
+
+    def tick(self, now_ms: int, *, at_once: bool = False) -> Frozen | None:
+        """The manifest to put next, if one is due; it comes again until it is `stored`."""
+        due_ms = self.next_tick_ms
+        if due_ms is not None and (at_once or now_ms >= due_ms):
+            self._freeze()
+        return self._waiting[0] if self._waiting else None
+
+    def stored(self, frozen: Frozen) -> None:
+        """The manifest that `tick` gave is in the store."""
+        if self._waiting and self._waiting[0] is frozen:
+            del self._waiting[0]
+
+    @property
+    def waiting_count(self) -> int:
+        """Manifests that are not yet stored."""
+        return len(self._waiting)
+
+    def _freeze(self) -> None:
+        topics = {each.batch.key.topic_id for one in self._objects for each in one.batches}
+        topics.update(key.topic_id for key in self._starts)
+        names = {topic_id: self._name_of(topic_id) for topic_id in sorted(topics)}
+        manifest = Manifest(
+            self._cluster_id,
+            self._broker_id,
+            self._broker_epoch,
+            self._number,
+            self._objects,
+            sorted(self._starts.items()),
+            sorted(self._deleted),
+            {topic_id: name for topic_id, name in names.items() if name is not None},
+        )
+        key = manifest_key(*_identity(manifest))
+        self._waiting.append(Frozen(key, encode_manifest(manifest), len(self._objects)))
+        if len(self._waiting) > MOST_WAITING:
+            self.given_up_objects += self._waiting.pop(1).object_count
+        self._number += 1
+        self._objects, self._starts, self._deleted = [], {}, set()
+        self._batch_count, self._since_ms = 0, None
+
+
+def _identity(manifest: Manifest) -> tuple[str, int, int, int]:
+    return manifest.cluster_id, manifest.broker_id, manifest.broker_epoch, manifest.number

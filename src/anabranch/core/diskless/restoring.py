@@ -1,0 +1,308 @@
+"""A lost coordinator's rows, rebuilt from manifests.
+
+What: from all manifests and a listing of the store to `Contents`, and what was found on the way.
+How: each object's batches with their offsets give its runs by the rules of the commit itself; a
+partition's runs in order give its end; the greatest start that any broker noted is its start.
+Rules kept: what brokers noted is rebuilt exactly; nothing is guessed, except by `append_unknown`,
+which says from which offset on. An object that is gone from the head of a partition was deleted by
+retention; anywhere else it is a loss, which is said. Not here: I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
+from itertools import pairwise
+from typing import NamedTuple
+
+from anabranch.core.diskless.commit import (
+    BATCHES_KEPT,
+    ObjectRow,
+    ObjectState,
+    Producer,
+    ProducerKey,
+    Written,
+    decide,
+)
+from anabranch.core.diskless.contents import Contents, HeldLog, HeldObject
+from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, Offsets
+from anabranch.core.diskless.rows import NO_PRODUCER, Batch, Commit, LogKey, LogState, Run
+from anabranch.core.errors import StorageFault
+from anabranch.core.types import TopicId, topic_id_text
+
+
+class Kind(Enum):
+    """What a rebuilding came upon."""
+
+    MANIFEST_MISSING = "manifest missing"
+    OBJECT_MISSING = "object missing"
+    OFFSETS_MISSING = "offsets missing"
+    START_RAISED = "start raised"
+    OFFSETS_GUESSED = "offsets guessed"
+
+
+class Finding(NamedTuple):
+    """One thing that a person should know."""
+
+    kind: Kind
+    place: str
+    detail: str
+
+
+class Rebuilt(NamedTuple):
+    """Rows, and what was found."""
+
+    contents: Contents
+    findings: list[Finding]
+    known: set[str]
+    """Keys of all objects that manifests name."""
+    deleted: set[TopicId]
+    """Topics that were deleted."""
+
+
+def gather(manifests: Iterable[Manifest]) -> tuple[list[NotedObject], list[Finding]]:
+    """The objects of all manifests, each once, and where a manifest is missing. Raises StorageFault
+    when two objects have one id: two coordinators have served this cluster."""
+    objects: dict[int, NotedObject] = {}
+    numbers: dict[tuple[int, int], set[int]] = {}
+    for manifest in manifests:
+        writer = manifest.broker_id, manifest.broker_epoch
+        numbers.setdefault(writer, set()).add(manifest.number)
+        for each in manifest.objects:
+            held = objects.setdefault(each.object_id, each)
+            if held.object_key != each.object_key:
+                raise StorageFault(
+                    f"objects {held.object_key} and {each.object_key} have one id: two "
+                    "coordinators have committed for this cluster, so that no order can be rebuilt "
+                    "from manifests; restore the older coordinator from a backup"
+                )
+    return [objects[number] for number in sorted(objects)], list(_missing_numbers(numbers))
+
+
+def _missing_numbers(numbers: Mapping[tuple[int, int], set[int]]) -> Iterable[Finding]:
+    for (broker_id, broker_epoch), held in sorted(numbers.items()):
+        for number in sorted(set(range(max(held))) - held):
+            yield Finding(
+                Kind.MANIFEST_MISSING,
+                f"broker {broker_id}, epoch {broker_epoch}",
+                f"manifest {number} is missing: its objects are among those that are not known",
+            )
+
+
+def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuilt:
+    """The rows that manifests tell of; `present` are the objects of the store and their sizes.
+
+    Raises StorageFault when the manifests contradict one another."""
+    noted, findings = gather(manifests)
+    starts: dict[LogKey, int] = {}
+    names: dict[TopicId, str] = {}
+    deleted = {topic_id for each in manifests for topic_id in each.deleted}
+    for each in manifests:
+        names.update(each.names)
+        for key, start_offset in each.starts:
+            starts[key] = max(start_offset, starts.get(key, 0))
+    by_log: dict[LogKey, list[Run]] = {}
+    for one in noted:
+        for run in runs_of(one):
+            if run.key.topic_id not in deleted:
+                by_log.setdefault(run.key, []).append(run)
+    logs: list[HeldLog] = []
+    kept: list[Run] = []
+    for key in sorted({*by_log, *starts}):
+        if key.topic_id in deleted:
+            continue
+        runs = sorted(by_log.get(key, []), key=lambda run: run.base_offset)
+        state, remaining = _rebuild_log(
+            place_of(key, names), runs, starts.get(key, 0), present, findings
+        )
+        logs.append(HeldLog(key, names.get(key.topic_id, ""), state))
+        kept += remaining
+    live: dict[int, int] = {}
+    for run in kept:
+        live[run.object_id] = live.get(run.object_id, 0) + 1
+    objects = [
+        HeldObject(*one[:5], live.get(one.object_id, 0))
+        for one in noted
+        if one.object_key in present or one.object_id in live
+    ]
+    producers = _producers(noted, {log.key for log in logs})
+    findings += guesses(manifests)
+    return Rebuilt(
+        Contents(logs, objects, kept, producers),
+        findings,
+        {one.object_key for one in noted},
+        deleted,
+    )
+
+
+def runs_of(noted: NotedObject) -> list[Run]:
+    """The rows that the commit of an object made."""
+    logs: dict[LogKey, LogState] = {}
+    for batch, base_offset in noted.batches:
+        logs.setdefault(batch.key, LogState(0, base_offset))
+    batches = tuple(batch._replace(producer_id=NO_PRODUCER) for batch, _ in noted.batches)
+    commit = Commit(*noted[:5], batches)
+    row = ObjectRow(
+        noted.object_id, noted.object_key, ObjectState.PREPARED, *noted[3:5], expires_ms=1
+    )
+    return list(decide(commit, row, noted.broker_epoch, logs, {}, 0).runs)
+
+
+def _rebuild_log(
+    place: str,
+    runs: list[Run],
+    start_offset: int,
+    present: Mapping[str, int],
+    findings: list[Finding],
+) -> tuple[LogState, list[Run]]:
+    """One partition; `runs` are in order."""
+    _check_order(place, runs)
+    end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])
+    runs = [run for run in runs if run.end_offset > start_offset]
+    gone = [run for run in runs if run.object_key not in present]
+    raised = start_offset
+    while runs and (runs[0].object_key not in present):
+        raised = runs.pop(0).end_offset
+    if runs and runs[0].base_offset > raised:
+        raised = runs[0].base_offset
+    if raised > start_offset:
+        detail = f"from {start_offset} to {raised}: the objects before are gone or in no manifest"
+        findings.append(Finding(Kind.START_RAISED, place, detail))
+    for run in gone:
+        if run.end_offset > raised:
+            detail = f"offsets {run.base_offset} to {run.end_offset}: {run.object_key} is gone"
+            findings.append(Finding(Kind.OBJECT_MISSING, place, detail))
+    for before, after in pairwise(runs):
+        if after.base_offset > before.end_offset:
+            detail = f"{before.end_offset} to {after.base_offset}: no manifest has them"
+            findings.append(Finding(Kind.OFFSETS_MISSING, place, detail))
+    size = sum(run.byte_size for run in runs)
+    return LogState(raised, end_offset, size), runs
+
+
+def _check_order(place: str, runs: list[Run]) -> None:
+    for before, after in pairwise(runs):
+        if after.base_offset < before.end_offset:
+            raise StorageFault(
+                f"{place}: objects {before.object_key} and {after.object_key} both have offset "
+                f"{after.base_offset}: the manifests contradict one another, so that no order can "
+                "be rebuilt from them"
+            )
+
+
+def _producers(
+    noted: Iterable[NotedObject], keys: set[LogKey]
+) -> list[tuple[ProducerKey, Producer]]:
+    """The last batches of each idempotent producer in its newest epoch."""
+    found: dict[ProducerKey, list[Offsets]] = {}
+    for one in noted:
+        for each in one.batches:
+            if each.batch.producer_id != NO_PRODUCER and each.batch.key in keys:
+                producer = ProducerKey(each.batch.key, each.batch.producer_id)
+                found.setdefault(producer, []).append(each)
+    return [(each, _producer(found[each])) for each in sorted(found)]
+
+
+def _producer(batches: list[Offsets]) -> Producer:
+    epoch = max(each.batch.producer_epoch for each in batches)
+    newest = sorted(
+        (each for each in batches if each.batch.producer_epoch == epoch),
+        key=lambda each: each.base_offset,
+    )[-BATCHES_KEPT:]
+    return Producer(
+        epoch,
+        tuple(
+            Written(each.batch.base_sequence, each.batch.last_sequence, each.base_offset)
+            for each in newest
+        ),
+    )
+
+
+def append_unknown(
+    contents: Contents, unknown: Sequence[NotedObject], deleted: Collection[TopicId]
+) -> list[NotedObject]:
+    """Give offsets to batches of objects that no manifest names, by object id: a guess.
+
+    What a producer has in its partition already is left out. Batches of one producer keep their
+    order, also where objects of two brokers hold them."""
+    ends = {log.key: log.state.high_watermark for log in contents.logs}
+    known = dict(contents.producers)
+    queue = [
+        (one.object_id, batch)
+        for one in sorted(unknown)
+        for batch, _ in one.batches
+        if batch.key.topic_id not in deleted
+    ]
+    taken: dict[int, list[Offsets]] = {one.object_id: [] for one in unknown}
+    while queue:
+        waiting = []
+        for object_id, batch in queue:
+            base_offset = ends.get(batch.key, 0)
+            is_next = _is_next(batch, known)
+            if is_next is None:
+                waiting.append((object_id, batch))
+            elif is_next:
+                taken[object_id].append(_append(batch, base_offset, ends, known))
+        if len(waiting) == len(queue):  # what comes before is lost: take the first as it is
+            object_id, batch = waiting.pop(0)
+            taken[object_id].append(_append(batch, ends.get(batch.key, 0), ends, known))
+        queue = waiting
+    return [one._replace(batches=taken[one.object_id]) for one in sorted(unknown)]
+
+
+def _is_next(batch: Batch, known: Mapping[ProducerKey, Producer]) -> bool | None:
+    """Whether a batch goes on where its producer was; False: it is there, None: a gap."""
+    producer = known.get(ProducerKey(batch.key, batch.producer_id))
+    if batch.producer_id == NO_PRODUCER or (
+        producer is None or producer.epoch < batch.producer_epoch
+    ):
+        return batch.producer_id == NO_PRODUCER or batch.base_sequence == 0 or None
+    sequences = batch.base_sequence, batch.last_sequence
+    if producer.epoch > batch.producer_epoch or any(
+        written[:2] == sequences for written in producer.written
+    ):
+        return False
+    return batch.base_sequence == producer.next_sequence or None
+
+
+def _append(
+    batch: Batch,
+    base_offset: int,
+    ends: dict[LogKey, int],
+    known: dict[ProducerKey, Producer],
+) -> Offsets:
+    offsets = Offsets(batch, base_offset)
+    ends[batch.key] = base_offset + batch.record_count
+    if batch.producer_id != NO_PRODUCER:
+        key = ProducerKey(batch.key, batch.producer_id)
+        before = known.get(key)
+        written = Written(batch.base_sequence, batch.last_sequence, base_offset)
+        earlier = before.written if before and before.epoch == batch.producer_epoch else ()
+        known[key] = Producer(batch.producer_epoch, (*earlier, written)[-BATCHES_KEPT:])
+    return offsets
+
+
+def guesses(manifests: Iterable[Manifest]) -> list[Finding]:
+    """From which offsets on a restoring has guessed the order, now or before."""
+    firsts: dict[LogKey, int] = {}
+    names: dict[TopicId, str] = {}
+    for manifest in manifests:
+        names.update(manifest.names)
+        if manifest.broker_id != RESTORED:
+            continue
+        for one in manifest.objects:
+            for batch, base_offset in one.batches:
+                firsts[batch.key] = min(base_offset, firsts.get(batch.key, base_offset))
+    return [
+        Finding(
+            Kind.OFFSETS_GUESSED,
+            place_of(key, names),
+            f"the order from offset {first} on is a guess",
+        )
+        for key, first in sorted(firsts.items())
+    ]
+
+
+def place_of(key: LogKey, names: Mapping[TopicId, str]) -> str:
+    """A partition for people: its topic's name, or else its id."""
+    return f"{names.get(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"
