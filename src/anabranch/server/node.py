@@ -20,8 +20,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
+from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.levels import check_supported
+from anabranch.core.metadata.store import NOBODY
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
@@ -45,6 +47,10 @@ if TYPE_CHECKING:
 
 LOG = logger("node")
 
+FIRST_WORD_S = 4.0
+"""A start takes less as a rule; then it says what it waits for,"""
+LATER_WORDS_S = 30.0
+"""and again after each of these."""
 DRAIN_SECONDS = 5.0
 """How long a stopping node waits for answers that are owed, and for slow readers."""
 
@@ -97,11 +103,14 @@ class Node:
     async def start(self) -> None:
         """Bring everything up; returns when clients are served. Raises with one sentence."""
         begin = time.perf_counter()
+        told = asyncio.get_running_loop().create_task(self._tell_what_is_awaited())
         try:
             await self._start()
         except BaseException:
             await self.stop()
             raise
+        finally:
+            told.cancel()
         self.started_seconds = time.perf_counter() - begin
         self.is_ready = True
         LOG.info(
@@ -140,6 +149,32 @@ class Node:
             from anabranch.server.http import HttpListener
 
             self._http = await HttpListener.start(self, config.http_host, config.http_port)
+
+    async def _tell_what_is_awaited(self) -> None:
+        """A start that takes long says what it waits for, and what would help."""
+        pause_s = FIRST_WORD_S
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = LATER_WORDS_S
+            why = "" if self._channel is None else self._channel.obstacle
+            try:
+                why = await self._unlisted_controller() or why
+            except StorageFault as fault:
+                why = str(fault)
+            LOG.warning("not ready yet", why=why or "the start is still under way")
+
+    async def _unlisted_controller(self) -> str:
+        """A sentence when another controller is active where this node does not look for one."""
+        lease = await self._store.lease() if self._store is not None else None
+        if lease is None or not lease.endpoint or lease.holder in (NOBODY, self.config.node_id):
+            return ""
+        host, _, port = lease.endpoint.rpartition(":")
+        if (host, int(port)) in self._controller_addresses():
+            return ""
+        return (
+            f"node {lease.holder} is the active controller and listens on {lease.endpoint}; add "
+            "that to controller.quorum.bootstrap.servers of this node"
+        )
 
     async def _start_controller(self, copy: MetadataCopy) -> None:
         assert self._channel is not None and self._folders is not None
