@@ -43,8 +43,18 @@ def test_computed_names_the_brokers_without_a_rack_and_what_to_do(validate_only:
     (answer,) = create(world, topic("t", 2, "computed"), validate_only=validate_only)
     assert answer.error_code == ErrorCode.INVALID_REQUEST
     assert "needs a rack for every broker, and these have none: 2, 4." in answer.error_message
-    assert "Set broker.rack there, or ignore racks." in answer.error_message
+    assert "or ignore.rack.assignment=true for the topic." in answer.error_message
     assert world.image.offset == before
+
+
+def test_a_topic_may_be_placed_as_if_there_were_no_racks() -> None:
+    world = world_of({1: "a", 2: None, 3: "b", 4: None})
+    asked = topic("t", 2, "computed")
+    asked.configs.append(CreatableTopicConfig(name="ignore.rack.assignment", value="true"))
+    (answer,) = create(world, asked)
+    assert answer.error_code == ErrorCode.NONE
+    racks_matter = create(world, topic("other", 2, "computed"))
+    assert racks_matter[0].error_code == ErrorCode.INVALID_REQUEST, "of this topic alone"
 
 
 @pytest.mark.parametrize("placer", ["striped", "spread"])

@@ -71,7 +71,8 @@ def _racks(brokers: Sequence[UsableBroker]) -> Mapping[str, list[int]]:
         raise ClientFault(
             ErrorCode.INVALID_REQUEST,
             "Computed assignment with racks needs a rack for every broker, and these have none: "
-            f"{', '.join(map(str, missing))}. Set broker.rack there, or ignore racks.",
+            f"{', '.join(map(str, missing))}. Set broker.rack there, or "
+            "ignore.rack.assignment=true for the topic.",
         )
     return racks
 

@@ -49,6 +49,7 @@ TOPIC_TO_BROKER: Mapping[str, str] = {
     "file.delete.delay.ms": "log.segment.delete.delay.ms",
     "flush.messages": "log.flush.interval.messages",
     "flush.ms": "log.flush.interval.ms",
+    "ignore.rack.assignment": "ignore.rack.assignment",
     "index.interval.bytes": "log.index.interval.bytes",
     "local.retention.bytes": "log.local.retention.bytes",
     "local.retention.ms": "log.local.retention.ms",

@@ -44,6 +44,7 @@ class TopicConfig(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     flush_messages: int
     flush_ms: int
     follower_replication_throttled_replicas: tuple[str, ...]
+    ignore_rack_assignment: bool
     index_interval_bytes: int
     internal_segment_bytes: int | None
     leader_replication_throttled_replicas: tuple[str, ...]

@@ -84,8 +84,7 @@ class Placing:
         """That many more partitions of a topic. Raises ClientFault."""
         image = self._state.image
         room = room_for(image, self._config, factor, topic.min_insync_replicas)
-        name = topic.replica_placer_class_name
-        placement = self._ask(name, room.brokers, count, factor - room.missing, existing)
+        placement = self._ask(topic, room.brokers, count, factor - room.missing, existing)
         partitions = self._partitions(topic_id, placement, len(existing))
         more: list[MetadataRecord] = [
             MissingReplicasRecord(
@@ -154,12 +153,13 @@ class Placing:
 
     def _ask(
         self,
-        name: str,
+        topic: TopicConfig,
         brokers: Sequence[UsableBroker],
         count: int,
         factor: int,
         existing: Sequence[tuple[int, ...]],
     ) -> Placement:
+        name = topic.replica_placer_class_name
         if name == CHAINED:
             check_own_record(self._state.image, PlacementCursorRecord)
         ask = Ask(
@@ -168,7 +168,7 @@ class Placing:
             existing=existing,
             cursor=self._cursor,
             loads=Loads(self._replicas, self._leaders),
-            ignore_racks=self._config.ignore_rack_assignment,
+            ignore_racks=topic.ignore_rack_assignment,
         )
         try:
             return place(self._placer or PLACERS[name], brokers, ask, self._rng)

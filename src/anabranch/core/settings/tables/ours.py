@@ -51,7 +51,7 @@ OWN = (
         "Say true to listen without encryption on addresses that other machines can reach.",
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
     row("ignore.rack.assignment",
-        "Say true to let computed assignment place replicas as if no broker had a rack.",
+        "Default of the topic setting: computed assignment places as if no broker had a rack.",
         BOOLEAN, "false", LOW, CLUSTER_WIDE, OURS, IN_FORCE),
     row("metadata.store.url",
         "Where committed metadata lives; a file in the first folder when empty.",
