@@ -6,6 +6,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -15,9 +16,10 @@ from coordinator_kit import CLUSTER, Engine, make_river
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
 from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
+from anabranch.server.coordinator.postgres import PostgresCoordinator
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 
-ENGINES = ("memory", "sqlite")
+ENGINES = ("memory", "sqlite", "postgres")
 
 
 class Clock:
@@ -51,9 +53,47 @@ def sqlite_engine(path: Path) -> Engine:
     return Engine("sqlite", connect, clock.advance)
 
 
+def postgres_engine(url: str) -> Engine:
+    async def connect() -> Coordinator:
+        return await PostgresCoordinator.open(url, CLUSTER)
+
+    def advance(by_ms: int) -> None:
+        """The server's clock cannot be set: all that was done becomes older."""
+        with psycopg.connect(url, autocommit=True) as on:
+            for table, columns in TIMES.items():
+                older = ", ".join(f"{column} = {column} - {by_ms}" for column in columns)
+                on.execute(f"UPDATE anabranch_diskless.{table} SET {older}".encode())
+
+    return Engine("postgres", connect, advance)
+
+
+@pytest.fixture(scope="session")
+def database(postgres):
+    """One database for all tests: to make one is dear."""
+    return str(postgres.new_database())
+
+
+@pytest.fixture
+def empty_database(database: str) -> str:
+    with psycopg.connect(database, autocommit=True) as on:
+        on.execute("DROP SCHEMA IF EXISTS anabranch_diskless CASCADE")
+    return database
+
+
+TIMES = {
+    "wal_objects": ("prepared_ms", "expires_ms", "committed_ms", "marked_ms"),
+    "producers": ("written_ms",),
+}
+
+
 @pytest.fixture(params=ENGINES)
 async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Engine]:
-    made = memory_engine() if request.param == "memory" else sqlite_engine(tmp_path)
+    if request.param == "memory":
+        made = memory_engine()
+    elif request.param == "sqlite":
+        made = sqlite_engine(tmp_path)
+    else:
+        made = postgres_engine(request.getfixturevalue("empty_database"))
     opened = []
     connect = made.connect
 

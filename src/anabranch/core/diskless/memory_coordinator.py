@@ -26,6 +26,8 @@ from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.rows import (
+    MOST_RUNS_DROPPED,
+    MOST_RUNS_FOUND,
     VERDICTS_KEPT_MS,
     Change,
     Commit,
@@ -43,11 +45,6 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.diskless.shortening import outlived
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
-
-MOST_RUNS_FOUND = 500
-"""Of one partition in one answer: a reader's budget is reached long before."""
-MOST_RUNS_DROPPED = 1000
-"""By one call of `delete_before` in one partition; `expire` drops the others."""
 
 Listener = Callable[[list[Change]], None]
 

@@ -17,6 +17,10 @@ from anabranch.core.types import TopicId
 
 VERDICTS_KEPT_MS = 3_600_000
 """How long `outcome` knows the verdicts: any producer has stopped waiting long before."""
+MOST_RUNS_FOUND = 500
+"""Of one partition in one answer: a reader's budget is reached long before."""
+MOST_RUNS_DROPPED = 1000
+"""By one call of `delete_before` in one partition; `expire` drops the others."""
 NO_PRODUCER = -1
 """Producer id of a batch that is not idempotent."""
 

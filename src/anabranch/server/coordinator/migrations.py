@@ -21,6 +21,7 @@ statements of calls.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
@@ -84,6 +85,8 @@ FIRST = (
 MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST,)
 """Step n brings version n to n + 1."""
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)"
+MARK_BYTES = 4
+"""Of the database's mark, which is in the names of objects."""
 NEWEST = len(MIGRATIONS)
 
 
@@ -97,6 +100,12 @@ def steps_from(version: int, dialect: Dialect, name: str) -> list[str]:
     return [
         statement.format(**dialect._asdict()) for step in MIGRATIONS[version:] for statement in step
     ]
+
+
+def first_facts(stored: Mapping[str, str], cluster_id: str, mark: str) -> dict[str, str]:
+    """What stands in `facts` once the schema is the newest; what was stored stays."""
+    facts = {"cluster.id": cluster_id, "mark": mark, "controller.epoch": "-1", **stored}
+    return {**facts, "schema.version": str(NEWEST)}
 
 
 def check_cluster(stored: str, cluster_id: str, name: str) -> None:

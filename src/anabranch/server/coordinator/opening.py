@@ -22,7 +22,14 @@ async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
     does not answer now.
     """
     if url.startswith(POSTGRES):
-        raise StorageFault("diskless.coordinator.url: PostgreSQL")
+        try:
+            from anabranch.server.coordinator.postgres import PostgresCoordinator
+        except ImportError:
+            raise StorageFault(
+                "diskless.coordinator.url names PostgreSQL, whose driver is not installed; "
+                "run pip install 'anabranch[postgres]'"
+            ) from None
+        return await PostgresCoordinator.open(url, cluster_id)
     if "://" in url and not url.startswith(SQLITE):
         raise StorageFault(
             f"diskless.coordinator.url={shown(url)} names no known coordinator; write "

@@ -26,7 +26,14 @@ from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.front import Front, Lane, Tables, wall_clock_ms
-from anabranch.server.coordinator.migrations import FACTS, NEWEST, SQLITE, check_cluster, steps_from
+from anabranch.server.coordinator.migrations import (
+    FACTS,
+    MARK_BYTES,
+    SQLITE,
+    check_cluster,
+    first_facts,
+    steps_from,
+)
 from anabranch.server.coordinator.sqlite_tables import SqliteTables
 from anabranch.server.coordinator.worker import Worker
 from anabranch.server.sqlite_file import error_name, open_file, sentence, transaction
@@ -37,7 +44,6 @@ CALL_TIMEOUT_S = 10.0
 """A turn takes milliseconds; another process that was stopped within its turn keeps it."""
 POLL_S = 0.005
 PACKETS_READ = 200
-MARK_BYTES = 4
 PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM")
 """Errors that may be over later; with the others the file cannot be used."""
 REMEDIES = {
@@ -188,16 +194,12 @@ class SqliteCoordinator(Front):
         on.execute(FACTS)
         facts: dict[str, str] = dict(on.execute("SELECT name, value FROM facts"))
         check_cluster(facts.get("cluster.id", cluster_id), cluster_id, self.path)
-        steps = steps_from(int(facts.get("schema.version", 0)), SQLITE, self.path)
-        for statement in steps:
+        for statement in steps_from(int(facts.get("schema.version", 0)), SQLITE, self.path):
             on.execute(statement)
-        mark = facts.get("mark", secrets.token_hex(MARK_BYTES))
-        if steps:
-            on.executemany(
-                "INSERT OR REPLACE INTO facts VALUES (?, ?)",
-                {"cluster.id": cluster_id, "schema.version": str(NEWEST), "mark": mark}.items(),
-            )
-        return mark
+        new = first_facts(facts, cluster_id, secrets.token_hex(MARK_BYTES))
+        if new != facts:
+            on.executemany("INSERT OR REPLACE INTO facts VALUES (?, ?)", new.items())
+        return new["mark"]
 
     def _disconnect(self) -> None:
         if self._connection is not None:

@@ -20,7 +20,6 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeAlias, TypeVar
 
 import psycopg
-from psycopg.conninfo import conninfo_to_dict
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import (
@@ -38,6 +37,7 @@ from anabranch.core.metadata.store import (
     next_lease,
 )
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
+from anabranch.server.postgres_server import is_away, one_line, shown_place
 
 ResultT = TypeVar("ResultT")
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -53,7 +53,7 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self.name = _shown(url)
+        self.name = shown_place(url, "metadata.store.url")
         self._connection: Connection | None = None
         self._turn = asyncio.Lock()
         self._closed = False
@@ -157,8 +157,8 @@ class PostgresStore:
                         raise
                     return await self._attempt(call)
             except psycopg.Error as error:
-                kind = StoreAway if _is_away(error) else StorageFault
-                raise kind(f"metadata store {self.name}: {_one_line(error)}") from error
+                kind = StoreAway if is_away(error) else StorageFault
+                raise kind(f"metadata store {self.name}: {one_line(error)}") from error
             except TimeoutError as error:
                 why = f"no answer within {CALL_TIMEOUT_S:g} s"
                 raise StoreAway(f"metadata store {self.name}: {why}") from error
@@ -234,30 +234,6 @@ class PostgresStore:
                 f"metadata store {self.name} ends at offset {have}, the copy only at {offered}: "
                 "nothing was changed; restore from the node whose copy is longest"
             )
-
-
-def _shown(url: str) -> str:
-    """The URL's server and database, without user and password. Raises StorageFault."""
-    try:
-        parts = conninfo_to_dict(url)
-    except psycopg.Error:
-        raise StorageFault(
-            "metadata.store.url is no PostgreSQL URL; write postgresql://user@host:5432/database"
-        ) from None
-    port = f":{parts['port']}" if "port" in parts else ""
-    return f"postgresql://{parts.get('host', '')}{port}/{parts.get('dbname', '')}"
-
-
-def _is_away(error: psycopg.Error) -> bool:
-    """Whether there is no server, or one that begins or ends; else it refuses us, for a reason that
-    does not pass (a connection's failure has no code, only libpq's words)."""
-    said = str(error)
-    refuses = "FATAL" in said and "the database system is" not in said
-    return isinstance(error, psycopg.OperationalError) and not refuses
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 @asynccontextmanager

@@ -13,6 +13,12 @@ from typing import Any
 import psycopg
 
 from anabranch.core.errors import StorageFault
+from anabranch.server.postgres_server import (
+    LASTING,
+    SERVER_FACTS,
+    check_facts,
+    session_settings,
+)
 
 SCHEMA_VERSION = 1
 MAKING_LOCK = 0x616E6162
@@ -34,35 +40,16 @@ SCHEMA = (
 
 async def check_server(on: psycopg.AsyncConnection[Any], name: str) -> None:
     """Refuse a server that would lose commits. Raises StorageFault."""
-    cursor = await on.execute(
-        "SELECT pg_is_in_recovery(), current_setting('fsync'), "
-        "current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), "
-        "(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')"
-    )
-    row = await cursor.fetchone()
-    assert row is not None
-    in_recovery, fsync, synchronous_names, synchronous_commit, standbys = row
-    if in_recovery:
-        raise StorageFault(f"metadata store {name}: it is a standby; name the primary")
-    if fsync == "off":
-        raise StorageFault(
-            f"metadata store {name}: it runs with fsync=off and could lose commits; set fsync=on"
-        )
-    if standbys and not synchronous_names:
-        raise StorageFault(
-            f"metadata store {name}: its standby is asynchronous, so a failover could lose "
-            "commits; set synchronous_standby_names"
-        )
-    if synchronous_commit in ("off", "local"):
-        await on.execute("SET synchronous_commit = on")
+    facts = await (await on.execute(SERVER_FACTS)).fetchone()
+    assert facts is not None
+    if check_facts(facts, f"metadata store {name}"):
+        await on.execute(LASTING)
 
 
 async def make_session(on: psycopg.AsyncConnection[Any], idle_s: float) -> None:
-    """Settle what a server may have other defaults for: a writer that has waited for the row reads
-    what was committed meanwhile; one that says nothing within a transaction for `idle_s` (its cable
-    is cut) is ended, and with it its lock, for which TCP alone may take two hours."""
-    await on.execute("SET default_transaction_isolation = 'read committed'")
-    await on.execute(f"SET idle_in_transaction_session_timeout = {round(idle_s * 1000)}".encode())
+    """Settle what a server may have other defaults for."""
+    for statement in session_settings(idle_s):
+        await on.execute(statement.encode())
 
 
 async def make_schema(on: psycopg.AsyncConnection[Any], name: str) -> None:

@@ -1,0 +1,221 @@
+"""The batch coordinator in a PostgreSQL database: for brokers on several machines.
+
+What: the tables of `migrations.py` in the schema `anabranch_diskless` of the database that the URL
+names; a thread and a connection for each lane (writing, reading, upkeep), made when it is first
+used and anew when it was lost; LISTEN on a connection of its own. Rules kept: only what the server
+rolled back to let others on (SQLSTATE 40001, 40P01) is tried again here; a connection that is lost
+raises CoordinatorAway, since what it was told last may have been done; one that is silent is cut
+off. Passwords belong into PGPASSWORD or a password file; no error shows one. Not here: SQL
+(`postgres_tables.py`); replication of PostgreSQL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import psycopg
+
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.rows import Change
+from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.front import Front, Lane, Tables
+from anabranch.server.coordinator.migrations import (
+    FACTS,
+    MARK_BYTES,
+    POSTGRES,
+    check_cluster,
+    first_facts,
+    steps_from,
+)
+from anabranch.server.coordinator.postgres_tables import CHANNEL, Connection, PostgresTables, heard
+from anabranch.server.coordinator.worker import Worker
+from anabranch.server.postgres_server import (
+    LASTING,
+    SERVER_FACTS,
+    check_facts,
+    is_away,
+    one_line,
+    session_settings,
+    shown_place,
+)
+
+ResultT = TypeVar("ResultT")
+
+SETTING = "diskless.coordinator.url"
+SCHEMA = "anabranch_diskless"
+MAKING_LOCK = 0x616E6163
+"""The advisory lock of whoever makes or migrates the tables: the letters "anac"."""
+CONNECT_TIMEOUT_S = 5
+CALL_TIMEOUT_S = 10.0
+QUIET_S = 5.0
+"""A listener that has heard nothing for so long asks whether the server is still there."""
+TRIES = 3
+ROLLED_BACK = ("40001", "40P01")
+PAUSE_S = 0.05
+
+
+class PostgresCoordinator(Front):
+    """A `Coordinator` in the database at `url`."""
+
+    def __init__(self, url: str, cluster_id: str) -> None:
+        self._url, self._cluster_id = url, cluster_id
+        self.name = shown_place(url, SETTING)
+        self._lanes: dict[Lane, _Lane] = {}
+        self._closed = False
+
+    @classmethod
+    async def open(cls, url: str, cluster_id: str) -> PostgresCoordinator:
+        """Connect, make or migrate the tables. Raises StorageFault."""
+        coordinator = cls(url, cluster_id)
+        try:
+            await coordinator.call(Lane.UPKEEP, lambda tables: None)
+        except BaseException:
+            await coordinator.close()
+            raise
+        return coordinator
+
+    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+        """In the thread of its lane."""
+        if self._closed:
+            raise CoordinatorAway(f"coordinator {self.name} is closed")
+        if lane not in self._lanes:
+            self._lanes[lane] = _Lane(self._url, self.name, self._cluster_id, lane)
+        return await self._lanes[lane].run(call)
+
+    async def changes(self) -> AsyncIterator[list[Change]]:
+        """See `Coordinator.changes`."""
+        try:
+            connection = await psycopg.AsyncConnection.connect(
+                self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+            )
+            async with connection:
+                await connection.execute(f"LISTEN {CHANNEL}")
+                yield []
+                while True:
+                    async for notice in connection.notifies(timeout=QUIET_S):
+                        yield heard(notice.payload)
+                    async with asyncio.timeout(CALL_TIMEOUT_S):
+                        await connection.execute("SELECT 1")
+        except (psycopg.Error, TimeoutError) as error:
+            raise CoordinatorAway(
+                f"coordinator {self.name}: the connection that listens was lost: {one_line(error)}"
+            ) from error
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._closed = True
+        for lane in self._lanes.values():
+            await lane.close()
+
+
+class _Lane:
+    """A thread with a connection."""
+
+    def __init__(self, url: str, name: str, cluster_id: str, lane: Lane) -> None:
+        self._url, self._name, self._cluster_id = url, name, cluster_id
+        self._may_repeat = lane is Lane.READ
+        self._tables: PostgresTables | None = None
+        self._worker = Worker(f"diskless-{lane.value}")
+
+    async def run(self, call: Callable[[Tables], ResultT]) -> ResultT:
+        """A call in the thread; one that takes too long is cut off."""
+        try:
+            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S)
+        except TimeoutError:
+            self._cut()
+            raise CoordinatorAway(
+                f"coordinator {self._name}: no answer within {CALL_TIMEOUT_S:g} s"
+            ) from None
+
+    async def close(self) -> None:
+        """Close the connection after what is under way."""
+        with suppress(TimeoutError):
+            await self._worker.run(self._drop, CALL_TIMEOUT_S)
+        self._worker.end()
+
+    def _cut(self) -> None:
+        """Have the thread's wait for the server end: the connection is its own to close."""
+        tables = self._tables
+        with suppress(OSError, psycopg.Error):
+            if tables is not None:
+                with socket.socket(fileno=os.dup(tables.connection.fileno())) as same:
+                    same.shutdown(socket.SHUT_RDWR)
+
+    # Everything below runs in the lane's thread.
+
+    def _guard(self, call: Callable[[Tables], ResultT]) -> ResultT:
+        try:
+            return self._repeat(call)
+        except psycopg.Error as error:
+            kind = CoordinatorAway if is_away(error) else StorageFault
+            raise kind(f"coordinator {self._name}: {one_line(error)}") from error
+
+    def _repeat(self, call: Callable[[Tables], ResultT]) -> ResultT:
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                return call(self._open())
+            except psycopg.OperationalError as error:
+                if tries == TRIES or not (self._may_repeat or error.sqlstate in ROLLED_BACK):
+                    raise
+                time.sleep(PAUSE_S * tries * random.random())
+            finally:
+                if self._tables is not None and self._tables.connection.closed:
+                    self._drop()
+
+    def _open(self) -> PostgresTables:
+        if self._tables is None:
+            connection = psycopg.connect(
+                self._url, autocommit=True, connect_timeout=CONNECT_TIMEOUT_S
+            )
+            try:
+                mark = self._prepare(connection)
+            except BaseException:
+                connection.close()
+                raise
+            self._tables = PostgresTables(connection, self._cluster_id, mark)
+        return self._tables
+
+    def _drop(self) -> None:
+        tables, self._tables = self._tables, None
+        if tables is not None:
+            tables.connection.close()
+
+    def _prepare(self, on: Connection) -> str:
+        """Check the server, settle the session, bring the schema up to date; the mark."""
+        facts = on.execute(SERVER_FACTS).fetchone()
+        assert facts is not None
+        if check_facts(facts, f"coordinator {self._name}"):
+            on.execute(LASTING)
+        for statement in session_settings(CALL_TIMEOUT_S):
+            on.execute(statement.encode())
+        with on.transaction():
+            on.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING_LOCK,))
+            on.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+            on.execute(f"SET search_path = {SCHEMA}".encode())
+            on.execute(FACTS.encode())
+            return self._migrate(on)
+
+    def _migrate(self, on: Connection) -> str:
+        stored: dict[str, Any] = dict(on.execute("SELECT name, value FROM facts").fetchall())
+        check_cluster(stored.get("cluster.id", self._cluster_id), self._cluster_id, self._name)
+        for statement in steps_from(int(stored.get("schema.version", 0)), POSTGRES, self._name):
+            on.execute(statement.encode())
+        facts = first_facts(stored, self._cluster_id, secrets.token_hex(MARK_BYTES))
+        if facts != stored:
+            with on.cursor() as cursor:
+                cursor.executemany(
+                    "INSERT INTO facts VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET "
+                    "value = excluded.value",
+                    list(facts.items()),
+                )
+        return facts["mark"]
