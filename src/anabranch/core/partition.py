@@ -137,6 +137,11 @@ class Partition(Protocol):
 
     # Appending.
 
+    @property
+    def takes_transactions(self) -> bool:
+        """Whether records of transactions can be appended."""
+        return True
+
     def append(
         self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True
     ) -> Ticket:

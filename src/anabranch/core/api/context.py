@@ -18,6 +18,7 @@ from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
+from anabranch.core.broker.verifying import Verifier
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -96,6 +97,8 @@ class Broker:
 
     peers: Peers = field(default_factory=Peers)
     """What this broker's machines ask of other brokers."""
+    verifier: Verifier = field(init=False)
+    """Transactions that coordinators are asked about before records of theirs are appended."""
     acks: Acks = field(default_factory=Acks)
     """Batches that wait until they are committed."""
 
@@ -106,6 +109,7 @@ class Broker:
         left.woken_by = self.woken_by
         self.groups = GroupCoordinator(self)
         self.replication = Replication(self)
+        self.verifier = Verifier(self, self.groups.after)
 
     def woken_by(self, keys: Sequence[Hashable]) -> Iterable[Hashable]:
         """Under which keys waits may be over after these changed: they, and what hangs on them.

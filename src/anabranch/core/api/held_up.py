@@ -46,6 +46,7 @@ PASSING = frozenset(
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NOT_ENOUGH_REPLICAS,
         ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 """Refusals after which a client sends the same batch again."""

@@ -1,7 +1,8 @@
 """Produce: a client appends record batches to partitions that this broker leads.
 
-KIP: KIP-98 (idempotence), KIP-110 (zstd), KIP-467 (record errors), KIP-516 (topic ids), KIP-951
-    (current leader), KIP-966 (min.insync.replicas).
+KIP: KIP-98 (idempotence, transactions), KIP-110 (zstd), KIP-467 (record errors), KIP-516 (topic
+    ids), KIP-890 (transactions that are verified), KIP-951 (current leader), KIP-966
+    (min.insync.replicas).
 Versions: 3-13. ApiVersions advertises 0-13, as Kafka 4 does for old librdkafka (KAFKA-18659).
 Behaviour: each partition succeeds or fails by itself, in this order of checks: topic id, WRITE on
     the topic, existence, exactly one batch of format 2, acks, internal topics, leadership,
@@ -10,14 +11,16 @@ Behaviour: each partition succeeds or fails by itself, in this order of checks: 
     the batch; acks=all when every in-sync replica has it, or REQUEST_TIMED_OUT after `timeout_ms`.
     With flush.messages=1 the leader has it when it is flushed.
     A gap of sequence numbers is told only after what fills it was waited for (`held_up`).
-Skipped: transactional batches (no transaction coordinator exists yet).
+    The first batch of a transaction waits until the coordinator has said that the partition takes
+    part in it (`core.broker.verifying`); batches of other partitions and producers do not.
+Skipped: telling a gap at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable
 from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.acks import Awaited
@@ -27,6 +30,7 @@ from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.broker.gate import Charge, Need
+from anabranch.core.broker.verifying import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
@@ -34,6 +38,7 @@ from anabranch.core.replication.partitions import exists
 from anabranch.core.replication.replica import Replica
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -61,6 +66,9 @@ _CODEC_MASK = 0x07
 _TRANSACTIONAL = 0x10
 _ZSTD_SINCE = 7
 _LEADER_HINT_SINCE = 10
+_ABORTABLE_SINCE = 11
+_ADDS_SINCE = 12
+"""The version whose clients leave it to the partition to join their transaction."""
 _TOPIC_IDS_SINCE = 13
 
 _WITHOUT_LOG_START = frozenset(
@@ -87,6 +95,16 @@ Pending = tuple[PartitionProduceResponse, Partition, Ticket, int]
 from which this broker led without a break when it appended."""
 
 
+class Unverified(NamedTuple):
+    """A batch that waits until its transaction is verified, and where its answer stands."""
+
+    verification: Verification
+    topic: TopicProduceData
+    name: str
+    data: PartitionProduceData
+    answer: PartitionProduceResponse
+
+
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Append what the request brings and say, or wait to say, what became of it."""
     body: ProduceRequest = request.body
@@ -95,6 +113,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         _refuse_all(body, response, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         return _finish(broker, request, response, failed=True)
     pending: list[Pending] = []
+    unverified: list[Unverified] = []
     failed, held_up = False, broker.held_up
     for topic in body.topic_data:
         answers = []
@@ -110,18 +129,20 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 if held_up.first and replica is not None:
                     place, known = _place(topic, data), replica.producers
                     held_up.check(place, data.records, known, broker.steady_ms)
-                _append(broker, request, name or "", replica, data, answer, pending, now_ms)
+                found = _append(broker, request, name or "", replica, data, answer, pending, now_ms)
+                if found is not None:
+                    unverified.append(Unverified(found, topic, name or "", data, answer))
             except (ApiError, StorageFault) as error:
                 failed = True
                 replica = None if hosted is None else hosted.get(data.index)
-                _refuse(broker, answer, error, replica)
-                _hold_up(broker, topic, data, answer, replica)
-                _count_failure(broker, replica, answer, error)
+                _fail(broker, topic, data, answer, replica, error)
         response.responses.append(
             TopicProduceResponse(
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
+    if unverified:
+        return _verify(broker, request, response, unverified, pending, now_ms, failed=failed)
     if pending:
         return _wait(broker, request, response, pending, now_ms)
     if not failed and body.acks:
@@ -156,8 +177,11 @@ def _append(
     answer: PartitionProduceResponse,
     pending: list[Pending],
     now_ms: int,
-) -> None:
-    """Check and append one partition's batch; fill in the answer, or note what it waits for."""
+    *,
+    is_verified: bool = False,
+) -> Verification | None:
+    """Check and append one partition's batch; fill in the answer, or note what it waits for. What
+    must come before the append, if anything."""
     if replica is None and not exists(broker.image, topic, data.index):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     records: Any = data.records
@@ -171,10 +195,10 @@ def _append(
         )
     if replica is None:
         replica = broker.partitions.find(broker.image, topic, data.index)
-    if attributes & _TRANSACTIONAL:
-        if request.body.transactional_id is None:
-            raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        raise ApiError(ErrorCode.INVALID_TXN_STATE)
+    if attributes & _TRANSACTIONAL and not is_verified:
+        found = _unverified(broker, request, replica, records)
+        if found is not None:
+            return found
     answer.log_start_offset = replica.start_offset
     ticket = replica.append(records, required_acks=acks, now_ms=now_ms)
     _take(answer, ticket)
@@ -189,6 +213,90 @@ def _append(
             pending.append((answer, replica, ticket, led_from_epoch))
         else:
             answer.error_code = state
+    return None
+
+
+def _unverified(
+    broker: Broker, request: Request, replica: Partition, records: Any
+) -> Verification | None:
+    """What a transactional batch must wait for, if anything."""
+    transactional_id = request.body.transactional_id
+    if transactional_id is None:
+        raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not replica.takes_transactions:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{replica.topic_partition} takes no transactions."
+        )
+    header = read_header(records)
+    if header.producer_id < 0 or replica.producers.duplicate_of(header) is not None:
+        return None
+    speaks = Speaks(request.version >= _ADDS_SINCE, request.version >= _ABORTABLE_SINCE)
+    producer = header.producer_id, header.producer_epoch
+    return broker.verifier.needed(replica, transactional_id, *producer, speaks)
+
+
+def _verify(
+    broker: Broker,
+    request: Request,
+    response: ProduceResponse,
+    unverified: list[Unverified],
+    pending: list[Pending],
+    now_ms: int,
+    *,
+    failed: bool,
+) -> Wait:
+    """Append each batch as soon as its transaction is verified, in the order in which requests
+    came; then go on as if all had been appended at once."""
+    request.body.topic_data = []
+
+    def poll(now_ms: int, expired: bool) -> Outcome | None:
+        nonlocal failed
+        left = []
+        for entry in unverified:
+            if expired or entry.verification.code is not None:
+                failed |= not _append_verified(broker, request, entry, pending, now_ms)
+            else:
+                left.append(entry)
+        unverified[:] = left
+        if left:
+            return None
+        if pending:
+            return _wait(broker, request, response, pending, now_ms)
+        return _finish(broker, request, response, failed=failed)
+
+    keys = tuple(dict.fromkeys(entry.verification for entry in unverified))
+    return Wait(keys, now_ms + VERIFY_MS, poll)
+
+
+def _append_verified(
+    broker: Broker, request: Request, entry: Unverified, pending: list[Pending], now_ms: int
+) -> bool:
+    """Whether a batch was appended, whose coordinator has answered."""
+    verification, topic, name, data, answer = entry
+    replica = broker.partitions.get(name, data.index)
+    try:
+        verification.check(replica)
+        assert replica is not None
+        place = _place(topic, data)
+        broker.held_up.check(place, data.records, replica.producers, broker.steady_ms)
+        _append(broker, request, name, replica, data, answer, pending, now_ms, is_verified=True)
+    except (ApiError, StorageFault) as error:
+        _fail(broker, topic, data, answer, replica, error)
+        return False
+    return True
+
+
+def _fail(
+    broker: Broker,
+    topic: TopicProduceData,
+    data: PartitionProduceData,
+    answer: PartitionProduceResponse,
+    replica: Replica | None,
+    error: ApiError | StorageFault,
+) -> None:
+    _refuse(broker, answer, error, replica)
+    _hold_up(broker, topic, data, answer, replica)
+    _count_failure(broker, replica, answer, error)
 
 
 def _take(answer: PartitionProduceResponse, ticket: Ticket) -> None:
@@ -413,9 +521,8 @@ HANDLER = Handler(
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
     ),
     charge=Charge.PRODUCE,
-    kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-951", "KIP-966"),
+    kips=("KIP-98", "KIP-110", "KIP-467", "KIP-516", "KIP-890", "KIP-951", "KIP-966"),
     skipped=(
-        "Transactional batches are refused with INVALID_TXN_STATE.",
         "A gap of sequence numbers is answered with NOT_LEADER_OR_FOLLOWER for 10 s before it is "
         "called out of order, lest a librdkafka producer doubles records (decision 38).",
     ),

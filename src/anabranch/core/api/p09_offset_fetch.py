@@ -8,14 +8,16 @@ Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means
     (versions 2 to 7), in the group (8 on), or in each partition (1). The answer waits until a
     record shows that this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with
     which every client looks for the coordinator again, when that is not shown within
-    `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it.
-Skipped: waiting for open transactions (`require_stable`): no transaction commits offsets here.
+    `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it. With
+    `require_stable` a partition of which an open transaction has committed an offset has
+    UNSTABLE_OFFSET_COMMIT: the client asks again.
+Skipped: nothing
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
@@ -24,6 +26,7 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.offsets import current_topic_id, is_of
 from anabranch.core.outcome import Outcome, when_all
 from anabranch.core.request import Request
@@ -49,12 +52,19 @@ Offsets = Mapping[str, Mapping[int, CommittedOffset]]
 Wanted = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
+class Known(NamedTuple):
+    """A group's offsets, and where an open transaction has committed one."""
+
+    offsets: Offsets
+    unstable: Collection[Place]
+
+
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The answer, or a wait until it is proven that this broker coordinates each group."""
     body: OffsetFetchRequest = request.body
     if request.version >= GROUPS_SINCE:
 
-        def respond(found: list[Offsets | ErrorCode]) -> OffsetFetchResponse:
+        def respond(found: list[Known | ErrorCode]) -> OffsetFetchResponse:
             pairs = zip(body.groups, found, strict=True)
             return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
 
@@ -64,7 +74,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     return when_all([part], lambda found: _one_group(broker, request, *found))
 
 
-def _one_group(broker: Broker, request: Request, found: Offsets | ErrorCode) -> OffsetFetchResponse:
+def _one_group(broker: Broker, request: Request, found: Known | ErrorCode) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     if isinstance(found, ErrorCode):
         return _failed(body, request.version, found)
@@ -91,7 +101,7 @@ def _group(
     broker: Broker,
     request: Request,
     wanted: OffsetFetchRequestGroup,
-    found: Offsets | ErrorCode,
+    found: Known | ErrorCode,
 ) -> OffsetFetchResponseGroup:
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=found)
@@ -125,26 +135,27 @@ def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> An
         return error.code
     shard.prove(done, now_ms)
 
-    def tell(code: ErrorCode) -> Offsets | ErrorCode:
+    def tell(code: ErrorCode) -> Known | ErrorCode:
         if code is not ErrorCode.NONE or not shard.is_current:
             return ErrorCode.NOT_COORDINATOR
         group = broker.groups.groups.get(group_id)
-        return {} if group is None else group.offsets
+        unstable = shard.undecided.of(group_id) if request.body.require_stable else ()
+        return Known({} if group is None else group.offsets, unstable)
 
     return when_committed(broker, shard, done, now_ms, tell)
 
 
 def _found(
-    broker: Broker, request: Request, offsets: Offsets, wanted: Wanted
+    broker: Broker, request: Request, known: Known, wanted: Wanted
 ) -> Iterable[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]:
     """(topic, its partitions with their offset and error), in the order asked for."""
-    image = broker.image
+    image, unstable = broker.image, known.unstable
     if wanted is None:
-        for name, partitions in offsets.items():
+        for name, partitions in known.offsets.items():
             if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
                 topic_id = current_topic_id(image, name)
                 told = [
-                    (index, each, ErrorCode.NONE)
+                    _told((name, index), each, topic_id, unstable)
                     for index, each in partitions.items()
                     if is_of(topic_id, each)
                 ]
@@ -154,16 +165,23 @@ def _found(
     for topic in wanted:
         name, indexes = topic.name, topic.partition_indexes
         if topic_allowed(broker.authorizer, request, Operation.DESCRIBE, name):
-            known, topic_id = offsets.get(name, {}), current_topic_id(image, name)
-            yield name, [(i, _told(known.get(i), topic_id), ErrorCode.NONE) for i in indexes]
+            there, topic_id = known.offsets.get(name, {}), current_topic_id(image, name)
+            yield name, [_told((name, i), there.get(i), topic_id, unstable) for i in indexes]
         else:
             yield name, [(i, NO_OFFSET, ErrorCode.TOPIC_AUTHORIZATION_FAILED) for i in indexes]
 
 
-def _told(committed: CommittedOffset | None, topic_id: TopicId) -> CommittedOffset:
+def _told(
+    place: Place,
+    committed: CommittedOffset | None,
+    topic_id: TopicId,
+    unstable: Collection[Place],
+) -> tuple[int, CommittedOffset, ErrorCode]:
+    if unstable and place in unstable:
+        return place[1], NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT
     if committed is None or not is_of(topic_id, committed):
-        return NO_OFFSET
-    return committed
+        return place[1], NO_OFFSET, ErrorCode.NONE
+    return place[1], committed, ErrorCode.NONE
 
 
 def _failed(body: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFetchResponse:
@@ -194,6 +212,5 @@ HANDLER = Handler(
         Need(Operation.DESCRIBE, ResourceType.GROUP),
         Need(Operation.DESCRIBE, ResourceType.TOPIC),
     ),
-    kips=("KIP-709",),
-    skipped=("With `require_stable` nothing waits: transactions do not commit offsets.",),
+    kips=("KIP-447", "KIP-709"),
 )

@@ -59,7 +59,10 @@ class GroupCoordinator:
         Raises NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
         """
         broker = self.broker
-        index = partition_of(group_id, broker.image, broker.config)
+        return self.shard_in(partition_of(group_id, broker.image, broker.config), now_ms)
+
+    def shard_in(self, index: int, now_ms: int) -> Shard:
+        """As `shard_of`, of a partition whose index is known."""
         shard = self.shards.get(index)
         if shard is None or not shard.is_current:
             shard = self._lead(index, now_ms)
@@ -162,6 +165,7 @@ class GroupCoordinator:
         if not shard.is_current or self.shards.get(shard.place.partition) is not shard:
             return
         shard.is_loaded, shard.read_to = True, loader.read_to
+        shard.undecided = loader.undecided
         for group in loader.groups.values():
             self.groups[group.group_id] = group
             for member in group.members.values():

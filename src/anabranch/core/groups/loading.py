@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import CorruptLog, ProtocolError
 from anabranch.core.groups.group import CommittedOffset, Group, Member
+from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.offsets import current_topic_id
 from anabranch.core.groups.records import committed_offset
 from anabranch.core.groups.states import EMPTY, STABLE
+from anabranch.core.groups.undecided import Undecided
 from anabranch.core.log.files import ColdRead
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.batch import BatchHeader, walk
@@ -25,7 +27,6 @@ from anabranch.core.wire.offsets_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
-    OffsetCommitKey,
     OffsetCommitValue,
     decode_key,
     decode_value,
@@ -51,7 +52,7 @@ class Loader:
         self.unknown_keys = 0
         self.records = self.read_to = 0
         self._read_bytes = min(read_bytes, READ_BYTES)
-        self._undecided: dict[int, list[tuple[OffsetCommitKey, CommittedOffset | None]]] = {}
+        self.undecided = Undecided()
 
     def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
         """Read everything. Raises StorageFault where the log cannot be read, or is not ours.
@@ -118,34 +119,39 @@ class Loader:
         committed = None
         if record.value is not None:
             committed = committed_offset(decode_value(OffsetCommitValue, record.value))
+        place = key.topic, key.partition
         if header.is_transactional:
-            self._undecided.setdefault(header.producer_id, []).append((key, committed))
+            self.undecided.add(header.producer_id, (key.group, place), committed)
         else:
-            self._take_offset(key, committed, now_ms)
+            self.undecided.replace(key.group, (place,))
+            self._take_offset(key.group, place, committed, now_ms)
 
     def _decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
         marker = end_marker(batches, position)
-        waiting = self._undecided.pop(header.producer_id, [])
-        if marker is not None and marker.committed:
-            for key, committed in waiting:
-                self._take_offset(key, committed, now_ms)
+        if marker is None:
+            return
+        decided = self.undecided.end(self.undecided.take(header.producer_id))
+        for (group_id, place), committed in decided:
+            if marker.committed:
+                self._take_offset(group_id, place, committed, now_ms)
 
     def _take_offset(
-        self, key: OffsetCommitKey, committed: CommittedOffset | None, now_ms: int
+        self, group_id: str, place: Place, committed: CommittedOffset | None, now_ms: int
     ) -> None:
-        group = self._group(key.group, now_ms)
+        group = self._group(group_id, now_ms)
+        topic, partition = place
         if committed is not None:
             if committed.topic_id == ZERO_TOPIC_ID:
-                topic_id = current_topic_id(self.shard.image_at_start, key.topic)
+                topic_id = current_topic_id(self.shard.image_at_start, topic)
                 committed = committed._replace(topic_id=topic_id)
-            group.offsets.setdefault(key.topic, {})[key.partition] = committed
+            group.offsets.setdefault(topic, {})[partition] = committed
             return
-        partitions = group.offsets.get(key.topic, {})
-        partitions.pop(key.partition, None)
+        partitions = group.offsets.get(topic, {})
+        partitions.pop(partition, None)
         if not partitions:
-            group.offsets.pop(key.topic, None)
+            group.offsets.pop(topic, None)
         if not group.offsets and not group.members and group.protocol_type is None:
-            del self.groups[key.group]
+            del self.groups[group_id]
 
     def _take_group(self, group_id: str, value: bytes | None, now_ms: int) -> None:
         if value is None:

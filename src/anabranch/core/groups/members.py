@@ -134,7 +134,7 @@ def forget_if_unused(coordinator: GroupCoordinator, group: Group, now_ms: int) -
         and group.generation_id == 0
         and group.protocol_type is None
         and not (group.members or group.pending_members or group.offsets)
-        and not group.shard.in_flight.of(group.group_id)
+        and not group.shard.under_way(group.group_id)
     ):
         coordinator.forget(group, now_ms)
 

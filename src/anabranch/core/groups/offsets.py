@@ -7,7 +7,9 @@ moment it is empty, all of them for `offsets.retention.minutes`; offsets of a na
 members, that long after each commit. An offset whose client set a retention (versions 2 to 4) lives
 that long.
 
-Source: Kafka 4.1's OffsetMetadataManager (behaviour), KIP-496 (deletion). Not here: transactions.
+An offset that a transaction commits counts once the transaction is committed (`undecided`).
+
+Source: Kafka 4.1's OffsetMetadataManager (behaviour), KIP-496 (deletion), KIP-447 (transactions).
 """
 
 from __future__ import annotations
@@ -65,6 +67,31 @@ def committing_group(
     return group
 
 
+def transactions_group(
+    coordinator: GroupCoordinator,
+    group_id: str,
+    generation_id: int,
+    member_id: str,
+    instance_id: str | None,
+    now_ms: int,
+) -> Group:
+    """The group that a transaction may commit to: of a member, in its generation; of a client that
+    does not say who it is, always (KIP-447). Raises ApiError."""
+    group = coordinator.find(group_id, now_ms)
+    if group is None:
+        if generation_id >= 0:
+            raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+        return coordinator.find_or_create(group_id, now_ms)
+    if generation_id < 0 and (group.state is EMPTY or not (member_id or instance_id is not None)):
+        return group
+    fault = member_fault(group, member_id, instance_id)
+    if fault is not None:
+        raise ApiError(fault)
+    if generation_id != group.generation_id:
+        raise ApiError(ErrorCode.ILLEGAL_GENERATION)
+    return group
+
+
 def commit(
     coordinator: GroupCoordinator,
     group: Group,
@@ -95,6 +122,69 @@ def commit(
         shard.in_flight.end(group_id, places)
         forget_if_unused(coordinator, group, now_ms)
         raise
+    shard.undecided.replace(group_id, places)
+
+
+def commit_in_transaction(
+    coordinator: GroupCoordinator,
+    group: Group,
+    offsets: Sequence[tuple[Place, CommittedOffset]],
+    producer: tuple[int, int],
+    done: Answer,
+    now_ms: int,
+) -> None:
+    """Write offsets that count if the transaction of `producer` (id and epoch) is committed; `done`
+    is given NONE once they are safe. Raises ApiError."""
+    group_id, shard = group.group_id, group.shard
+    producer_id, epoch = producer
+    records = [
+        offset_record(group_id, topic, partition, committed, now_ms)
+        for (topic, partition), committed in offsets
+    ]
+
+    def effect(_now_ms: int) -> None:
+        done.give(ErrorCode.NONE)
+
+    try:
+        shard.replica.producers.check_epoch(producer_id, epoch)
+        how = {"producer_id": producer_id, "producer_epoch": epoch, "transactional": True}
+        shard.write(records, now_ms, effect, **how)
+    except ApiError:
+        forget_if_unused(coordinator, group, now_ms)
+        raise
+    for place, committed in offsets:
+        shard.undecided.add(producer_id, (group_id, place), committed)
+
+
+def decide(
+    coordinator: GroupCoordinator,
+    shard: Shard,
+    marker: bytearray,
+    producer_id: int,
+    now_ms: int,
+    *,
+    committed: bool,
+) -> None:
+    """Write a transaction's marker: once it is committed, the offsets that the transaction
+    committed count, or are forgotten. Raises ApiError."""
+    decided = shard.undecided.take(producer_id)
+
+    def effect(now_ms: int) -> None:
+        for (group_id, (topic, partition)), offset in shard.undecided.end(decided):
+            if committed:
+                group = _named(coordinator, shard, group_id, now_ms)
+                group.offsets.setdefault(topic, {})[partition] = offset
+                coordinator.commits_total += 1
+        for group_id in dict.fromkeys(group_id for group_id, _ in decided):
+            known = coordinator.groups.get(group_id)
+            if known is not None:
+                forget_if_unused(coordinator, known, now_ms)
+
+    try:
+        shard.write_batches([marker], now_ms, effect)
+    except ApiError:
+        shard.undecided.restore(producer_id, decided)
+        raise
 
 
 def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
@@ -102,9 +192,14 @@ def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
     was written, which counts all the same."""
     if group.state is not DEAD:
         return group
-    known = coordinator.groups.get(group.group_id)
+    return _named(coordinator, group.shard, group.group_id, now_ms)
+
+
+def _named(coordinator: GroupCoordinator, shard: Shard, group_id: str, now_ms: int) -> Group:
+    """The group of that name, which may be new."""
+    known = coordinator.groups.get(group_id)
     if known is None:
-        known = coordinator.groups[group.group_id] = Group(group.group_id, group.shard, now_ms)
+        known = coordinator.groups[group_id] = Group(group_id, shard, now_ms)
     return known
 
 
@@ -120,11 +215,11 @@ def delete_offsets(
 ) -> None:
     """Forget committed offsets, also those whose commits are in flight; places without one are
     passed over. `done` is given NONE once that counts. Raises ApiError."""
-    in_flight = group.shard.in_flight.of(group.group_id)
+    under_way = group.shard.under_way(group.group_id)
     there = [
         (topic, partition)
         for topic, partition in places
-        if partition in group.offsets.get(topic, ()) or (topic, partition) in in_flight
+        if partition in group.offsets.get(topic, ()) or (topic, partition) in under_way
     ]
     if there:
         _write_deletion(coordinator, group.shard, group.group_id, there, now_ms, done)
@@ -147,6 +242,7 @@ def _write_deletion(
         _tell(done)
 
     shard.write(records, now_ms, effect)
+    shard.undecided.replace(group_id, places)
 
 
 def _tell(done: Answer | None) -> None:
@@ -175,8 +271,8 @@ def delete_group(
     Raises ApiError NON_EMPTY_GROUP, or the log's."""
     if group.state is not EMPTY:
         raise ApiError(ErrorCode.NON_EMPTY_GROUP)
-    in_flight = group.shard.in_flight.of(group.group_id)
-    places = list(dict.fromkeys([*_places(group), *in_flight]))
+    under_way = group.shard.under_way(group.group_id)
+    places = list(dict.fromkeys([*_places(group), *under_way]))
     _delete_whole(coordinator, group, places, now_ms, done)
 
 
@@ -200,6 +296,7 @@ def _delete_whole(
         _tell(done)
 
     group.shard.write(records, now_ms, effect)
+    group.shard.undecided.replace(group_id, places)
 
 
 def _places(group: Group) -> list[Place]:
@@ -229,8 +326,8 @@ def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int)
             of_group = doomed.setdefault((group.shard, group.group_id), {})
             of_group.update(dict.fromkeys((topic, each) for each in group.offsets[topic]))
     for shard in coordinator.shards.values():
-        for group_id in shard.in_flight.groups():
-            places = [each for each in shard.in_flight.of(group_id) if each[0] in topics]
+        for group_id in dict.fromkeys((*shard.in_flight.groups(), *shard.undecided.groups())):
+            places = [each for each in shard.under_way(group_id) if each[0] in topics]
             if places:
                 doomed.setdefault((shard, group_id), {}).update(dict.fromkeys(places))
     for (shard, group_id), places_of in doomed.items():
@@ -286,15 +383,15 @@ def _expire_group(
     coordinator: GroupCoordinator, group: Group, retention_ms: int, now_ms: int
 ) -> None:
     """What is in flight is left alone: it is younger than what it replaces."""
-    in_flight = group.shard.in_flight.of(group.group_id)
+    under_way = group.shard.under_way(group.group_id)
     places = _places(group)
     expired = [
         place
         for place in places
-        if place not in in_flight
+        if place not in under_way
         and (_is_gone(coordinator, group, place) or _is_expired(group, place, retention_ms, now_ms))
     ]
-    if len(expired) < len(places) or in_flight or group.state is not EMPTY:
+    if len(expired) < len(places) or under_way or group.state is not EMPTY:
         delete_offsets(coordinator, group, expired, now_ms)
     elif not group.pending_members:
         _delete_whole(coordinator, group, expired, now_ms)

@@ -10,12 +10,13 @@ in the next one everything is read again from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.groups.in_flight import InFlight
+from anabranch.core.groups.in_flight import InFlight, Place
 from anabranch.core.groups.records import nothing_said
+from anabranch.core.groups.undecided import Undecided
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import Record, build_batch
@@ -63,6 +64,7 @@ class Shard:
         self.image_at_start = broker.image
         """The metadata by which this broker began to lead it, until it is read."""
         self.in_flight = InFlight()
+        self.undecided = Undecided()
         self.place = replica.topic_partition
         self._broker = broker
         self._pending: deque[tuple[int, Effect]] = deque()
@@ -118,13 +120,30 @@ class Shard:
             for answer in asking:
                 answer.give(fault.code)
 
-    def write(self, records: Sequence[Record], now_ms: int, effect: Effect) -> None:
-        """Append records; `effect` is done when all of them are committed, perhaps at once.
+    def under_way(self, group_id: str) -> Collection[Place]:
+        """Where a group has a commit in flight, or in a transaction that is open."""
+        in_flight, undecided = self.in_flight.of(group_id), self.undecided.of(group_id)
+        return dict.fromkeys((*in_flight, *undecided)) if undecided else in_flight
+
+    def write(self, records: Sequence[Record], now_ms: int, effect: Effect, **how: Any) -> None:
+        """Append records; `effect` is done when all of them are committed, perhaps at once. `how`
+        is for the batches (`build_batch`).
 
         Raises ApiError with the code that a member of a group is told; then nothing counts.
         """
+        codec = CODECS[self._broker.config.offsets_topic_compression_codec]
+        batches = []
+        for start in range(0, len(records), RECORDS_A_BATCH):
+            some = records[start : start + RECORDS_A_BATCH]
+            if len(some) > 1:
+                some = [record._replace(offset=index) for index, record in enumerate(some)]
+            batches.append(build_batch(some, codec=codec, **how))
+        self.write_batches(batches, now_ms, effect)
+
+    def write_batches(self, batches: Sequence[bytearray], now_ms: int, effect: Effect) -> None:
+        """As `write`, of batches that are made already."""
         try:
-            self._append(records, now_ms)
+            self._append(batches, now_ms)
         except StorageFault as fault:
             self._broker.faults.append((self.replica, fault))
             raise ApiError(ErrorCode.NOT_COORDINATOR, str(fault)) from fault
@@ -133,14 +152,9 @@ class Shard:
         self._pending.append((self.replica.end_offset, effect))
         self.catch_up(now_ms)
 
-    def _append(self, records: Sequence[Record], now_ms: int) -> None:
-        codec = CODECS[self._broker.config.offsets_topic_compression_codec]
+    def _append(self, batches: Sequence[bytearray], now_ms: int) -> None:
         replica = self.replica
-        for start in range(0, len(records), RECORDS_A_BATCH):
-            some = records[start : start + RECORDS_A_BATCH]
-            if len(some) > 1:
-                some = [record._replace(offset=index) for index, record in enumerate(some)]
-            batch = build_batch(some, codec=codec)
+        for batch in batches:
             replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
         self._broker.changed.add(self.place)
         if replica.needs_sync(now_ms):

@@ -168,6 +168,8 @@ def _check_header(header: BatchHeader, config: LogConfig, partition: TopicPartit
         )
     if header.is_control:
         _refuse(partition, "clients may not write control records")
+    if header.is_transactional and header.producer_id < 0:
+        _refuse(partition, "a transactional batch has no producer id")
     if header.producer_id >= 0 and header.base_sequence < 0:
         _refuse(partition, f"sequence number {header.base_sequence} of a producer with an id")
     if header.codec > Codec.ZSTD:

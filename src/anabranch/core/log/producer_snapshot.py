@@ -11,6 +11,7 @@ fails its checksum is not used: state is then rebuilt from batch headers.
 from __future__ import annotations
 
 import struct
+from operator import itemgetter
 
 from anabranch.core.log.producers import Producer, ProducerBatch, ProducerStates
 from anabranch.core.wire.crc import crc32c
@@ -57,6 +58,8 @@ def decode_snapshot(encoded: bytes, now_ms: int = LATEST_MS) -> ProducerStates |
     states = ProducerStates(now_ms)
     for fields in _ENTRY.iter_unpack(encoded[_HEAD.size :]):
         _restore(states, *fields)
+    opened = sorted(states.open_transactions.items(), key=itemgetter(1))
+    states.open_transactions = dict(opened)
     return states
 
 

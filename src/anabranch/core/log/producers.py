@@ -11,7 +11,9 @@ forgets who writes older ones while batches are under way.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from itertools import islice
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.indexes import AbortedRange
@@ -108,9 +110,10 @@ class ProducerStates:
         yet, count as written when the log was opened: their time is not known."""
         self.producers: dict[int, Producer] = {}
         self.open_transactions: dict[int, int] = {}
-        """Producer id -> first offset of its open transaction."""
-        self.unreplicated: list[tuple[int, int]] = []
-        """(first offset, marker's offset) of ended transactions above the high watermark."""
+        """Producer id -> first offset of its open transaction, the first of all first."""
+        self.unreplicated: deque[tuple[int, int]] = deque()
+        """(first offset, marker's offset) of ended transactions above the high watermark, by the
+        marker's offset."""
 
     def __iter__(self) -> Iterator[Producer]:
         return iter(self.producers.values())
@@ -131,6 +134,15 @@ class ProducerStates:
             ):
                 return batch
         return None
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Whether a producer has an undecided transaction of this epoch here."""
+        producer = self.producers.get(producer_id)
+        return (
+            producer is not None
+            and producer.transaction_first_offset >= 0
+            and producer.epoch == epoch
+        )
 
     def reached(self, producer_id: int, epoch: int, sequence: int) -> bool:
         """Whether the log has this sequence number of a producer's epoch, or a later one, or has
@@ -187,6 +199,12 @@ class ProducerStates:
         if producer is None:
             return
         self.check_epoch(header.producer_id, header.producer_epoch)
+        if producer.transaction_first_offset >= 0 and not header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Producer {header.producer_id} has an undecided transaction here, and this batch "
+                "is of none.",
+            )
         first = header.base_sequence
         if header.producer_epoch != producer.epoch:
             if first != 0 and producer.epoch >= 0:
@@ -213,6 +231,12 @@ class ProducerStates:
                 f"Epoch {epoch} of producer {producer_id} is older than the last one seen here, "
                 f"{producer.epoch}.",
             )
+
+    def has_marker(self, producer_id: int, epoch: int) -> bool:
+        """Whether this marker was written before, of a transaction whose marker has an epoch that
+        no record of it has (KIP-890): the producer is at that epoch, or in a later one already."""
+        producer = self.producers.get(producer_id)
+        return producer is not None and producer.epoch >= epoch
 
     def check_marker(self, producer_id: int, epoch: int, coordinator_epoch: int) -> None:
         """Refuse a transaction marker from a deposed transaction coordinator."""
@@ -265,16 +289,23 @@ class ProducerStates:
         self.unreplicated.append((first_offset, marker_offset))
         if committed:
             return None
-        stable = min(self.open_transactions.values(), default=marker_offset + 1)
+        stable = next(iter(self.open_transactions.values()), marker_offset + 1)
         return AbortedRange(producer_id, first_offset, marker_offset, stable)
 
     def first_unstable_offset(self, high_watermark: int) -> int:
         """First offset of a transaction whose outcome is not known below the high watermark; -1."""
         if not self.open_transactions and not self.unreplicated:
             return -1
-        self.unreplicated = [ended for ended in self.unreplicated if ended[1] >= high_watermark]
-        firsts = [*self.open_transactions.values(), *(first for first, _ in self.unreplicated)]
+        self.replicated(high_watermark)
+        firsts = [first for first, _ in self.unreplicated]
+        firsts += islice(self.open_transactions.values(), 1)
         return min(firsts, default=-1)
+
+    def replicated(self, high_watermark: int) -> None:
+        """Every marker before the high watermark is known to all: readers may pass it."""
+        ended = self.unreplicated
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
 
     def distrust_replay(self) -> None:
         """Go by the records' time where compaction may have taken the last batch of a producer that

@@ -182,9 +182,12 @@ class LogState:
         )
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Where a read_committed reader must stop: before the first undecided transaction."""
+        """Where a read_committed reader must stop: before the first undecided transaction, of which
+        the first records may have been deleted."""
         unstable = self.producers.first_unstable_offset(high_watermark)
-        return high_watermark if unstable < 0 else min(unstable, high_watermark)
+        if unstable < 0:
+            return high_watermark
+        return min(max(unstable, self.start_offset), high_watermark)
 
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""

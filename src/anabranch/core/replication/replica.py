@@ -283,9 +283,15 @@ class Replica(LocalLog):
         for follower in self.holders:
             if follower.end_offset < end:
                 end = follower.end_offset
+        return self._raise_high_watermark(end)
+
+    def _raise_high_watermark(self, end: int) -> bool:
         if end <= self.high_watermark:
             return False
         self.high_watermark = end
+        producers = self.log.producers
+        if producers.unreplicated:
+            producers.replicated(end)
         return True
 
     def synced(self, end_offset: int) -> bool:
@@ -326,10 +332,7 @@ class Replica(LocalLog):
         if log.start_offset < leader_start_offset <= log.end_offset:
             log.delete_records_before(leader_start_offset)
         end = max(min(leader_high_watermark, log.end_offset), log.start_offset)
-        if end <= self.high_watermark:
-            return False
-        self.high_watermark = end
-        return True
+        return self._raise_high_watermark(end)
 
     def truncated(self) -> None:
         """The log was cut: nothing beyond its end is known to be committed any more."""

@@ -25,6 +25,8 @@ class BrokerConfig:
     The texts by origin are kept in `static`, `dynamic_broker` and `dynamic_default`.
     """
 
+    add_partitions_to_txn_retry_backoff_max_ms: int
+    add_partitions_to_txn_retry_backoff_ms: int
     advertised_listeners: str | None
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
@@ -143,6 +145,7 @@ class BrokerConfig:
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
     transaction_max_timeout_ms: int
+    transaction_partition_verification_enable: bool
     unclean_leader_election_enable: bool
     unclean_leader_election_interval_ms: int
 

@@ -1,0 +1,207 @@
+"""What a read_committed reader sees of a log after any history, beside a naive model of it.
+
+A world is one partition to which producers write in transactions that end either way, while it is
+rolled, cut, closed, crashed, and shortened at its start. The model keeps all that was written in a
+list. Three things are asked of the log after each step: where such a reader stops, what it sees
+before that when it drops what it is told was aborted, and which transactions are open.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+import pytest
+from tests.core.log.support import END, NOW_MS, append, batch, marker, new_log, reopen, sync
+
+from anabranch.core.log.log import Log
+from anabranch.core.wire.batch import walk
+from anabranch.core.wire.control import end_marker
+
+SEEDS = 60
+STEPS = 60
+PRODUCERS = (1, 2, 3)
+
+
+class Entry(NamedTuple):
+    """A batch as it was written; `committed` is None but for markers."""
+
+    first: int
+    last: int
+    producer: int = -1
+    epoch: int = 0
+    committed: bool | None = None
+
+
+class World:
+    """The log, and all that is in it."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = Random(seed)
+        self.log: Log = new_log(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
+        self.entries: list[Entry] = []
+        self.epochs = dict.fromkeys(PRODUCERS, 0)
+        self.high_watermark = 0
+        self.was_opened = False
+
+    # What happens.
+
+    def write(self) -> None:
+        """Records of a transaction, or of none."""
+        producer = self.random.choice((-1, *PRODUCERS))
+        count = self.random.randint(1, 3)
+        if producer < 0:
+            first = append(self.log, batch(count, size_bytes=10))
+            self.entries.append(Entry(first, first + count - 1))
+            return
+        epoch = self.epochs[producer]
+        sequence = self.log.producers.next_sequence(producer, epoch)
+        records = batch(
+            count,
+            size_bytes=10,
+            producer_id=producer,
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            transactional=True,
+        )
+        first = append(self.log, records)
+        self.entries.append(Entry(first, first + count - 1, producer, epoch))
+
+    def end(self) -> None:
+        """A marker, also where nothing is open; one in two raises the epoch."""
+        producer, committed = self.random.choice(PRODUCERS), self.random.random() < 0.5
+        self.epochs[producer] += self.random.random() < 0.5
+        epoch = self.epochs[producer]
+        records = marker(producer, committed=committed, producer_epoch=epoch)
+        written = self.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, client=False)
+        self.entries.append(
+            Entry(written.first_offset, written.first_offset, producer, epoch, committed)
+        )
+
+    def replicate(self) -> None:
+        """The high watermark moves."""
+        ends = [each.last + 1 for each in self.entries if each.last >= self.high_watermark]
+        self.high_watermark = self.random.choice([self.high_watermark, *ends])
+
+    def roll(self) -> None:
+        if self.log.active is not None and self.log.active.size:
+            self.log.roll(NOW_MS)
+
+    def sync(self) -> None:
+        sync(self.log)
+
+    def truncate(self) -> None:
+        """As a follower whose leader has less."""
+        offset = self.random.randint(self.log.start_offset, self.log.end_offset)
+        end = self.log.truncate_to(offset)
+        self.entries = [each for each in self.entries if each.last < end]
+        self.high_watermark = min(self.high_watermark, end)
+        for producer in PRODUCERS:
+            mine = [each.epoch for each in self.entries if each.producer == producer]
+            self.epochs[producer] = max(mine, default=0)
+
+    def shorten(self) -> None:
+        """Records are deleted at the start, and segments with them."""
+        offset = self.random.randint(self.log.start_offset, self.high_watermark)
+        self.log.delete_records_before(offset)
+        self.log.apply_retention(NOW_MS, self.high_watermark)
+        self.log.remove_deleted_files(NOW_MS)
+
+    def restart(self) -> None:
+        """In order, or not; what was written is in the files either way."""
+        is_clean = self.random.random() < 0.5
+        self.log = reopen(self.log, clean=is_clean, log_start_offset=self.log.start_offset)
+        self.was_opened = True
+
+    def step(self) -> None:
+        moves = (self.write,) * 6 + (self.end,) * 3 + (self.replicate,) * 2
+        moves += (self.roll, self.sync, self.truncate, self.shorten, self.restart)
+        if self.log.end_offset:
+            self.random.choice(moves)()
+        else:
+            self.write()
+        self.high_watermark = max(self.high_watermark, self.log.start_offset)
+
+    # What is so.
+
+    def transactions(self) -> tuple[dict[int, int], list[tuple[int, int, Entry]]]:
+        """First offsets of the open ones by producer, and (producer, first offset, marker)."""
+        opened: dict[int, int] = {}
+        ended = []
+        for each in self.entries:
+            if each.producer < 0:
+                continue
+            if each.committed is None:
+                opened.setdefault(each.producer, each.first)
+            elif each.producer in opened:
+                ended.append((each.producer, opened.pop(each.producer), each))
+        return opened, ended
+
+    def check(self) -> None:
+        opened, ended = self.transactions()
+        assert self.log.producers.open_transactions == opened
+        firsts = [
+            *opened.values(),
+            *(first for _, first, end in ended if end.first >= self.high_watermark),
+        ]
+        stable = self.log.last_stable_offset(self.high_watermark)
+        expected = min((max(first, self.log.start_offset) for first in firsts), default=END)
+        expected = min(expected, self.high_watermark)
+        if self.was_opened:  # a marker that was read back may be above the high watermark
+            bounds = [max(first, self.log.start_offset) for first in opened.values()]
+            assert expected <= stable <= min([self.high_watermark, *bounds])
+        else:
+            assert stable == expected
+        if stable > self.log.start_offset:
+            first = self.random.randrange(self.log.start_offset, stable)
+            assert self.seen(first, stable) == self.committed(first, stable, ended)
+
+    def committed(self, first: int, upto: int, ended: list[tuple[int, int, Entry]]) -> list[int]:
+        """First offsets of the batches that such a reader should see."""
+        aborted = [
+            (producer, begin, end.first) for producer, begin, end in ended if not end.committed
+        ]
+        return [
+            each.first
+            for each in self.entries
+            if each.committed is None
+            and first <= each.last
+            and each.first < upto
+            and not any(
+                producer == each.producer and begin <= each.first < end
+                for producer, begin, end in aborted
+            )
+        ]
+
+    def seen(self, first: int, upto: int) -> list[int]:
+        """The same as a client finds it: by the list that comes with each fetch."""
+        seen, offset = [], first
+        while offset < upto:
+            batches = self.log.read(offset, max_bytes=300, upto=upto, at_least_one=True)
+            assert batches, f"nothing at {offset}"
+            headers = [header for _, header in walk(batches)]
+            told = sorted(
+                self.log.aborted_transactions(offset, headers[-1].next_offset),
+                key=lambda each: each.first_offset,
+            )
+            aborted: set[int] = set()
+            for position, header in walk(batches):
+                while told and told[0].first_offset <= header.last_offset:
+                    aborted.add(told.pop(0).producer_id)
+                if header.is_control:
+                    decision = end_marker(batches, position)
+                    assert decision is not None
+                    if not decision.committed:
+                        aborted.discard(header.producer_id)
+                elif not (header.is_transactional and header.producer_id in aborted):
+                    seen.append(header.base_offset)
+                offset = header.next_offset
+        return seen
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_a_reader_sees_what_was_committed_and_stops_at_what_is_open(seed: int) -> None:
+    world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+        world.check()
