@@ -9,7 +9,8 @@ import pytest
 from anabranch.core.wire.batch import crc_is_valid, read_header
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.faults import rotten_byte
-from anabranch.sim.plan import FAULTS, SECOND_US, Fault, plain_plan
+from anabranch.sim.life import draw_plan
+from anabranch.sim.plan import FAULTS, SECOND_US, SEEDS_OF_PLANS, Fault, plain_plan
 from anabranch.sim.schedule import run_plan
 
 KINDS = sorted({kind for family in FAULTS.values() for kind in family})
@@ -53,3 +54,9 @@ def test_a_bit_rots_where_a_checksum_tells(strength):
 def test_where_nothing_can_be_read_the_last_byte_rots():
     assert rotten_byte(bytes(100), 0.5) == 99
     assert rotten_byte(b"torn", 0.5) == 3
+
+
+def test_seeds_that_share_a_plan_differ_by_chance_alone():
+    one, other = draw_plan(17), draw_plan(17 + 3 * SEEDS_OF_PLANS)
+    assert other == replace(one, seed=other.seed)
+    assert draw_plan(18) != replace(one, seed=18)

@@ -80,6 +80,10 @@ class Watcher:
     def snapshot_stored(self, snapshot: Snapshot) -> None:
         """A snapshot of the metadata is about to be stored."""
 
+    def copy_changed(self, node: SimNode, what: str) -> None:
+        """A node's copy of the metadata log was opened, was loaded from a snapshot, got a snapshot,
+        or was trimmed."""
+
     def node_changed(self, node: SimNode, what: str) -> None:
         """A process: start, serving, crash, power, pause, resume, stopping, stop, wipe."""
 
@@ -148,7 +152,7 @@ class Cluster:
     @property
     def image(self) -> MetadataImage:
         """The newest committed metadata that any node has followed."""
-        return max((node.copy.image for node in self.nodes.values()), key=lambda each: each.offset)
+        return max((node.followed for node in self.nodes.values()), key=lambda each: each.offset)
 
     def call(
         self,
@@ -258,6 +262,13 @@ class Cluster:
         """Segments of a log were exchanged."""
         for check in self.checks:
             check.compacted(node, place)
+
+    def tell_copy_changed(self, node: SimNode, what: str) -> None:
+        """A copy of the metadata log was opened, loaded, trimmed, or got a snapshot."""
+        assert node.copy is not None
+        self.world.note("copy", node.name, what, end=node.copy.end_offset)
+        for check in self.checks:
+            check.copy_changed(node, what)
 
     def tell_machine_changed(self, machine: Machine, what: str) -> None:
         """A process started, ended, or changed in between."""

@@ -68,7 +68,7 @@ class ControllerShell:
         self.tenure = Tenure(
             self.controller,
             f"{node.node_id}/{node.life}",
-            copy=node.copy.end,
+            copy=None if node.copy is None else node.copy.end,
             first_records=self._first_records,
         )
         self._alarm = Alarm(node, self._due_ms, self._tick)
@@ -137,7 +137,7 @@ class ControllerShell:
 
     def _begin(self) -> None:
         self.controller.wall_ms = self.world.now_ms
-        self.controller.followed = self.node.copy.image
+        self.controller.followed = self.node.followed
 
     def _due_ms(self) -> float | None:
         due_ms = self.tenure.next_tick_ms

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import MAGIC_AT, walk
-from anabranch.sim.disk import UNLIMITED
 from anabranch.sim.lease_faults import LeaseFaults
+from anabranch.sim.metadata_faults import metadata_faults
 from anabranch.sim.network import HEALTHY, LinkFault
 from anabranch.sim.plan import SECOND_US, Fault, Plan
 from anabranch.sim.processes import State
@@ -57,6 +57,7 @@ class Faults:
         self.rotten: list[tuple[SimNode, str]] = []
         """Folders of partitions in which a bit was flipped."""
         self._kinds = self._table() | LeaseFaults(self).table() | client_faults
+        self._kinds |= metadata_faults(cluster, self.aimed)
         self._of_clients = client_faults
 
     def start(self) -> None:
@@ -479,9 +480,10 @@ def rotten_byte(log: bytes, strength: float) -> int:
 def mend(node: SimNode) -> None:
     """Let a disk be fast, whole and roomy again; what it has lost stays lost."""
     node.disk_delay_us = 0
-    node.disk.fail_in, node.disk.free = -1, UNLIMITED
+    node.disk.mend()
     node.disk.broken.clear()
     node.disk.rooms.clear()
+    node.metadata_disk.mend()
 
 
 def _delay_us(fault: Fault) -> int:

@@ -25,8 +25,11 @@ from typing import Any
 from anabranch.sim import mutant_table
 from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, plant
+from anabranch.sim.plan import SEEDS_OF_PLANS
 
 MOST_SCHEDULES = 2_000
+CHANCES = 100
+"""How often the plan of a recorded seed is tried with other chance before other plans are."""
 LONGEST_SECONDS = 60
 """A mutant may make a schedule endless; such a seed is passed over."""
 BUG = "exception"
@@ -75,6 +78,12 @@ def is_clean(seed: int) -> bool:
     return subprocess.run([sys.executable, "-c", _CLEAN.format(seed)], check=False).returncode == 0
 
 
+def recorded_first(mutant: Mutant) -> list[int]:
+    """The recorded seed, and the same plan under other chance: what it holds is rare elsewhere."""
+    chances = range(CHANCES if mutant.caught_by else 0)
+    return [mutant.seed + chance * SEEDS_OF_PLANS for chance in chances]
+
+
 def hunt_apart(name: str, seeds: Sequence[str]) -> str:
     """Hunt one mutant in another process; the line that it says."""
     command = [sys.executable, "-m", "anabranch.sim.hunt", "--here", name, *seeds]
@@ -118,7 +127,7 @@ def main(words: list[str] | None = None) -> None:
     known = {each.name: each for each in MUTANTS}
     if options.here:
         mutant = known[names[0]]
-        seeds = [mutant.seed] * bool(mutant.caught_by)
+        seeds = recorded_first(mutant)
         seeds += numbers or range(MOST_SCHEDULES)
         found = hunt(Mutant(**asdict(mutant)), seeds)
         sys.stdout.write(f"{mutant.name} {f'{found[0]} {found[1]}' if found else NOT_CAUGHT}\n")

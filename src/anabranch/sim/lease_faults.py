@@ -3,8 +3,8 @@
 What: `LeaseFaults` has a machine stand still with its clock or behind it, a clock jump or drift,
 the controller stand still, the store's answers come late, and the store be replaced by an older
 copy of itself until an operator puts the right one back and starts who has stopped. The older copy
-ends before every node's copy of the log, with room for what a power cut may take: no node may go
-on. Rule kept: a fault draws nothing itself. Not here: beginning and ending faults (`faults.py`).
+ends before every node's copy of the log, which is synced first: no node may go on. Rule kept: a
+fault draws nothing itself. Not here: beginning and ending faults (`faults.py`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from anabranch.sim.following import LOST_BY_POWER
 from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
@@ -106,9 +105,8 @@ class LeaseFaults:
 
     def _back(self, fault: Fault) -> Undo | None:
         cluster = self.cluster
-        shortest = min(node.copy.end.end_offset for node in cluster.nodes.values())
-        kept = [each.end_offset for each in cluster.store.batches if each.end_offset <= shortest]
-        backup = kept[: -2 * LOST_BY_POWER]
+        shortest = min(_safe_end(node) for node in cluster.nodes.values())
+        backup = [each.end_offset for each in cluster.store.batches if each.end_offset < shortest]
         if not backup or not cluster.store.restore_backup(backup[-1 - fault.other % len(backup)]):
             return None
         self.faults.note(fault, "store", f"to offset {cluster.store.end_offset}")
@@ -120,6 +118,14 @@ class LeaseFaults:
         for node in self.cluster.nodes.values():
             if node.stopped_because and not node.is_up:
                 node.start()
+
+
+def _safe_end(node: SimNode) -> int:
+    """Where a node's copy of the log ends, whatever happens to its machine from now on."""
+    if node.copy is None:
+        return 0
+    node.metadata_disk.sync_all()
+    return node.copy.end_offset
 
 
 def _nothing() -> None:

@@ -13,9 +13,11 @@ from dataclasses import replace
 from random import Random
 
 from anabranch.core.types import TopicPartition
+from anabranch.sim.metadata_plan import with_metadata_faults
 from anabranch.sim.plan import (
     SAFETY_US,
     SECOND_US,
+    SEEDS_OF_PLANS,
     SETTLED_US,
     ClientPlan,
     Operation,
@@ -43,10 +45,18 @@ EXPIRES_MS = 40_000
 
 
 def draw_plan(seed: int) -> Plan:
-    """The plan of a seed: always the same one."""
-    plan = plain_plan(seed)
+    """The plan of a seed: always the same one. Seeds that differ by a multiple of SEEDS_OF_PLANS
+    have the same plan, with other chance in everything that it does not draw."""
+    drawn = seed % SEEDS_OF_PLANS
+    plan = plain_plan(drawn)
+    if drawn not in PLAIN_SEEDS:
+        plan = with_metadata_faults(_with_life(plan))
+    return replace(plan, seed=seed)
+
+
+def _with_life(plan: Plan) -> Plan:
     random = Random(f"{plan.seed}/partition")
-    if random.random() < 0.5 or seed in PLAIN_SEEDS:
+    if random.random() < 0.5:
         return plan
     plan = _segments(plan, random)
     if random.random() < 0.5:

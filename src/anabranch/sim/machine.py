@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.metadata.following.copy import MetadataCopy
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.clocks import SteadyClock
 from anabranch.sim.disk import SimDisk
-from anabranch.sim.following import MetadataCopy
 from anabranch.sim.processes import State
 from anabranch.sim.rpc import Server
 
@@ -31,6 +32,7 @@ class Machine(Server):
         self.directory_ids: dict[str, bytes] = {}
         self.clock = SteadyClock(self.world)
         """What its controller measures with."""
+        self.metadata_log_dir = f"{name}/metadata"
         self.disk_delay_us = 0
         """How much longer than on a healthy disk a sync takes."""
         self.starts = 0
@@ -48,12 +50,18 @@ class Machine(Server):
         assert not self.is_up
         random = self.world.random(f"{self.name}/disk")
         self.disk = SimDisk(random)
-        self.copy = MetadataCopy(f"{self.folders[0]}/__cluster_metadata-0")
+        self.metadata_disk = SimDisk(self.world.random(f"{self.name}/metadata-disk"))
+        self.copy: MetadataCopy | None = None
         for path in self.folders:
             self.disk.mount(path)
             self.directory_ids[path] = random.randbytes(16)
         if self.starts:
             self.changed("wipe")
+
+    @property
+    def followed(self) -> MetadataImage:
+        """The newest metadata that this machine's last process had in its copy."""
+        return MetadataImage.empty() if self.copy is None else self.copy.image
 
     def lose_folder(self, path: str) -> None:
         """Put in an empty disk for one folder; only while the node is down."""
@@ -73,8 +81,9 @@ class Machine(Server):
             return
         self.open_calls.clear()  # nobody is told
         self.disk.cut_power()
-        self.copy.cut_power(self.world.random(f"{self.name}/disk"))
+        self.metadata_disk.cut_power()
         self.end("power", State.DARK)
+        self.copy = None  # what is left of it shows when it is opened
 
     def light(self) -> None:
         """The machine has power again, but the process is not started: callers are refused."""

@@ -61,7 +61,7 @@ MUTANTS = (
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="            if wanted.leader_epoch != replica.leader_epoch:\n"
         "                wanted.last_fetched_epoch = -1\n",
-        seed=12993,
+        seed=1000012993,
         caught_by="L2",
     ),
     Mutant(
@@ -70,7 +70,7 @@ MUTANTS = (
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="",
-        seed=2089,
+        seed=2000002089,
         caught_by="L6",
     ),
     Mutant(
@@ -98,7 +98,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=135,
+        seed=13000000135,
         caught_by="L4",
     ),
     Mutant(

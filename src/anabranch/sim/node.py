@@ -39,11 +39,12 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.asking import Asking
 from anabranch.sim.controller import ControllerShell
-from anabranch.sim.following import ControllerLink, MetadataFollower
+from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
+from anabranch.sim.metadata_log import MetadataFollower
 from anabranch.sim.processes import State
 from anabranch.sim.replicating import Replicating
 from anabranch.sim.rpc import BROKER, Call, refused
@@ -140,6 +141,8 @@ class SimNode(Machine, Performer):
         if self.broker.broker_epoch < 0:
             self.broker.broker_epoch = self._previous_epoch
         self.hosting.close()
+        if self.listens:
+            self.follower.close()
         self.controller_shell.leave()
         self.end("stop", State.CRASHED)
 
@@ -178,9 +181,11 @@ class SimNode(Machine, Performer):
         self.purgatory = Purgatory()
         self.controller_purgatory = Purgatory()
         self.hosting = Hosting(self)
+        self.follower = MetadataFollower(self)
+        if self.is_up:
+            self.follower.open()
         self.controller_shell = ControllerShell(self)
         self.link = ControllerLink(self)
-        self.follower = MetadataFollower(self, self.copy, self.cluster.batches)
         self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
@@ -193,6 +198,8 @@ class SimNode(Machine, Performer):
         self._groups_alarm = Alarm(self, due, self._groups_are_due)
 
     def _boot(self) -> None:
+        if not self.follower.is_open:
+            return
         self.listens = True
         self.controller_shell.start()
         self.follower.start()
@@ -203,7 +210,7 @@ class SimNode(Machine, Performer):
         """The controller gave this life its epoch."""
         self.broker.broker_epoch = broker_epoch
         self.replicating.touch()
-        self.follower.look()
+        self.follower.registered(broker_epoch)
 
     def _maybe_serve(self) -> None:
         if self.listens and self.session.is_in and not self.hosting.is_syncing:

@@ -32,6 +32,7 @@ EVERY, OF_EACH = 8, 3
 """Of each eight seeds, the one whose brokers have several folders, which fill up and fail."""
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
+SEEDS_OF_PLANS = 10**9
 
 FAULTS: dict[str, tuple[str, ...]] = {
     "network": (
@@ -50,13 +51,17 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "suspend", "suspend", "clock-jump", "clock-drift", "controller-pause", "store-late",
         "store-late", "store-back",
     ),
+    "metadata": (
+        "metadata-snapshot", "metadata-snapshot", "metadata-disk-fail", "metadata-disk-full",
+    ),
     "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
 }  # fmt: skip
 """Family -> the kinds of faults in it; a kind that stands twice is drawn twice as often."""
 
-
 LEASE = "lease"
 """The family that is drawn by itself, for some seeds: it needs faults that overlap."""
+APART = frozenset({"folders", "metadata", LEASE})
+"""Families with draws of their own, beside those of the others."""
 LEASE_SEEDS = 7
 """Faults of the lease are drawn for seeds with this remainder by eight; folders have another."""
 
@@ -357,7 +362,7 @@ def _faults(random: Random) -> tuple[Fault, ...]:
     kinds = [
         kind
         for name, family in FAULTS.items()
-        if name not in ("folders", LEASE) and random.random() < 0.6
+        if name not in APART and random.random() < 0.6
         for kind in family
         if random.random() < 0.8
     ]
@@ -365,11 +370,12 @@ def _faults(random: Random) -> tuple[Fault, ...]:
         kinds = [*FAULTS["processes"], *FAULTS["network"]]
     faults = []
     for _ in range(random.randrange(LEAST_FAULTS + 1, 16)):
-        faults.append(_fault(random, kinds))
+        faults.append(draw_fault(random, kinds))
     return tuple(sorted(faults, key=lambda fault: fault.at_us))
 
 
-def _fault(random: Random, kinds: Sequence[str]) -> Fault:
+def draw_fault(random: Random, kinds: Sequence[str]) -> Fault:
+    """One fault of these kinds, at any time of the safety phase."""
     return Fault(
         at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
         kind=random.choice(kinds),
@@ -390,7 +396,7 @@ def _with_folders(faults: tuple[Fault, ...], folders: Random | None) -> tuple[Fa
     """Where brokers have several folders on purpose, single ones fill up and fail."""
     if folders is None:
         return faults
-    more = [_fault(folders, FAULTS["folders"]) for _ in range(folders.randrange(2, 6))]
+    more = [draw_fault(folders, FAULTS["folders"]) for _ in range(folders.randrange(2, 6))]
     return tuple(sorted((*faults, *more), key=lambda fault: fault.at_us))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.anomalies import Anomalies
+from anabranch.sim.checks.followed import CopyChecks
 from anabranch.sim.checks.groups import GroupChecks
 from anabranch.sim.checks.hosting import HostingChecks
 from anabranch.sim.checks.leases import LeaseChecks
@@ -67,6 +68,7 @@ class Suite(Watcher):
         self.logs.deletes_asked = history.deletes_asked
         self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
+        self.copies = CopyChecks(self.marks)
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self._allowed: Counter[str] = Counter()
@@ -131,8 +133,13 @@ class Suite(Watcher):
             self._mark_crash(node)
         self.logs.node_changed(node, what)
         self.hosting.node_changed(node, what)
+        self.copies.node_changed(node, what)
         if what in ("crash", "power", "stop", "start", "wipe"):
             self.metadata.forget(node)
+
+    def copy_changed(self, node: SimNode, what: str) -> None:
+        """See Watcher."""
+        self.copies.copy_changed(node, what)
 
     def _mark_crash(self, node: SimNode) -> None:
         """In the middle of what a process ended."""

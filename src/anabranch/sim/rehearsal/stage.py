@@ -110,6 +110,7 @@ class Stage:
         nodes = list(self.cluster.nodes.values())
         for index, node in enumerate(nodes):
             node.disk.sync_all()
+            node.metadata_disk.sync_all()
             self.probe.note_high_watermarks(node)
             first_us = WRITE_BACK_US * (index + 1) // len(nodes)
             self.world.after(first_us, self._write_back, node)
@@ -124,6 +125,7 @@ class Stage:
 
     def _write_back(self, node: SimNode) -> None:
         node.disk.sync_all()
+        node.metadata_disk.sync_all()
         self.world.after(WRITE_BACK_US, self._write_back, node)
 
     def _until(self, is_so: Callable[[], bool], otherwise: str) -> None:
