@@ -1399,6 +1399,45 @@ DIRECTED = (
         caught_by="tests/core/controller/test_succession.py"
         "::test_a_life_of_an_earlier_version_makes_no_folder_older",
     ),
+    Mutant(
+        name="copy-longer-than-the-store-goes-on",
+        rule="a node stops where the store ends before its copy of the metadata",
+        module="anabranch.core.metadata.store_check",
+        old="    if end_offset < copy.end_offset:",
+        new="    if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_store_that_went_back_stops_the_node",
+    ),
+    Mutant(
+        name="own-registration-not-awaited",
+        rule="a broker acts on metadata that shows the registration of this very process",
+        module="anabranch.core.metadata.following.following",
+        old="if own is not None and own.epoch == self._broker_epoch:",
+        new="if own is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_broker_acts_from_its_own_registration_on",
+    ),
+    Mutant(
+        name="diverging-epoch-overlooked",
+        rule="a log that diverges under a live connection stops the node",
+        module="anabranch.core.metadata.following.following",
+        old="        if answer.diverging_epoch.epoch >= 0:",
+        new="        if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py::test_a_diverging_epoch_stops_the_node",
+    ),
+    Mutant(
+        name="snapshot-tells-only-what-is-there",
+        rule="a loaded snapshot tells of what was deleted meanwhile",
+        module="anabranch.core.metadata.following.following",
+        old="self._publish(difference(before, self.copy.image))",
+        new="self._publish(everything(self.copy.image))",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_loaded_snapshot_tells_of_what_was_deleted",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

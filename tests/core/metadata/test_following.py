@@ -523,3 +523,14 @@ def test_an_empty_store_under_a_copy_stops_the_node(served: Served, node: Node) 
     node.tick()
     node.ask(other, 2)
     assert "is empty, so it was lost" in node.stopped
+
+
+def test_what_came_while_a_snapshot_was_written_stays(served: Served) -> None:
+    node = Node(MemoryFiles(), **{BETWEEN: "200"})
+    for number in range(20):
+        served.commit(topic(number))
+        node.catch_up(served)
+        if len(node.writing) and number % 3 == 0:
+            node.write()
+            node.restart()
+            assert node.copy.image == served.image
