@@ -33,6 +33,7 @@ EVERY, OF_EACH = 8, 3
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
 SEEDS_OF_PLANS = 10**9
+"""Seeds that differ by a multiple of it have the same plan, with other chance in the rest."""
 
 FAULTS: dict[str, tuple[str, ...]] = {
     "network": (
