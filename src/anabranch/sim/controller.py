@@ -68,7 +68,7 @@ class ControllerShell:
         self.tenure = Tenure(
             self.controller,
             f"{node.node_id}/{node.life}",
-            copy=None if node.copy is None else node.copy.end,
+            copy=node.follower.first_end,
             first_records=self._first_records,
         )
         self._alarm = Alarm(node, self._due_ms, self._tick)

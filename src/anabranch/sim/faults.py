@@ -342,7 +342,10 @@ class Faults:
         segments = [
             path
             for path in sorted(node.disk.names)
-            if folder in path and path.endswith(".log") and node.disk.size(path) > 0
+            if folder in path
+            and path.endswith(".log")
+            and node.disk.size(path) > 0
+            and not node.disk.is_broken(path)
         ]
         if segments:
             path = segments[fault.other % len(segments)]

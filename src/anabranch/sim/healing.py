@@ -60,7 +60,7 @@ class Healing:
 
     def care(self) -> None:
         """Look whether anybody needs the operator; called again and again until all is at rest."""
-        for node, path in self.faults.rotten:
+        for node, path in [each for each in self.faults.rotten if _is_damaged(*each)]:
             self._replace_disk(node, path)
         for node in self._nodes():
             if node.is_serving and node.broker.partitions.offline_folders:
@@ -77,17 +77,10 @@ class Healing:
         return [nodes[node_id] for node_id in sorted(nodes)]
 
     def _replace_disk(self, node: SimNode, path: str) -> None:
-        """A broker cannot use a log whose bits had flipped, or a scrub finds them: it gets an empty
-        disk."""
-        disk, _, folder = path.rpartition("/")
-        topic, _, index = folder.rpartition("-")
-        offline = node.broker.partitions.offline if node.is_up else {}
-        if TopicPartition(topic, int(index)) in offline or (
-            node.is_serving and _is_rotten(node, path)
-        ):
-            self.world.note("repair", node.name, path)
-            node.crash()
-            node.lose_folder(disk)
+        """The broker gets an empty disk."""
+        self.world.note("repair", node.name, path)
+        node.crash()
+        node.lose_folder(path.rpartition("/")[0])
 
     def _elect(self) -> None:
         image = self.cluster.image
@@ -112,6 +105,14 @@ class Healing:
             if named == UNASSIGNED or named in broker.log_dirs:
                 return True
         return False
+
+
+def _is_damaged(node: SimNode, path: str) -> bool:
+    """Whether a broker cannot use a log whose bits had flipped, or a scrub finds them."""
+    topic, _, index = path.rpartition("/")[2].rpartition("-")
+    offline = node.broker.partitions.offline if node.is_up else {}
+    is_offline = TopicPartition(topic, int(index)) in offline
+    return is_offline or (node.is_serving and _is_rotten(node, path))
 
 
 def _is_rotten(node: SimNode, path: str) -> bool:

@@ -38,6 +38,7 @@ from anabranch.core.metadata.following.effects import (
     WriteSnapshot,
 )
 from anabranch.core.metadata.following.following import Following, State
+from anabranch.core.metadata.store_check import CopyEnd
 from anabranch.sim.batches import SharedReading
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class MetadataFollower:
         self.copy: MetadataCopy
         self.is_open = False
         """Whether the copy could be opened."""
+        self.first_end: CopyEnd | None = None
+        """Where the copy ended when it was opened."""
         self._is_writing = False
         self.written_to = 0
         """Where the newest snapshot ends that was written in this life."""
@@ -85,6 +88,7 @@ class MetadataFollower:
                 node.metadata_disk, node.metadata_log_dir, self.world.now_ms,
                 segment_bytes=SEGMENT_BYTES, reading=SharedReading(cluster.batches),
             )  # fmt: skip
+            self.first_end = self.copy.end
         except StorageFault as fault:
             node.stop_because(str(fault))
             return

@@ -146,3 +146,41 @@ def test_l6_a_compacted_log_that_has_grown_again_was_cut():
     stage.append(2, epoch=7)
     stage.replica(2).high_watermark = 2
     assert violated(lambda: stage.look(2)) == "L6"
+
+
+def cut_in_a_hole(*, takes_more: int) -> Stage:
+    """What took a record out of node 2's log is cut, since node 3 leads uncleanly without it."""
+    stage = Stage(cleanup_policy="compact", unclean_leader_election_enable="true")
+    for key in (b"a", b"b"):
+        stage.append(1, key=key)
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, 2)
+    stage.change(isr=[1, 2])
+    for _ in range(2):
+        stage.append(1, key=b"b")
+    stage.look(1)
+    stage.copy(1, 2)
+    for node_id in (1, 2):
+        stage.tell(node_id, 4)
+    compacted(stage, 2)
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    stage.log(2).truncate_to(2 - takes_more)
+    stage.replica(2).high_watermark = stage.log(2).end_offset
+    return stage
+
+
+def test_a_log_that_is_cut_loses_nothing_that_compaction_had_taken_before():
+    stage = cut_in_a_hole(takes_more=0)
+    assert stage.log(2).end_offset == 1
+    stage.look(2)
+    assert [each.base for each in stage.logs.seats[2].copies[KEY].entries] == [0]
+
+
+def test_l6_what_stood_below_the_hole_is_not_cut():
+    stage = cut_in_a_hole(takes_more=2)
+    assert stage.log(2).end_offset == 0
+    stage.append(2, epoch=7)
+    assert violated(lambda: stage.look(2)) == "L6"

@@ -39,6 +39,7 @@ class Copy:
         "entries",
         "epoch",
         "high",
+        "holes",
         "is_exchanged",
         "is_given_up",
         "is_rotten",
@@ -57,6 +58,8 @@ class Copy:
         self.node = node
         self.truth = truth
         self.entries: list[Entry] = []
+        self.holes: set[Entry] = set()
+        """Those of the batches that compaction took out of this log."""
         self.is_sure = False
         self.is_rotten = False
         """A bit of its disk flipped: what is read may differ from what was written."""
@@ -119,7 +122,9 @@ class Copy:
         fresh: list[Entry] = []
         try:
             for entry, position, batch in read_entries(self.node.disk, log, self.position):
-                for each in self._read(entry, batch):
+                *holes, present = self._read(entry, batch)
+                self.holes.update(holes)
+                for each in (*holes, present):
                     fresh.append(self._checked(each))
                 self.truth.note_commits(fresh[-1], batch)
                 self.position = position
@@ -149,15 +154,16 @@ class Copy:
         return compacted.read(entry, batch, before, start, self.node.now_ms, self.told())
 
     def reload(self) -> list[Entry]:
-        """Read the whole log again; the batches that are gone."""
-        before = self.entries
+        """Read the whole log again; the batches that are gone. One that compaction had taken out
+        was gone before, also where the log ends in its place now."""
+        before, holes = self.entries, self.holes
         if self.is_rotten:
             end = self.replica.log.end_offset if self.replica is not None else 0
             self._sound.update((entry.base, entry) for entry in before)
             self._sound = {base: each for base, each in self._sound.items() if base < end}
-        self.entries, self.sequences, self.position = [], {}, BEGIN
+        self.entries, self.holes, self.sequences, self.position = [], set(), {}, BEGIN
         self.grow()
-        here = set(self.entries)
+        here = holes.union(self.entries)
         return [entry for entry in before if entry not in here]
 
     def _checked(self, entry: Entry) -> Entry:
