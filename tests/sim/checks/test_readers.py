@@ -42,8 +42,9 @@ def test_what_was_deleted_may_be_out_of_range():
         told(scene, 3)
 
 
-def test_what_a_replaced_leader_has_expired_may_be_out_of_range_there():
-    stage = Stage(retention_ms="1000")
+@pytest.mark.parametrize("settings", [{"retention_ms": "1000"}, {}], ids=["expired", "asked for"])
+def test_what_a_replaced_leader_has_dropped_may_be_out_of_range_there(settings):
+    stage = Stage(**settings)
     stage.write(4)
     stage.elect(2, [2, 3], 1)
     stage.follow(2, 3)
@@ -61,16 +62,5 @@ def test_what_a_follower_has_expired_may_not():
     stage.write(4)
     stage.log(2).delete_records_before(3)
     stage.look(2)
-    with pytest.raises(Violation, match="thrown-out"):
-        check_thrown(Thrown("reader", STAGE_PLACE, 2, 0), stage.logs.truths[KEY])
-
-
-def test_nor_what_a_replaced_leader_dropped_of_a_topic_that_keeps_all():
-    stage = Stage()
-    stage.write(4)
-    stage.elect(2, [2, 3], 1)
-    stage.follow(2, 3)
-    stage.log(1).delete_records_before(3)
-    stage.look(1)
     with pytest.raises(Violation, match="thrown-out"):
         check_thrown(Thrown("reader", STAGE_PLACE, 2, 0), stage.logs.truths[KEY])

@@ -340,7 +340,7 @@ class LogChecks:
         copy.start = start
         if copy.leads and copy.epoch == copy.truth.led_epoch:
             copy.truth.start_moved(start)
-        elif copy.leads and copy.truth.expires:
+        elif copy.leads:
             copy.truth.expired(start)
 
     def _check_epochs(self, copy: Copy, replica: Replica) -> None:

@@ -175,7 +175,8 @@ class Truth:
             self.peak = max(self.peak, self.high)
 
     def expired(self, start: int) -> None:
-        """A leader that was replaced, and does not know it, dropped what is too old or too much."""
+        """A leader that was replaced, and does not know it, dropped what is too old or too much, or
+        what it was asked to delete."""
         self.expired_to = max(self.expired_to, min(start, self.high))
 
     def lost_at(self, offset: int) -> Loss | None:
