@@ -10,6 +10,7 @@ when the schedules change.
 
 from __future__ import annotations
 
+from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
 
 REPLICA = "anabranch.core.replication.replica"
@@ -432,6 +433,7 @@ CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
+    *MANAGED,
     Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",
         rule="the lease's time counts from when its confirmation was asked for",

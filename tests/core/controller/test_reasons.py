@@ -9,6 +9,8 @@ import pytest
 from tests.core.controller.test_controllers import register as register_controller
 from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
+from tests.core.controller.test_managed_reconciling import live, set_config
+from tests.core.controller.test_managed_replicas import diskless, racked_world, reassign
 from tests.core.controller.test_plans import ask as ask_plan
 from tests.core.controller.test_plans import carry
 from tests.core.controller.test_resources import alter as alter_config
@@ -30,6 +32,7 @@ from anabranch.core.wire.messages.create_partitions import (
 )
 from anabranch.core.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag, Lags, tagged
 from anabranch.core.wire.own_records import MissingReplicasRecord
 
@@ -90,6 +93,25 @@ def told() -> World:
     update(world, ("group.version", 0, SAFE))
     update(world, ("group.version", 1, UPGRADE))
     world.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="t")]))
+    world.reasons += diskless_life().reasons
+    return world
+
+
+def diskless_life() -> World:
+    """A rack with diskless replicas goes for good; a partition drifts and is left alone; another
+    was written by an older version."""
+    world = racked_world(1, 2, 3)
+    diskless(world, "d")
+    live(world, 320_000, 1, 2)
+    world.register(7, rack="d")
+    live(world, 2_000, 1, 2, 7)
+    set_config(world, "diskless.managed.rf.auto.reconcile", "false")
+    reassign(world, "d", 0, [1])
+    leaderless = PartitionChangeRecord(
+        partition_id=0, topic_id=world.image.topic_ids_by_name["d"], leader=-1
+    )
+    world.commit([leaderless])
+    live(world, 2_000, 1, 2)
     return world
 
 
@@ -160,6 +182,13 @@ def test_nothing_is_said_without_a_code_of_the_table(told: World) -> None:
         "broker 7, fenced before, was silent for 9000 ms",
         "broker 8 leads u-0 and may lack acknowledged records (broker 7: its session expired)",
         "eligible leaders of topic t are counted anew: min.insync.replicas changed",
+        "broker 3 (rack c) is unreachable: its 1 diskless replica(s) stay for 300000 ms",
+        "rack c is DEGRADED: none of its brokers may be given replicas; those that it has stay; "
+        "effective replication factor 3",
+        "rack c is UNAVAILABLE: all its brokers are gone; its diskless replicas are removed; "
+        "effective replication factor 2",
+        "d-0 gives up the replica on broker 3, since rack c is gone",
+        "1 diskless partition(s) come nearer to one replica a rack; no bytes move",
     ],
 )
 def test_sentences_say_why(told: World, sentence: str) -> None:

@@ -167,7 +167,7 @@ class Controller:
             if result is None:
                 result = fencing.give_up_confirmed(state, sessions, config, now_ms)
         if result is None:
-            result = self.duties.due(state, sessions, config, now_ms)
+            result = self.duties.due(state, sessions, config, now_ms, hears=alone is None)
         self._next_tick_ms = self._next_look_ms(now_ms, alone, again=result is not None)
         return result
 

@@ -7,7 +7,8 @@ clean; every `unclean.leader.election.interval.ms` partitions without a leader, 
 it, elect uncleanly; replicas that no broker has yet get one
 (`core/controller/partitions/missing_replicas.py`); a plan of moves goes on
 (`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
-(`core/controller/partitions/observer_placement.py`). Why the percentage: the document honours it
+(`core/controller/partitions/observer_placement.py`); diskless partitions follow the racks
+(`core/controller/diskless/reconciling.py`). Why the percentage: the document honours it
 although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules kept: at most
 MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run looks only at
 partitions that are led elsewhere, or by nobody.
@@ -24,6 +25,7 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.membership import Consequences, is_active
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+from anabranch.core.controller.diskless.reconciling import Reconciling
 from anabranch.core.controller.moves.plan_progress import Carrying, is_carried
 from anabranch.core.controller.partitions.elections import change_isr, prefer_first
 from anabranch.core.controller.partitions.missing_replicas import Filling
@@ -46,6 +48,7 @@ class Duties:
         self.filling = Filling(now_ms)
         self.carrying = Carrying(now_ms)
         self.observing = Observing(now_ms)
+        self.reconciling = Reconciling(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -60,12 +63,21 @@ class Duties:
             due.append(self.carrying.due_ms)
         if state.racks.constrained:
             due.append(self.observing.due_ms)
+        if state.diskless.keys or state.image.absences:
+            due.append(self.reconciling.due_ms)
         return min(due)
 
     def due(
-        self, state: ClusterState, sessions: Sessions, config: BrokerConfig, now_ms: int
+        self,
+        state: ClusterState,
+        sessions: Sessions,
+        config: BrokerConfig,
+        now_ms: int,
+        *,
+        hears: bool = True,
     ) -> Result[None] | None:
-        """The decision of a duty that is due, if it has something to decide."""
+        """The decision of a duty that is due, if it has something to decide. `hears` says whether
+        the controller hears any broker."""
         if config.auto_leader_rebalance_enable and now_ms >= self.balance_ms:
             result = self._balance(state, sessions, config, now_ms)
             if result is not None:
@@ -75,6 +87,8 @@ class Duties:
             result = self.carrying.due(state, sessions, config, now_ms)
         if result is None:
             result = self.observing.due(state, now_ms)
+        if result is None:  # after all classic moves: it never starves them
+            result = self.reconciling.due(state, config, now_ms, hears=hears)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

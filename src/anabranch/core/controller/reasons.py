@@ -51,6 +51,14 @@ class Code(StrEnum):
     FOLDER_FAILED = "FOLDER_FAILED"
     FOLDER_FULL = "FOLDER_FULL"
     FOLDER_HAS_ROOM = "FOLDER_HAS_ROOM"
+    RACK_STATE_CHANGED = "RACK_STATE_CHANGED"
+    ABSENT_BROKER_AWAITED = "ABSENT_BROKER_AWAITED"
+    ABSENT_BROKER_GIVEN_UP = "ABSENT_BROKER_GIVEN_UP"
+    DISKLESS_RECONCILED = "DISKLESS_RECONCILED"
+    DISKLESS_REPLICA_ADDED = "DISKLESS_REPLICA_ADDED"
+    DISKLESS_REPLICA_REMOVED = "DISKLESS_REPLICA_REMOVED"
+    DISKLESS_REPLICAS_REPAIRED = "DISKLESS_REPLICAS_REPAIRED"
+    DISKLESS_FROZEN = "DISKLESS_FROZEN"
 
 
 CODES: Mapping[Code, str] = {
@@ -82,6 +90,14 @@ CODES: Mapping[Code, str] = {
     Code.FOLDER_FAILED: "A folder of a broker failed: what lies there has other leaders.",
     Code.FOLDER_FULL: "A folder of a broker has no room: others with room lead what lies there.",
     Code.FOLDER_HAS_ROOM: "A folder of a broker has room again: what lies there is copied again.",
+    Code.RACK_STATE_CHANGED: "A rack became HEALTHY, DEGRADED or UNAVAILABLE for diskless topics.",
+    Code.ABSENT_BROKER_AWAITED: "A broker is unreachable: its diskless replicas stay for a while.",
+    Code.ABSENT_BROKER_GIVEN_UP: "A broker was unreachable for too long: its diskless replicas go.",
+    Code.DISKLESS_RECONCILED: "Diskless partitions came nearer to one replica a rack.",
+    Code.DISKLESS_REPLICA_ADDED: "A diskless partition got a replica in a rack; no bytes move.",
+    Code.DISKLESS_REPLICA_REMOVED: "A diskless partition gave a replica up; no bytes move.",
+    Code.DISKLESS_REPLICAS_REPAIRED: "A diskless partition was written as a classic one is.",
+    Code.DISKLESS_FROZEN: "Diskless partitions stay as they are: auto-reconcile is off.",
     Code.CONTROLLER_REGISTERED: "A controller said where it is and what it supports.",
 }
 """What each code means."""

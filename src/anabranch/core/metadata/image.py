@@ -106,6 +106,15 @@ class BrokerImage(msgspec.Struct, frozen=True):
         return self.endpoints.get(listener)
 
 
+class Absence(msgspec.Struct, frozen=True, gc=False):
+    """How long a broker was unreachable while a controller was active, at least; `is_gone` once
+    that was longer than the threshold for diskless replicas. `rack` is where it was."""
+
+    rack: str | None
+    elapsed_ms: int
+    is_gone: bool
+
+
 class ControllerImage(msgspec.Struct, frozen=True):
     """One registered controller."""
 
@@ -133,6 +142,9 @@ class MetadataImage(msgspec.Struct, frozen=True):
     controllers: Map[int, ControllerImage] = Map()
     placement_cursor: int = 0
     """Partitions that computed assignment has placed so far."""
+    absences: Map[int, Absence] = Map()
+    """Unreachable brokers, where there are diskless topics; also of brokers that were
+    unregistered."""
     plan: PlanImage | None = None
     """The newest plan of moves, also when it is over."""
 

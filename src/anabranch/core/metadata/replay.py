@@ -19,6 +19,7 @@ from anabranch.core.errors import Bug
 from anabranch.core.metadata.features import offered
 from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
+    Absence,
     BrokerImage,
     ConfigKey,
     ControllerImage,
@@ -275,6 +276,8 @@ def _register_broker(builder: ImageBuilder, record: records.RegisterBrokerRecord
         is_noted=record.is_noted,
     )
     builder.brokers.add(record.broker_id)
+    if not record.fenced and not record.in_controlled_shutdown:
+        _is_back(builder, record.broker_id)
 
 
 def _endpoints(end_points: Iterable[Any]) -> Map[str, Endpoint]:
@@ -308,6 +311,7 @@ def _fence_broker(builder: ImageBuilder, record: records.FenceBrokerRecord) -> N
 def _unfence_broker(builder: ImageBuilder, record: records.UnfenceBrokerRecord) -> None:
     broker = _broker_at_epoch(builder, record.id, record.epoch)
     builder.changing("brokers")[record.id] = replace(broker, fenced=False)
+    _is_back(builder, record.id)
 
 
 def _broker_change(builder: ImageBuilder, record: records.BrokerRegistrationChangeRecord) -> None:
@@ -317,6 +321,7 @@ def _broker_change(builder: ImageBuilder, record: records.BrokerRegistrationChan
         changes = {"fenced": True, "in_controlled_shutdown": False}
     elif record.fenced < 0:
         changes = {"fenced": False}
+        _is_back(builder, record.broker_id)
     if record.in_controlled_shutdown > 0:
         changes["in_controlled_shutdown"] = True
     if record.log_dirs:
@@ -324,6 +329,22 @@ def _broker_change(builder: ImageBuilder, record: records.BrokerRegistrationChan
     if record.full_log_dirs is not None:
         changes["full_log_dirs"] = tuple(record.full_log_dirs)
     builder.changing("brokers")[record.broker_id] = replace(broker, **changes)
+
+
+def _is_back(builder: ImageBuilder, broker_id: int) -> None:
+    """Whatever was known of an absence is over with it."""
+    if broker_id in builder.maps.get("absences", builder.image.absences):
+        del builder.changing("absences")[broker_id]
+
+
+def _no_op(builder: ImageBuilder, record: records.NoOpRecord) -> None:
+    """It marks a place in the log, and may tell of unreachable brokers."""
+    for each in record.absences:
+        if each.elapsed_ms < 0:
+            _is_back(builder, each.broker_id)
+        else:
+            absence = Absence(each.rack, each.elapsed_ms, each.is_gone)
+            builder.changing("absences")[each.broker_id] = absence
 
 
 def _feature_level(builder: ImageBuilder, record: records.FeatureLevelRecord) -> None:
@@ -397,7 +418,7 @@ APPLY: Mapping[type, Callable[[ImageBuilder, Any], None]] = {
     records.ProducerIdsRecord: _producer_ids,
     records.RegisterControllerRecord: _register_controller,
     records.ClearElrRecord: _clear_elr,
-    records.NoOpRecord: _nothing,
+    records.NoOpRecord: _no_op,
     records.ReplicaRolesRecord: _replica_roles,
     records.MissingReplicasRecord: _missing_replicas,
     records.PlacementCursorRecord: _placement_cursor,

@@ -43,6 +43,8 @@ def snapshot_records(image: MetadataImage) -> Iterator[MetadataRecord]:
             yield records.ConfigRecord(
                 resource_type=resource_type, resource_name=resource_name, name=name, value=value
             )
+    if image.absences:
+        yield _absences_record(image)
     if image.placement_cursor:
         yield records.PlacementCursorRecord(cursor=image.placement_cursor)
     if image.plan is not None:
@@ -134,6 +136,20 @@ def _broker_record(broker: BrokerImage) -> records.RegisterBrokerRecord:
         log_dirs=list(broker.log_dirs),
         full_log_dirs=list(broker.full_log_dirs),
         is_noted=broker.is_noted,
+    )
+
+
+def _absences_record(image: MetadataImage) -> records.NoOpRecord:
+    return records.NoOpRecord(
+        absences=[
+            records.BrokerAbsence(
+                broker_id=broker_id,
+                rack=absence.rack,
+                elapsed_ms=absence.elapsed_ms,
+                is_gone=absence.is_gone,
+            )
+            for broker_id, absence in sorted(image.absences.items())
+        ]
     )
 
 

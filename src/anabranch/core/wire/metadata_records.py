@@ -212,8 +212,20 @@ class RemoveAccessControlEntryRecord(Message, type_id=19, versions="0", flexible
     id: Uuid = ZERO_UUID
 
 
+class BrokerAbsence(Struct):
+    """A broker that is unreachable, and for how long it was while a controller was active;
+    `elapsed_ms` -1: nothing is known of it any more."""
+
+    broker_id: Int32 = 0
+    rack: NullableString = None
+    elapsed_ms: Int64 = 0
+    is_gone: Bool = False
+    """Whether that was longer than the threshold for diskless replicas."""
+
+
 class NoOpRecord(Message, type_id=20, versions="0", flexible="0+"):
-    pass
+    absences: Annotated[list[BrokerAbsence], "tag 10003"] = []
+    """Of ours: what changed about unreachable brokers; without it the record changes nothing."""
 
 
 class ZkMigrationStateRecord(Message, type_id=21, versions="0", flexible="0+"):

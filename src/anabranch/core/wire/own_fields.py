@@ -21,7 +21,7 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     BrokerRegistration, the request           `FolderHistory`: whose logs its folders hold
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
-`is_noted`. The reasons of a batch may ride on the same record.
+`is_noted`; NoOpRecord has 10,003: `absences`. The reasons of a batch may ride on the same record.
 
 Why not records or an API key of our own: older nodes, Kafka's tools and clients read the same
 messages as before, so nothing has to be switched on. Rules kept: who loses a field loses a sentence

@@ -23,6 +23,7 @@ from anabranch.core.controller.brokers.succession import (
     older_folders,
 )
 from anabranch.core.controller.cluster_state import ClusterState
+from anabranch.core.controller.diskless.absence import left_behind
 from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.errors import ClientFault, ErrorCode
@@ -44,6 +45,7 @@ from anabranch.core.wire.metadata_records import (
     BrokerFeature,
     BrokerRegistrationChangeRecord,
     MetadataRecord,
+    NoOpRecord,
     RegisterBrokerRecord,
     RegisterControllerRecord,
     UnregisterBrokerRecord,
@@ -331,6 +333,8 @@ def unregister(
     consequences = Consequences(state, config, sessions.suspects - {broker_id})
     records = list(consequences.lost(broker_id, Cause.UNREGISTERED))
     records.append(UnregisterBrokerRecord(broker_id=broker_id, broker_epoch=broker.epoch))
+    if state.diskless.on.get(broker_id):
+        records.append(NoOpRecord(absences=[left_behind(state.image, broker)]))
     reason = Reason(
         Code.BROKER_UNREGISTERED,
         f"broker {broker_id} was unregistered",

@@ -1,0 +1,463 @@
+"""The controller keeps diskless partitions as the racks want them, and then is quiet."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.core.controller.test_managed_replicas import (
+    RACKS,
+    check_all,
+    diskless,
+    racked_world,
+    reassign,
+    rows,
+)
+
+from anabranch.core.controller.controller import Controller
+from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
+from anabranch.core.metadata.batches import decode_batches
+from anabranch.core.metadata.committed_log import CommittedLog
+from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
+from anabranch.core.wire.metadata_records import (
+    ConfigRecord,
+    NoOpRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+
+THRESHOLD_MS = 300_000
+BEAT_MS = 2_000
+RECONCILE = "diskless.managed.rf.auto.reconcile"
+MOVES = ("DISKLESS_REPLICA_ADDED", "DISKLESS_REPLICA_REMOVED")
+
+
+def live(world, ms, *alive):
+    """Let time pass while these brokers send heartbeats; the codes that came."""
+    codes, end_ms = [], world.now_ms + ms
+    while world.now_ms < end_ms:
+        for broker_id in alive:
+            if broker_id in world.image.brokers:
+                world.beat(broker_id)
+        codes += world.pass_time(min(BEAT_MS, end_ms - world.now_ms))
+    return codes
+
+
+def set_config(world, name, value, broker=CLUSTER_DEFAULT):
+    world.commit([ConfigRecord(resource_type=RESOURCE_BROKER, resource_name=broker, name=name,
+                               value=value)])  # fmt: skip
+
+
+def cordon(world, broker_id, value="*"):
+    set_config(world, "cordoned.log.dirs", value, str(broker_id))
+
+
+def fail_over(world, off_ms=0):
+    """The controller dies, and after a while another one takes over what is committed."""
+    world.now_ms += off_ms
+    image, old = world.replayed(), world.controller
+    new = Controller(1, old.cluster_id, old.static_config, Random(2))
+    new.take_office(1, image, CommittedLog(), world.now_ms)
+    world.controller = new
+
+
+def racks_of(row):
+    return sorted(RACKS.get(each, "unknown") for each in row)
+
+
+def moves_of(world, first_batch):
+    """Partition records since that batch."""
+    return [
+        record
+        for batch in world.batches[first_batch:]
+        for decoded in decode_batches(batch)
+        for record in decoded.records
+        if type(record) is PartitionChangeRecord and record.replicas is not None
+    ]
+
+
+def state_of(world, rack):
+    return Racks(world.image).by_name[rack].state
+
+
+# A rack that goes
+
+
+def test_a_rack_that_is_gone_for_longer_than_the_threshold_loses_its_replicas():
+    world = racked_world(1, 2, 3)
+    diskless(world, partitions=3)
+    live(world, 10_000, 1, 2, 3)
+    codes = live(world, 250_000, 1, 2)
+    assert state_of(world, "c") is DEGRADED
+    assert "ABSENT_BROKER_AWAITED" in codes
+    assert "RACK_STATE_CHANGED" in codes
+    assert [racks_of(row) for row in rows(world)] == [["a", "b", "c"]] * 3
+    assert not {*codes} & {*MOVES}
+    codes = live(world, 80_000, 1, 2)
+    assert state_of(world, "c") is UNAVAILABLE
+    assert "ABSENT_BROKER_GIVEN_UP" in codes
+    assert [racks_of(row) for row in rows(world)] == [["a", "b"]] * 3
+    check_all(world)
+    world.beat(3)
+    live(world, 2_000, 1, 2, 3)
+    assert state_of(world, "c") is HEALTHY
+    assert [racks_of(row) for row in rows(world)] == [["a", "b", "c"]] * 3
+    check_all(world)
+
+
+def test_a_rack_that_blinks_keeps_everything():
+    world = racked_world(1, 2, 3)
+    diskless(world, partitions=3)
+    live(world, 2_000, 1, 2, 3)
+    before, batches = rows(world), len(world.batches)
+    for _ in range(3):
+        live(world, 250_000, 1, 2)
+        world.beat(3)
+        live(world, 20_000, 1, 2, 3)
+    assert rows(world) == before
+    assert not moves_of(world, batches)
+
+
+def test_the_last_replica_stays_when_every_rack_is_gone():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    for broker_id in (1, 2, 3):
+        world.beat(broker_id, want_fence=True)
+    world.pass_time(2 * THRESHOLD_MS)
+    check_all(world)
+    (row,) = rows(world)
+    assert len(row) == 1
+    other = next(each for each in (1, 2, 3) if each not in row)
+    world.beat(other)
+    live(world, 4_000, other)
+    assert rows(world) == [(other,)]
+    check_all(world)
+
+
+def test_a_cordoned_rack_is_degraded_for_ever_and_unavailable_never():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    (before,) = rows(world)
+    cordon(world, 3)
+    live(world, 2 * THRESHOLD_MS, 1, 2, 3)
+    assert state_of(world, "c") is DEGRADED
+    assert rows(world) == [before]
+    diskless(world, "later")
+    assert racks_of(world.partition("later").replicas) == ["a", "b"]
+    cordon(world, 3, "")
+    live(world, 2_000, 1, 2, 3)
+    assert racks_of(world.partition("later").replicas) == ["a", "b", "c"]
+
+
+def test_an_unregistered_rack_is_waited_for_and_then_forgotten():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    live(world, 50_000, 1, 2)
+    world.ask(UnregisterBrokerRequest(broker_id=3))
+    assert 3 in world.image.absences
+    live(world, 200_000, 1, 2)
+    assert state_of(world, "c") is DEGRADED
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+    live(world, 80_000, 1, 2)
+    assert racks_of(rows(world)[0]) == ["a", "b"]
+    live(world, 2_000, 1, 2)
+    assert not world.image.absences
+    assert "c" not in Racks(world.image).by_name
+    check_all(world)
+
+
+# Time
+
+
+def test_a_new_controller_goes_on_counting():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    for _ in range(3):
+        live(world, 95_000, 1, 2)
+        fail_over(world)
+        check_all(world)
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+    live(world, 60_000, 1, 2)
+    assert racks_of(rows(world)[0]) == ["a", "b"]
+
+
+def test_time_without_a_controller_never_counts():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    live(world, 10_000, 1, 2, 3)
+    before, batches = rows(world), len(world.batches)
+    fail_over(world, off_ms=3_600_000)
+    for broker_id in (1, 2):
+        world.register(broker_id, incarnation=2, rack=RACKS[broker_id])
+    live(world, 60_000, 1, 2)
+    world.register(3, incarnation=2, rack="c")
+    live(world, 20_000, 1, 2, 3)
+    assert rows(world) == before
+    assert not moves_of(world, batches)
+
+
+def test_a_pause_of_the_controller_does_not_count():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    live(world, 20_000, 1, 2)
+    before = rows(world)
+    world.now_ms += 3_600_000
+    world.controller.sessions.forgive(3_600_000, world.now_ms)
+    live(world, 60_000, 1, 2)
+    assert rows(world) == before
+
+
+def test_a_controller_that_hears_nobody_counts_nothing():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    live(world, 2_000, 1, 2, 3)
+    duties, state, config = world.controller.duties, world.controller.state, world.controller.config
+    world.beat(3, want_fence=True)
+    now_ms = world.now_ms
+    for _ in range(200):
+        now_ms += 4_000
+        duties.reconciling.due(state, config, now_ms, hears=False)
+    assert duties.reconciling.due(state, config, now_ms + 4_000, hears=True) is not None
+    assert duties.reconciling.elapsed_ms(3) <= 4_000
+
+
+# Dead replicas in healthy racks
+
+
+def test_a_dead_replica_in_a_healthy_rack_is_replaced_there_after_the_threshold():
+    world = racked_world(1, 2, 3, 4)
+    diskless(world)
+    (before,) = rows(world)
+    assert 1 in before
+    live(world, 280_000, 2, 3, 4)
+    assert rows(world) == [before]
+    live(world, 60_000, 2, 3, 4)
+    assert rows(world) == [tuple(4 if each == 1 else each for each in before)]
+    check_all(world)
+    live(world, 20_000, 1, 2, 3, 4)
+    assert 1 not in rows(world)[0]
+
+
+def test_it_is_replaced_at_once_if_no_replica_lives():
+    world = racked_world(1, 2, 3, 4)
+    diskless(world)
+    for broker_id in (1, 2, 3):
+        world.beat(broker_id, want_fence=True)
+    live(world, 2_000, 4)
+    assert world.partition("t").leader == 4
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+    check_all(world)
+
+
+# Drift
+
+
+def test_drift_is_mended_the_leader_last_and_a_move_inside_a_rack_stays():
+    world = racked_world(1, 2, 3, 4, 5, 6)
+    diskless(world)
+    assert reassign(world, "t", 0, [4, 5, 6]) == (0, None)
+    live(world, 5_000, 1, 2, 3, 4, 5, 6)
+    assert rows(world) == [(4, 5, 6)]
+    assert reassign(world, "t", 0, [1, 4, 2]) == (0, None)
+    codes = live(world, 5_000, 1, 2, 3, 4, 5, 6)
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+    assert codes.index("DISKLESS_REPLICA_ADDED") < codes.index("DISKLESS_REPLICA_REMOVED")
+    assert world.partition("t").leader in (1, 4)
+    check_all(world)
+
+
+def test_with_auto_reconcile_off_drift_stays_and_is_said_once():
+    world = racked_world(1, 2, 3, **{RECONCILE.replace(".", "_"): "false"})
+    diskless(world)
+    assert reassign(world, "t", 0, [1]) == (0, None)
+    codes = live(world, 20_000, 1, 2, 3)
+    assert codes.count("DISKLESS_FROZEN") == 1
+    assert rows(world) == [(1,)]
+    set_config(world, RECONCILE, "true")
+    live(world, 2_000, 1, 2, 3)
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+
+
+# What was written before
+
+
+def test_partitions_of_an_older_version_come_right_after_the_roll():
+    world = racked_world(1, 2, 3)
+    topic_id = bytes([7]) * 16
+    old = [PartitionRecord(partition_id=index, topic_id=topic_id, replicas=[index + 1], isr=[],
+                           leader=-1, leader_epoch=4, partition_epoch=6, directories=[bytes(16)],
+                           eligible_leader_replicas=[index + 1])
+           for index in range(3)]  # fmt: skip
+    enabled = ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name="old",
+                           name="diskless.enable", value="true")  # fmt: skip
+    world.commit([TopicRecord(name="old", topic_id=topic_id), enabled, *old])
+    fail_over(world)
+    live(world, 5_000, 1, 2, 3)
+    assert [racks_of(row) for row in rows(world, "old")] == [["a", "b", "c"]] * 3
+    assert [row[0] for row in rows(world, "old")] == [1, 2, 3]
+    check_all(world)
+
+
+def test_a_partition_that_only_was_written_as_a_classic_one_is_repaired():
+    world = racked_world(1)
+    topic_id = bytes([7]) * 16
+    enabled = ConfigRecord(resource_type=RESOURCE_TOPIC, resource_name="old",
+                           name="diskless.enable", value="true")  # fmt: skip
+    old = PartitionRecord(partition_id=0, topic_id=topic_id, replicas=[1], isr=[], leader=-1,
+                          leader_epoch=4, partition_epoch=6, directories=[bytes(16)])  # fmt: skip
+    world.commit([TopicRecord(name="old", topic_id=topic_id), enabled, old])
+    assert "DISKLESS_REPLICAS_REPAIRED" in live(world, 2_000, 1)
+    assert world.partition("old").leader == 1
+    check_all(world)
+
+
+# Pace, cost, quiet
+
+
+def test_the_pace_holds_and_quiet_follows():
+    world = racked_world(1, 2, diskless_managed_rf_max_moves_per_sec="100")
+    diskless(world, partitions=500)
+    live(world, 2_000, 1, 2)
+    world.register(3, rack="c")
+    batches, begin = len(world.batches), world.now_ms
+    while any(len(row) < 3 for row in rows(world)):
+        live(world, 1_000, 1, 2, 3)
+        made = len(moves_of(world, batches))
+        assert made <= (world.now_ms - begin) // 1_000 * 100 + 20
+        assert world.now_ms - begin <= 7_000
+    live(world, 1_000, 1, 2, 3)
+    assert world.controller.duties.reconciling.backlog == 0
+    before = world.image.offset
+    live(world, 60_000, 1, 2, 3)
+    assert world.image.offset == before
+    set_config(world, "diskless.managed.rf.max.moves.per.sec", "5000")
+    world.register(7, rack="d")
+    live(world, 1_500, 1, 2, 3, 7)
+    assert {len(row) for row in rows(world)} == {4}
+
+
+def test_a_change_costs_what_it_concerns():
+    world = racked_world(1, 2, 3, 4, 5, 6)
+    diskless(world, partitions=2_000)
+    live(world, 4_000, 1, 2, 3, 4, 5, 6)
+    steps = world.controller.state.steps
+    live(world, 20_000, 1, 2, 3, 4, 5, 6)
+    assert world.controller.state.steps == steps, "nothing is looked at while nothing changes"
+    reassign(world, "t", 0, [2])
+    live(world, 2_000, 1, 2, 3, 4, 5, 6)
+    assert world.controller.state.steps - steps < 50
+    steps = world.controller.state.steps
+    live(world, 30_000, 1, 2, 3, 4, 5)
+    led = 2_000 // 6 + 50
+    assert world.controller.state.steps - steps < 6 * led, "only what broker 6 led changes"
+
+
+def test_classic_duties_are_not_starved():
+    world = racked_world(1, 2, 3)
+    world.create("classic", [1, 2], [2, 1])
+    diskless(world, partitions=3_000)
+    world.beat(1, want_fence=True)
+    world.beat(1)
+    assert not set(MOVES) & set(live(world, 2_000, 1, 2, 3))
+    world.register(7, rack="d")
+    world.controller.duties.balance_ms = world.now_ms + 300
+    codes = live(world, 700, 1, 2, 3, 7)
+    assert "DISKLESS_REPLICA_ADDED" in codes
+    assert "LEADERS_REBALANCED" in codes
+    assert world.controller.duties.reconciling.backlog > 0
+
+
+# Any order
+
+
+EVENTS = st.lists(
+    st.tuples(
+        st.sampled_from(["away", "back", "cordon", "uncordon", "unregister", "reassign", "fail over",
+                         "wait", "wait long", "create"]),
+        st.integers(1, 6),
+        st.integers(1, 6),
+    ),
+    max_size=14,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(EVENTS)
+def test_whatever_happens_it_ends_with_one_replica_a_rack_and_silence(events):
+    world = racked_world(1, 2, 3, 4, 5, 6)
+    diskless(world, partitions=2)
+    alive = {1, 2, 3, 4, 5, 6}
+    for number, (event, first, second) in enumerate(events):
+        if event == "away":
+            alive.discard(first)
+        elif event == "back":
+            alive.add(first)
+            world.register(first, incarnation=10 + number, rack=RACKS[first])
+        elif event in ("cordon", "uncordon"):
+            cordon(world, first, "*" if event == "cordon" else "")
+        elif event == "unregister" and first not in alive and first in world.image.brokers:
+            world.ask(UnregisterBrokerRequest(broker_id=first))
+        elif event == "reassign":
+            reassign(world, "t", 0, list(dict.fromkeys((first, second))))
+        elif event == "fail over":
+            fail_over(world, off_ms=1000 * second)
+        elif event == "create" and world.image.topic(f"t{number}") is None:
+            if any(world.image.brokers[each].active for each in alive):
+                cordon(world, first, "")
+                if world.image.brokers.get(first) and world.image.brokers[first].active:
+                    diskless(world, f"t{number}")
+        live(world, {"wait": 20_000, "wait long": 320_000}.get(event, 1_000), *sorted(alive))
+        check_all(world)
+    for broker_id in range(1, 7):
+        cordon(world, broker_id, "")
+        if broker_id not in alive:
+            world.register(broker_id, incarnation=99, rack=RACKS[broker_id])
+    live(world, 12_000, 1, 2, 3, 4, 5, 6)
+    check_all(world)
+    for topic in world.image.topics_by_id.values():
+        for partition in topic.partitions.values():
+            assert racks_of(partition.replicas) == ["a", "b", "c"]
+    offset = world.image.offset
+    live(world, 30_000, 1, 2, 3, 4, 5, 6)
+    assert world.image.offset == offset
+
+
+def test_equal_lives_make_equal_records():
+    def life():
+        world = racked_world(1, 2, 3, 4)
+        diskless(world, partitions=5)
+        live(world, 320_000, 2, 3, 4)
+        reassign(world, "t", 1, [2, 3])
+        live(world, 3_000, 2, 3, 4)
+        return world.batches
+
+    assert life() == life()
+
+
+def test_absences_are_written_on_records_that_older_versions_read():
+    world = racked_world(1, 2, 3)
+    diskless(world)
+    live(world, 30_000, 1, 2)
+    found = [record for batch in world.batches for decoded in decode_batches(batch)
+             for record in decoded.records
+             if type(record) is NoOpRecord and record.absences]  # fmt: skip
+    assert found
+    assert found[0].absences[0].broker_id == 3
+    assert [each.absences[0].elapsed_ms for each in found] == sorted(
+        each.absences[0].elapsed_ms for each in found
+    )
+    assert len(found) < 6, "an absence that lasts is written now and then"
+
+
+@pytest.mark.parametrize("threshold_ms", [0, 2_000])
+def test_short_thresholds(threshold_ms):
+    name = "diskless_managed_rf_rack_unavailable_threshold_ms"
+    world = racked_world(1, 2, 3, **{name: str(threshold_ms)})
+    diskless(world)
+    world.beat(3, want_fence=True)
+    live(world, threshold_ms + 4_000, 1, 2)
+    assert racks_of(rows(world)[0]) == ["a", "b"]
