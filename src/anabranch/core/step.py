@@ -137,9 +137,9 @@ def drain(left: Mailbox, performer: Performer) -> None:
     try:
         while True:
             if changed:
-                keys = left.woken_by(tuple(changed))
+                keys = tuple(changed)
                 changed.clear()
-                performer.wake_waiting(keys)
+                performer.wake_waiting(left.woken_by(keys))
             if left.ready:
                 ready, left.ready = left.ready, []
                 for connection in ready:

@@ -78,12 +78,16 @@ class GroupShell:
         groups = self._broker.groups
         while groups.to_load:
             shard = groups.to_load[0]
-            loader, is_whole = groups.loader(shard), False
+            loader, is_whole = shard.coordinator.loader(shard), False
             try:
                 await self._read(loader)
                 is_whole = True
             except StorageFault as fault:
-                LOG.error("groups cannot be loaded", partition=shard.place, why=str(fault))
+                LOG.error(
+                    "a coordinator's partition cannot be loaded",
+                    partition=shard.place,
+                    why=str(fault),
+                )
                 self._broker.faults.append((shard.replica, fault))
             if shard in groups.to_load:
                 groups.to_load.remove(shard)
@@ -104,10 +108,10 @@ class GroupShell:
                 until = time.perf_counter() + SLICE_S
 
     def _loaded(self, loader: Loader, shard: Shard) -> None:
-        self._broker.groups.loaded(loader, wall_ms())
+        shard.coordinator.loaded(loader, wall_ms())
         if loader.unknown_keys:
             LOG.warning(
-                "records of groups that are not of the classic protocol were passed over",
+                "records that this version does not know were passed over",
                 partition=shard.place, records=loader.unknown_keys,
             )  # fmt: skip
 

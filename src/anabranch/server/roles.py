@@ -216,7 +216,7 @@ class BrokerRole:
     def _partitions_changed(self) -> None:
         """Replicas came, went, or changed hands: groups follow, and who waits is woken."""
         self.dispatcher.begin()
-        self.broker.groups.follow(self.dispatcher.now_ms)
+        self.broker.follow_leadership(self.dispatcher.now_ms)
         self.dispatcher.settle()
 
     def _take_config(self, image: MetadataImage, delta: MetadataDelta) -> None:
@@ -318,7 +318,7 @@ class BrokerDispatcher(Dispatcher):
         moved = self.mailbox.moved
         self.world.replication.follow(tuple(moved), self.world.steady_ms)
         moved.clear()
-        self.world.groups.follow(self.now_ms)
+        self.world.follow_leadership(self.now_ms)
 
     def load_groups(self) -> None:
         """See Performer."""

@@ -23,6 +23,7 @@ ELECTIONS = "anabranch.core.controller.partitions.elections"
 MEMBERSHIP = "anabranch.core.controller.brokers.membership"
 REPLAY = "anabranch.core.metadata.replay"
 SHARD = "anabranch.core.groups.shard"
+ANY_SHARD = "anabranch.core.coordination.shard"
 MEMBERS = "anabranch.core.groups.members"
 COMPACTION = "anabranch.core.log.compaction"
 
@@ -240,7 +241,7 @@ MUTANTS = (
     Mutant(
         name="commit-acknowledged-early",
         rule="a group's commit is acknowledged when its record is committed",
-        module=SHARD,
+        module=ANY_SHARD,
         old="while pending and pending[0][0] <= committed:",
         new="while pending:",
         seed=109,
@@ -249,7 +250,7 @@ MUTANTS = (
     Mutant(
         name="commit-acknowledged-across-epochs",
         rule="a coordinator that was deposed acknowledges no commit, whatever its log has now",
-        module=SHARD,
+        module=ANY_SHARD,
         old="        if not self.is_current:\n            return False\n",
         new="",
         seed=76,

@@ -260,7 +260,7 @@ class SimNode(Machine, Performer):
         if delta.deleted_topics:
             deleted = {topic.name for topic in delta.deleted_topics}
             offsets.topics_deleted(broker.groups, deleted, self.now_ms)
-        broker.groups.follow(self.now_ms)
+        broker.follow_leadership(self.now_ms)
         if moved or delta.changed_brokers:
             left = broker.mailbox.moved
             left += moved
@@ -380,7 +380,7 @@ class SimNode(Machine, Performer):
         moved = self.broker.mailbox.moved
         self.replicating.follow(moved)
         moved.clear()
-        self.broker.groups.follow(self.now_ms)
+        self.broker.follow_leadership(self.now_ms)
 
     def load_groups(self) -> None:
         """See Performer."""

@@ -20,6 +20,7 @@ from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.registry import handlers
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.metadata.features import BOOTSTRAP_LEVELS
 from anabranch.core.metadata.image import (
     RESOURCE_TOPIC,
     BrokerImage,
@@ -83,7 +84,7 @@ class InMemoryNode:
             broker_epoch=7,
             cluster_id="made-up-cluster-id",
             config=BrokerConfig.of(config or {}),
-            image=MetadataImage(brokers=Map(registered)),
+            image=MetadataImage(brokers=Map(registered), features=Map(BOOTSTRAP_LEVELS)),
             partitions=Partitions(1),
             fetch_sessions=FetchSessions(session_slots, Random(1)),
             authorizer=authorizer or AllowAll(),
@@ -118,6 +119,7 @@ class InMemoryNode:
             topics_by_id=image.topics_by_id.set(topic_id, topic),
             topic_ids_by_name=image.topic_ids_by_name.set(name, topic_id),
             brokers=image.brokers,
+            features=image.features,
             configs=image.configs.set((RESOURCE_TOPIC, name), Map(configs or {})),
         )
         self.follow()
@@ -136,6 +138,7 @@ class InMemoryNode:
             topics_by_id=image.topics_by_id.set(topic.topic_id, topic),
             topic_ids_by_name=image.topic_ids_by_name,
             brokers=image.brokers,
+            features=image.features,
             configs=image.configs,
         )
         self.follow()
@@ -147,6 +150,7 @@ class InMemoryNode:
             topics_by_id=image.topics_by_id.delete(image.topic_ids_by_name[name]),
             topic_ids_by_name=image.topic_ids_by_name.delete(name),
             brokers=image.brokers,
+            features=image.features,
             configs=image.configs,
         )
         self.follow()

@@ -523,7 +523,7 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(world):
 
 @pytest.mark.parametrize(
     ("key_type", "code"),
-    [(1, ErrorCode.UNSUPPORTED_VERSION), (9, ErrorCode.INVALID_REQUEST)],
+    [(2, ErrorCode.UNSUPPORTED_VERSION), (9, ErrorCode.INVALID_REQUEST)],
 )
 def test_other_coordinators_are_refused_with_a_sentence(world, key_type, code):
     found = world.ask(FindCoordinatorRequest(coordinator_keys=["k"], key_type=key_type), 4)

@@ -21,7 +21,7 @@ from anabranch.core.wire.records import Record, build_batch
 
 def test_a_move_that_the_table_does_not_know_is_a_bug():
     world = GroupWorld()
-    shard = Shard(world.broker, world.node.replica(OFFSETS_TOPIC))
+    shard = Shard(world.broker, world.node.replica(OFFSETS_TOPIC), world.groups)
     for state in GroupState:
         for before in GroupState:
             group = Group("g", shard, 0)
@@ -145,7 +145,7 @@ def test_groups_of_another_protocol_are_passed_over():
     batch = build_batch([Record(0, 0, b"\0\3\0\1g", b"\0\0")])
     replica = place_of(world)
     replica.append(batch, required_acks=-1, now_ms=0, client=False)
-    loader = Loader(Shard(world.broker, replica))
+    loader = Loader(Shard(world.broker, replica, world.groups))
     list(loader.steps(0))
     assert (loader.unknown_keys, loader.groups["g"].offsets["t"][0].offset) == (1, 1)
 
@@ -156,4 +156,4 @@ def test_a_value_that_is_not_ours_is_named():
     batch = build_batch([Record(0, 0, b"\0\1\0\1g\0\1t\0\0\0\0", b"\0\3nonsense")])
     replica.append(batch, required_acks=-1, now_ms=0, client=False)
     with pytest.raises(CorruptLog, match=r"__consumer_offsets-\d.*offset 0.*Restore"):
-        list(Loader(Shard(world.broker, replica)).steps(0))
+        list(Loader(Shard(world.broker, replica, world.groups)).steps(0))

@@ -19,6 +19,7 @@ from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
 from anabranch.core.broker.verifying import Verifier
+from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from anabranch.core.access.authorize import Authorizer
     from anabranch.core.api.fetch_sessions import FetchSessions
     from anabranch.core.errors import StorageFault
+    from anabranch.core.groups.timers import Action, Timer
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.replication.replica import Replica
@@ -92,6 +94,8 @@ class Broker:
     """The time of day at the begin of this step: for what replication writes into logs."""
     groups: GroupCoordinator = field(init=False)
     """The consumer groups that this broker coordinates."""
+    transactions: TransactionCoordinator = field(init=False)
+    """The transactional ids that this broker coordinates."""
     replication: Replication = field(init=False)
     """What this broker copies from leaders, and the in-sync replicas of what it leads."""
 
@@ -108,13 +112,30 @@ class Broker:
         self.faults, self.wishes = left.faults, left.wishes
         left.woken_by = self.woken_by
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
+
+    def next_producer_id(self) -> int | None:
+        """See `allocate_producer_id`."""
+        return self.allocate_producer_id()
+
+    def after(self, delay_ms: int, action: Action) -> Timer:
+        """Run `action` when that much time has gone by; coordinators share one heap of deadlines,
+        so that the shell needs one timer."""
+        return self.groups.after(delay_ms, action)
+
+    def follow_leadership(self, now_ms: int) -> None:
+        """Replicas came, went or changed hands: coordinators begin and end with theirs."""
+        self.groups.follow(now_ms)
+        self.transactions.follow(now_ms)
 
     def woken_by(self, keys: Sequence[Hashable]) -> Iterable[Hashable]:
         """Under which keys waits may be over after these changed: they, and what hangs on them.
 
-        Those are produce requests that are committed, and sessions of followers that have news."""
+        Those are produce requests that are committed, and sessions of followers that have news.
+        Transactions go on first, since no request need wait for that."""
+        self.transactions.moved(keys, self.wall_ms)
         woken = dict.fromkeys(keys)
         for key in keys:
             for request in self.acks.moved(key, self.partitions):

@@ -1,4 +1,5 @@
-"""What the handlers of groups share: authorization, waits for the group's partition, its topic."""
+"""What the handlers of groups share: authorization, waits for the group's partition, and the
+topics of coordinators."""
 
 from __future__ import annotations
 
@@ -9,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import Broker
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.outcome import Cold, Told, Wait, then
 from anabranch.core.request import Request
 from anabranch.core.step import Wish
-from anabranch.core.wire.messages.create_topics import CreateTopicsRequest
+from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 
 if TYPE_CHECKING:
+    from anabranch.core.coordination.shard import Shard
     from anabranch.core.groups.answers import Answer
-    from anabranch.core.groups.shard import Shard
 
 CREATE_TIMEOUT_MS = 30_000
 
@@ -70,11 +70,10 @@ def when_committed(
     return then(wait_committed(done, shard, now_ms, late, longest_ms), tell)
 
 
-def wish_offsets_topic(broker: Broker) -> None:
-    """Ask the controller for `__consumer_offsets`, once at a time."""
-    if OFFSETS_TOPIC in broker.wished:
+def wish_topic(broker: Broker, topic: CreatableTopic) -> None:
+    """Ask the controller for a coordinator's topic, once at a time."""
+    if topic.name in broker.wished:
         return
-    topic = offsets_topic(broker.image, broker.config)
     message = CreateTopicsRequest(topics=[topic], timeout_ms=CREATE_TIMEOUT_MS)
-    broker.wished.add(OFFSETS_TOPIC)
-    broker.wishes.append(Wish(message, partial(broker.wished.discard, OFFSETS_TOPIC)))
+    broker.wished.add(topic.name)
+    broker.wishes.append(Wish(message, partial(broker.wished.discard, topic.name)))

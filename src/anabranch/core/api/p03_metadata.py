@@ -26,13 +26,14 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import METADATA, Broker
-from anabranch.core.api.groups import wish_offsets_topic
+from anabranch.core.api.groups import wish_topic
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, transaction_topic
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.metadata.image import TopicImage
 from anabranch.core.outcome import Wait
 from anabranch.core.request import Request
@@ -50,6 +51,9 @@ _BY_ID_SINCE = 12
 _MANAGED = -1
 """The replication factor that a topic may ask for which may become diskless."""
 _CREATE_TIMEOUT_MS = 30_000
+
+COORDINATORS_TOPICS = {OFFSETS_TOPIC: offsets_topic, TRANSACTION_TOPIC: transaction_topic}
+"""Topics that are created in a shape of their own, whatever asks for them."""
 """How long the controller may take over an auto-created topic: Kafka's request timeout."""
 
 
@@ -197,8 +201,9 @@ def _create_missing(broker: Broker, request: Request, response: MetadataResponse
 
 
 def _wish(broker: Broker, name: str) -> None:
-    if name == OFFSETS_TOPIC:
-        wish_offsets_topic(broker)
+    shape = COORDINATORS_TOPICS.get(name)
+    if shape is not None:
+        wish_topic(broker, shape(broker.image, broker.config))
         return
     diskless = broker.config.log_diskless_enable
     creatable = CreatableTopic(

@@ -1,26 +1,30 @@
-"""FindCoordinator: which broker coordinates a group.
+"""FindCoordinator: which broker coordinates a group, or a transactional id.
 
 KIP: KIP-699 (many keys at once).
 Versions: 0-6.
-Behaviour: needs DESCRIBE on each group. The coordinator is the leader of the group's partition of
-    `__consumer_offsets`. When that topic does not exist yet it is asked for, and the answer waits a
-    moment for it, where Kafka answers COORDINATOR_NOT_AVAILABLE at once; so a first client need not
-    ask twice. Transactions and share groups have no coordinator here: UNSUPPORTED_VERSION, so that
-    a producer is told at once.
-Skipped: coordinators of transactions (key type 1) and of share groups (key type 2).
+Behaviour: needs DESCRIBE on each group or transactional id. The coordinator is the leader of its
+    partition of `__consumer_offsets`, or of `__transaction_state`. When that topic does not exist
+    yet it is asked for, and the answer waits a moment for it, where Kafka answers
+    COORDINATOR_NOT_AVAILABLE at once; so a first client need not ask twice. Share groups have no
+    coordinator here: UNSUPPORTED_VERSION, so that a client is told at once.
+Skipped: coordinators of share groups (key type 2).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.api.context import METADATA, Broker
-from anabranch.core.api.groups import group_allowed, wish_offsets_topic
+from anabranch.core.api.groups import group_allowed, wish_topic
 from anabranch.core.api.handler import Handler
+from anabranch.core.api.transactions import transactional_id_allowed
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.transactions import topic as transactions
 from anabranch.core.errors import ErrorCode
-from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from anabranch.core.groups import offsets_topic as groups
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
@@ -30,12 +34,43 @@ from anabranch.core.wire.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 
+if TYPE_CHECKING:
+    from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.wire.messages.create_topics import CreatableTopic
+
 GROUP, TRANSACTION, SHARE = 0, 1, 2
 MANY_KEYS_SINCE = 4
 CREATION_WAIT_MS = 1_000
-"""How long the answer waits for `__consumer_offsets` before the client is asked to come again."""
+"""How long the answer waits for the topic before the client is asked to come again."""
 
-NAMES = {TRANSACTION: "Transactions", SHARE: "Share groups"}
+
+class Kind(NamedTuple):
+    """One type of coordinator: the topic it keeps, and who may ask for it."""
+
+    topic: str
+    shape: Callable[[MetadataImage, BrokerConfig], CreatableTopic]
+    partition_of: Callable[[str, MetadataImage, BrokerConfig], int]
+    allowed: Callable[[Broker, Request, Operation, str], bool]
+    refusal: ErrorCode
+
+
+KINDS = {
+    GROUP: Kind(
+        groups.OFFSETS_TOPIC,
+        groups.offsets_topic,
+        groups.partition_of,
+        group_allowed,
+        ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ),
+    TRANSACTION: Kind(
+        transactions.TRANSACTION_TOPIC,
+        transactions.transaction_topic,
+        transactions.partition_of,
+        transactional_id_allowed,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ),
+}
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
@@ -45,10 +80,11 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     look = partial(_look, broker, request, keys)
     coordinators = look()
     missing = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    if body.key_type != GROUP or all(each.error_code != missing for each in coordinators):
+    kind = KINDS.get(body.key_type)
+    if kind is None or all(each.error_code != missing for each in coordinators):
         return _response(request, coordinators)
-    if broker.image.topic(OFFSETS_TOPIC) is None:
-        wish_offsets_topic(broker)
+    if broker.image.topic(kind.topic) is None:
+        wish_topic(broker, kind.shape(broker.image, broker.config))
 
     def poll(_now_ms: int, expired: bool) -> FindCoordinatorResponse | None:
         found = look()
@@ -57,7 +93,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         return None
 
     places = {
-        TopicPartition(OFFSETS_TOPIC, partition_of(key, broker.image, broker.config))
+        TopicPartition(kind.topic, kind.partition_of(key, broker.image, broker.config))
         for key in keys
     }
     return Wait((METADATA, *places), now_ms + CREATION_WAIT_MS, poll)
@@ -69,21 +105,22 @@ def _look(broker: Broker, request: Request, keys: list[str]) -> list[Coordinator
 
 def _coordinator(broker: Broker, request: Request, key: str) -> Coordinator:
     body: FindCoordinatorRequest = request.body
-    if body.key_type in NAMES:
-        sentence = f"{NAMES[body.key_type]} are not served by this broker."
+    kind = KINDS.get(body.key_type)
+    if body.key_type == SHARE:
+        sentence = "Share groups are not served by this broker."
         return _refused(key, ErrorCode.UNSUPPORTED_VERSION, sentence)
-    if body.key_type != GROUP:
+    if kind is None:
         sentence = f"There is no coordinator of type {body.key_type}."
         return _refused(key, ErrorCode.INVALID_REQUEST, sentence)
-    if not group_allowed(broker, request, Operation.DESCRIBE, key):
-        return _refused(key, ErrorCode.GROUP_AUTHORIZATION_FAILED)
-    index = partition_of(key, broker.image, broker.config)
-    state = broker.image.partition(OFFSETS_TOPIC, index)
+    if not kind.allowed(broker, request, Operation.DESCRIBE, key):
+        return _refused(key, kind.refusal)
+    index = kind.partition_of(key, broker.image, broker.config)
+    state = broker.image.partition(kind.topic, index)
     leader = None if state is None else broker.image.brokers.get(state.leader)
     endpoint = None if leader is None or leader.fenced else leader.endpoint(request.listener)
     if state is None or endpoint is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if state.leader == broker.broker_id and broker.partitions.get(OFFSETS_TOPIC, index) is None:
+    if state.leader == broker.broker_id and broker.partitions.get(kind.topic, index) is None:
         return _refused(key, ErrorCode.COORDINATOR_NOT_AVAILABLE)  # its log is being opened
     return Coordinator(key=key, node_id=state.leader, host=endpoint.host, port=endpoint.port)
 
@@ -113,7 +150,10 @@ HANDLER = Handler(
     name="FindCoordinator",
     versions=range(7),
     broker=run,
-    needs=(Need(Operation.DESCRIBE, ResourceType.GROUP),),
+    needs=(
+        Need(Operation.DESCRIBE, ResourceType.GROUP),
+        Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),
+    ),
     kips=("KIP-699",),
-    skipped=("Transactions and share groups have no coordinator: UNSUPPORTED_VERSION.",),
+    skipped=("Share groups have no coordinator: UNSUPPORTED_VERSION.",),
 )

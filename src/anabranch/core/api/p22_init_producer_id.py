@@ -1,20 +1,37 @@
 """InitProducerId: an id under which a producer's batches are recognised when they come again.
 
-KIP: KIP-98 (idempotent producers), KIP-360 (epoch bumps).
+KIP: KIP-98 (idempotent producers, transactions), KIP-360 (epoch bumps), KIP-890.
 Versions: 0-5.
 Behaviour: without a transactional id every request gets a new id with epoch 0, from a block that
     the controller gave to this broker; when the next block is late, COORDINATOR_LOAD_IN_PROGRESS.
-    With one, this broker is not its coordinator: NOT_COORDINATOR. Needs WRITE on the transactional
-    id, or IDEMPOTENT_WRITE on the cluster.
-Skipped: the transaction coordinator.
+    With one, its coordinator gives the id's producer the next epoch, so that any other that has
+    the id is fenced; a transaction under way is aborted first, and the client comes again
+    (CONCURRENT_TRANSACTIONS). Needs WRITE on the transactional id, or IDEMPOTENT_WRITE on the
+    cluster. Before version 4 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+Skipped: version 6, with which an outside coordinator decides (KIP-939): Kafka 4.1 serves it only
+    where `unstable.api.versions.enable` is set.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.handler import Handler
+from anabranch.core.api.transactions import (
+    PRODUCER_ID_WAIT_MS,
+    fenced_code,
+    transactional_id_allowed,
+    when_decided,
+)
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.transactions.coordinator import Decision
+from anabranch.core.coordination.transactions.rules import Producer
+from anabranch.core.coordination.transactions.transaction import (
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+)
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Outcome, Wait
 from anabranch.core.request import Request
@@ -23,17 +40,16 @@ from anabranch.core.wire.messages.init_producer_id import (
     InitProducerIdResponse,
 )
 
-NO_PRODUCER_ID = -1
-NO_PRODUCER_EPOCH = -1
-BLOCK_WAIT_MS = 1_000
-"""How long a request waits for a block of ids before the client is asked to come again."""
+FENCED_SINCE = 4
 
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
-    """A new producer id, or the error, or a wait for the next block of ids."""
+    """A new producer id, or the error, or a wait for the next block of ids or for a record."""
     refusal = _refusal(broker, request)
     if refusal is not None:
         return _refused(refusal)
+    if request.body.transactional_id is not None:
+        return _transactional(broker, request, request.body.transactional_id, now_ms)
     given = _give(broker)
     if given is not None:
         return given
@@ -44,15 +60,30 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
             return _refused(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return given
 
-    return Wait((PRODUCER_IDS,), now_ms + BLOCK_WAIT_MS, poll)
+    return Wait((PRODUCER_IDS,), now_ms + PRODUCER_ID_WAIT_MS, poll)
+
+
+def _transactional(broker: Broker, request: Request, name: str, now_ms: int) -> Outcome:
+    body: InitProducerIdRequest = request.body
+    expected = None
+    if body.producer_id != NO_PRODUCER_ID:
+        expected = Producer(body.producer_id, body.producer_epoch)
+
+    def tell(decision: Decision) -> InitProducerIdResponse:
+        return InitProducerIdResponse(
+            error_code=fenced_code(decision.code, request.version, since=FENCED_SINCE),
+            producer_id=decision.producer_id,
+            producer_epoch=decision.producer_epoch,
+        )
+
+    ask = partial(broker.transactions.start, name, body.transaction_timeout_ms, expected)
+    return when_decided(broker, now_ms, ask, tell)
 
 
 def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
     body: InitProducerIdRequest = request.body
     name = body.transactional_id
-    if name is not None and not broker.authorizer.authorize(
-        request, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, name
-    ):
+    if name is not None and not transactional_id_allowed(broker, request, Operation.WRITE, name):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     if name is None and not cluster_allowed(broker.authorizer, request, Operation.IDEMPOTENT_WRITE):
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -64,7 +95,7 @@ def _refusal(broker: Broker, request: Request) -> ErrorCode | None:
         return ErrorCode.INVALID_REQUEST
     if not 0 < body.transaction_timeout_ms <= broker.config.transaction_max_timeout_ms:
         return ErrorCode.INVALID_TRANSACTION_TIMEOUT
-    return ErrorCode.NOT_COORDINATOR
+    return None
 
 
 def _give(broker: Broker) -> InitProducerIdResponse | None:
@@ -89,6 +120,9 @@ HANDLER = Handler(
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Need(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER),
     ),
-    kips=("KIP-98", "KIP-360"),
-    skipped=("Transactional ids are answered with NOT_COORDINATOR.",),
+    kips=("KIP-98", "KIP-360", "KIP-890"),
+    skipped=(
+        "Version 6, two-phase commit with an outside coordinator (KIP-939), is not served, as in "
+        "Kafka 4.1 without unstable.api.versions.enable.",
+    ),
 )

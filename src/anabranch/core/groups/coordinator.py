@@ -127,7 +127,7 @@ class GroupCoordinator:
         return self._begin(index, replica, now_ms)
 
     def _begin(self, index: int, replica: Replica, now_ms: int) -> Shard:
-        shard = self.shards[index] = Shard(self.broker, replica)
+        shard = self.shards[index] = Shard(self.broker, replica, self)
         if replica.start_offset == replica.end_offset:
             self.loaded(Loader(shard), now_ms)
         else:
@@ -146,10 +146,10 @@ class GroupCoordinator:
         return Loader(shard, self.config.offsets_load_buffer_size)
 
     def load(self, now_ms: int) -> None:
-        """Read all that waits at once, where no read waits for a disk."""
+        """Read all that waits at once, of whatever coordinator, where no read waits for a disk."""
         while self.to_load:
             shard = self.to_load.pop(0)
-            loader = self.loader(shard)
+            loader = shard.coordinator.loader(shard)
             try:
                 for cold in loader.steps(now_ms):
                     if cold is not None:
@@ -157,11 +157,11 @@ class GroupCoordinator:
             except StorageFault as fault:  # what was read in part is not served
                 self.broker.faults.append((shard.replica, fault))
             else:
-                self.loaded(loader, now_ms)
+                shard.coordinator.loaded(loader, now_ms)
 
     def loaded(self, loader: Loader, now_ms: int) -> None:
         """A shard was read to its end: its groups take part from now on."""
-        shard = loader.shard
+        shard: Shard = loader.shard
         if not shard.is_current or self.shards.get(shard.place.partition) is not shard:
             return
         shard.is_loaded, shard.read_to = True, loader.read_to

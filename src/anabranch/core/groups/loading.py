@@ -1,8 +1,7 @@
 """Reading a partition of `__consumer_offsets` back into groups.
 
-What: a generator that reads the log from its start to the high watermark and yields often, so that
-the shell keeps its loop free; it yields a ColdRead where bytes must be warmed first. Rule kept: the
-last record of a key counts; offsets committed in a transaction count when its commit marker comes
+What: what each record means; the log is read by `core.coordination.log_reader`. Rule kept: the last
+record of a key counts; offsets committed in a transaction count when its commit marker comes
 (Kafka writes those; a folder of Kafka's is read too). An offset whose record has no topic id is of
 the topic that had its name when this broker began to lead. Keys of KIP-848 groups are passed over.
 """
@@ -12,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import CorruptLog, ProtocolError
+from anabranch.core.coordination.log_reader import READ_BYTES, LogReader
+from anabranch.core.errors import ProtocolError
 from anabranch.core.groups.group import CommittedOffset, Group, Member
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.offsets import current_topic_id
@@ -21,7 +21,7 @@ from anabranch.core.groups.states import EMPTY, STABLE
 from anabranch.core.groups.undecided import Undecided
 from anabranch.core.log.files import ColdRead
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.core.wire.batch import BatchHeader, walk
+from anabranch.core.wire.batch import BatchHeader
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.offsets_records import (
     GroupMetadataKey,
@@ -31,83 +31,31 @@ from anabranch.core.wire.offsets_records import (
     decode_key,
     decode_value,
 )
-from anabranch.core.wire.records import Record, decode_records
+from anabranch.core.wire.records import Record
 
 if TYPE_CHECKING:
     from anabranch.core.groups.shard import Shard
     from anabranch.core.types import Buffer
 
-READ_BYTES = 256 * 1024
-"""Read at a time: small, since each piece is decoded without giving the loop back."""
-RECORDS_A_STEP = 200
-"""Records that are replayed before the loop is given back."""
 
-
-class Loader:
+class Loader(LogReader):
     """The groups of one shard, as far as they have been read."""
 
+    kind = "committed offsets"
+
     def __init__(self, shard: Shard, read_bytes: int = READ_BYTES) -> None:
-        self.shard = shard
+        super().__init__(shard, read_bytes)
         self.groups: dict[str, Group] = {}
-        self.unknown_keys = 0
-        self.records = self.read_to = 0
-        self._read_bytes = min(read_bytes, READ_BYTES)
         self.undecided = Undecided()
 
     def steps(self, now_ms: int) -> Iterator[ColdRead | None]:
-        """Read everything. Raises StorageFault where the log cannot be read, or is not ours.
-
-        Up to the log's end: what was acknowledged may lie above the high watermark that a new
-        leader knows. What lies there and was not may yet be lost, so that offsets are told only
-        once a record behind it is committed (`Shard.prove`)."""
-        replica = self.shard.replica
-        offset, upto = replica.start_offset, replica.end_offset
-        self.read_to = upto
-        while offset < min(upto, replica.end_offset):
-            try:
-                batches = replica.read(
-                    offset, max_bytes=self._read_bytes, upto=upto, at_least_one=True
-                )
-            except ColdRead as cold:
-                cold.forget_frames()
-                yield cold
-                continue
-            if not batches:
-                break
-            for position, header in walk(batches):
-                yield from self._replay(batches, position, header, now_ms)
-                offset = header.next_offset
+        """Read everything; see LogReader."""
+        yield from self.read(now_ms)
         for group in self.groups.values():
             group.note_subscriptions()
 
-    def _replay(
-        self, batches: Buffer, position: int, header: BatchHeader, now_ms: int
-    ) -> Iterator[None]:
-        try:
-            if header.is_control:
-                self._decide(batches, position, header, now_ms)
-                return
-            for count, record in enumerate(decode_records(batches, position)):
-                self._take(record, header, now_ms)
-                if count % RECORDS_A_STEP == RECORDS_A_STEP - 1:
-                    yield
-        except ProtocolError as fault:
-            raise self._corrupt(header, str(fault)) from fault
-        self.records += header.record_count
-        yield
-
-    def _corrupt(self, header: BatchHeader, why: str) -> CorruptLog:
-        path = self.shard.replica.path
-        return CorruptLog(
-            f"{path}: the batch at offset {header.base_offset} cannot be read as committed offsets "
-            f"({why}). Restore the folder, or remove it together with the offsets in it.",
-            path=path,
-            position=-1,
-            first_offset=header.base_offset,
-            last_offset=header.last_offset,
-        )
-
-    def _take(self, record: Record, header: BatchHeader, now_ms: int) -> None:
+    def take(self, record: Record, header: BatchHeader, now_ms: int) -> None:
+        """See LogReader."""
         try:
             key = decode_key(record.key or b"")
         except ProtocolError:
@@ -126,7 +74,8 @@ class Loader:
             self.undecided.replace(key.group, (place,))
             self._take_offset(key.group, place, committed, now_ms)
 
-    def _decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
+    def decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
+        """See LogReader."""
         marker = end_marker(batches, position)
         if marker is None:
             return

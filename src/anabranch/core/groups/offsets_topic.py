@@ -38,6 +38,11 @@ def partition_of(group_id: str, image: MetadataImage, config: BrokerConfig) -> i
     return java_hash(group_id) % count
 
 
+def fitting_factor(most: int, image: MetadataImage) -> int:
+    """As many replicas as there are brokers that may be given one, at most so many."""
+    return max(1, min(most, len(image.brokers) - len(cordoned(image))))
+
+
 def offsets_topic(image: MetadataImage, config: BrokerConfig) -> CreatableTopic:
     """How the topic is created when the first group asks for its coordinator.
 
@@ -46,7 +51,7 @@ def offsets_topic(image: MetadataImage, config: BrokerConfig) -> CreatableTopic:
     """
     factor = config.offsets_topic_replication_factor
     if REPLICATION_FACTOR not in config.static:
-        factor = max(1, min(factor, len(image.brokers) - len(cordoned(image))))
+        factor = fitting_factor(factor, image)
     return CreatableTopic(
         name=OFFSETS_TOPIC,
         num_partitions=config.offsets_topic_num_partitions,

@@ -25,6 +25,7 @@ from anabranch.core.wire.own_records import OWN_RECORD_IDS, RECORDS_FEATURE
 METADATA_VERSION = "metadata.version"
 KRAFT_VERSION = "kraft.version"
 ELR_VERSION = "eligible.leader.replicas.version"
+TRANSACTION_VERSION = "transaction.version"
 
 CONTROLLERS_SINCE = 15
 """Level of metadata.version from which controllers are registered (KIP-919)."""
@@ -35,7 +36,7 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     "group.version": (0, 1),
     KRAFT_VERSION: (0, 1),
     METADATA_VERSION: (7, 27),
-    "transaction.version": (0, 2),
+    TRANSACTION_VERSION: (0, 2),
 }
 """Lowest and highest level this version works with; metadata.version 27 is Kafka's 4.1-IV1."""
 
@@ -43,7 +44,7 @@ BOOTSTRAP_LEVELS: Mapping[str, int] = {
     ELR_VERSION: 1,
     "group.version": 1,
     METADATA_VERSION: 27,
-    "transaction.version": 2,
+    TRANSACTION_VERSION: 2,
 }
 """Levels of a new cluster: Kafka 4.1's defaults. Level 0 is not written."""
 

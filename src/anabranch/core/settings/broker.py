@@ -139,13 +139,22 @@ class BrokerConfig:
     replica_socket_timeout_ms: int
     replication_quota_window_num: int
     replication_quota_window_size_seconds: int
+    request_timeout_ms: int
     security_inter_broker_protocol: str
     socket_listen_backlog_size: int
     socket_receive_buffer_bytes: int
     socket_request_max_bytes: int
     socket_send_buffer_bytes: int
+    transaction_abort_timed_out_transaction_cleanup_interval_ms: int
     transaction_max_timeout_ms: int
     transaction_partition_verification_enable: bool
+    transaction_remove_expired_transaction_cleanup_interval_ms: int
+    transaction_state_log_load_buffer_size: int
+    transaction_state_log_min_isr: int
+    transaction_state_log_num_partitions: int
+    transaction_state_log_replication_factor: int
+    transaction_state_log_segment_bytes: int
+    transactional_id_expiration_ms: int
     unclean_leader_election_enable: bool
     unclean_leader_election_interval_ms: int
 

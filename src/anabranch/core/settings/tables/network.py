@@ -71,7 +71,7 @@ NETWORK = (
     row("queued.max.requests", "Received requests at which no more is read.",
         INT, "500", HIGH, at_least(1)),
     row("request.timeout.ms", "How long this node waits for another node's answer.",
-        INT, "30000", HIGH),
+        INT, "30000", HIGH, IN_FORCE),
     row("security.inter.broker.protocol",
         "Protocol between brokers when no listener is named for it.",
         STRING, "PLAINTEXT", MEDIUM, one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),

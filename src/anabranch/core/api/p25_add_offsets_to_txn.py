@@ -1,0 +1,78 @@
+"""AddOffsetsToTxn: a transaction will commit offsets of a group.
+
+KIP: KIP-98
+Versions: 0-4
+Behaviour: needs WRITE on the transactional id and READ on the group. The group's partition of
+    `__consumer_offsets` joins the transaction, so that it gets a marker as well. Before version 2
+    PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
+Skipped: nothing
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.api.context import Broker
+from anabranch.core.api.groups import group_allowed
+from anabranch.core.api.handler import Handler
+from anabranch.core.api.transactions import (
+    fenced_code,
+    transactional_id_allowed,
+    when_decided,
+)
+from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.transactions.coordinator import Decision
+from anabranch.core.coordination.transactions.rules import Producer
+from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from anabranch.core.outcome import Outcome
+from anabranch.core.request import Request
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.add_offsets_to_txn import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+)
+
+FENCED_SINCE = 2
+
+
+def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
+    """NONE when the group's partition has joined, or a wait for that."""
+    body: AddOffsetsToTxnRequest = request.body
+    name, group_id = body.transactional_id, body.group_id
+    if not transactional_id_allowed(broker, request, Operation.WRITE, name):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+    if not group_allowed(broker, request, Operation.READ, group_id):
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not name:
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.INVALID_REQUEST)
+    index = partition_of(group_id, broker.image, broker.config)
+    if broker.image.partition(OFFSETS_TOPIC, index) is None:  # nobody has found the coordinator yet
+        return AddOffsetsToTxnResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def tell(decision: Decision) -> AddOffsetsToTxnResponse:
+        code = fenced_code(decision.code, request.version, since=FENCED_SINCE)
+        return AddOffsetsToTxnResponse(error_code=code)
+
+    ask = partial(
+        broker.transactions.add,
+        name,
+        Producer(body.producer_id, body.producer_epoch),
+        frozenset({TopicPartition(OFFSETS_TOPIC, index)}),
+        0,
+    )
+    return when_decided(broker, now_ms, ask, tell)
+
+
+HANDLER = Handler(
+    api_key=25,
+    name="AddOffsetsToTxn",
+    versions=range(5),
+    broker=run,
+    needs=(
+        Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
+        Need(Operation.READ, ResourceType.GROUP),
+    ),
+    kips=("KIP-98",),
+)

@@ -1,0 +1,78 @@
+"""What handlers of transactions share: authorization, waits for records and for producer ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.access.authorize import Operation, ResourceType
+from anabranch.core.api.context import PRODUCER_IDS, Broker
+from anabranch.core.api.groups import wait_committed
+from anabranch.core.coordination.transactions.coordinator import Decision
+from anabranch.core.coordination.transactions.rules import NeedsProducerId
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.outcome import Told, Wait, then
+from anabranch.core.request import Request
+
+if TYPE_CHECKING:
+    from anabranch.core.coordination.transactions.shard import TransactionShard
+    from anabranch.core.groups.answers import Answer
+
+PRODUCER_ID_WAIT_MS = 1_000
+"""How long a request waits for a block of producer ids before the client is asked to come again."""
+
+
+def transactional_id_allowed(
+    broker: Broker, request: Request, operation: Operation, transactional_id: str
+) -> bool:
+    """`authorize` for a transactional id."""
+    return broker.authorizer.allows_all or broker.authorizer.authorize(
+        request, operation, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
+
+
+def when_decided(
+    broker: Broker,
+    now_ms: int,
+    ask: Callable[[int], tuple[TransactionShard, Answer]],
+    tell: Callable[[Decision], Told],
+) -> Told | Wait | Any:
+    """What `tell` makes of what the coordinator decides: at once, or when it is committed.
+
+    COORDINATOR_NOT_AVAILABLE after `request.timeout.ms`, NOT_COORDINATOR as soon as another broker
+    coordinates the id, COORDINATOR_LOAD_IN_PROGRESS when no producer id comes in time."""
+    try:
+        shard, answer = ask(now_ms)
+    except ApiError as fault:
+        return tell(Decision(fault.code))
+    except NeedsProducerId:
+        return _when_there_are_ids(broker, now_ms, ask, tell)
+
+    def late() -> Decision:
+        is_current = shard.is_current
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE if is_current else ErrorCode.NOT_COORDINATOR
+        return Decision(code)
+
+    longest_ms = broker.config.request_timeout_ms
+    return then(wait_committed(answer, shard, now_ms, late, longest_ms), tell)
+
+
+def _when_there_are_ids(
+    broker: Broker,
+    now_ms: int,
+    ask: Callable[[int], tuple[TransactionShard, Answer]],
+    tell: Callable[[Decision], Told],
+) -> Wait:
+    def poll(now_ms: int, expired: bool) -> Any:
+        if expired:
+            return tell(Decision(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+        return when_decided(broker, now_ms, ask, tell)
+
+    return Wait((PRODUCER_IDS,), now_ms + PRODUCER_ID_WAIT_MS, poll)
+
+
+def fenced_code(code: ErrorCode, version: int, *, since: int) -> int:
+    """PRODUCER_FENCED, or in versions before `since`, which do not know it, what they know."""
+    if code is ErrorCode.PRODUCER_FENCED and version < since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code

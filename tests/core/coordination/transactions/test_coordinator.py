@@ -1,0 +1,534 @@
+"""Transactions as producers see them: begun, ended, fenced, taken over, forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.coordination.transactions.transaction_world import (
+    TIMEOUT_MS,
+    TV1,
+    Marker,
+    Producer,
+    TransactionWorld,
+)
+
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
+from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
+from anabranch.core.types import TopicPartition
+
+NONE = ErrorCode.NONE
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
+FENCED = ErrorCode.PRODUCER_FENCED
+LAST_EPOCH = 32_766
+HERE, THERE = ("here", 0), ("there", 1)
+
+
+@pytest.fixture
+def world():
+    return TransactionWorld()
+
+
+def jump_to_epoch(world, epoch, name="id"):
+    """Most of a producer id's epochs have been used."""
+    for shard in world.coordinator.shards.values():
+        known = shard.transactions.get(name)
+        if known is not None:
+            shard.transactions[name] = known._replace(producer_epoch=epoch)
+            return Producer(known.producer_id, epoch)
+    raise AssertionError
+
+
+# A whole transaction.
+
+
+@pytest.mark.parametrize("commits", [True, False])
+def test_a_transaction_ends_with_a_marker_in_each_partition_and_in_no_other(world, commits):
+    producer = world.producer()
+    assert producer.epoch == 0
+    assert world.add(producer, HERE, THERE) == [NONE, NONE]
+    assert world.state() == "Ongoing"
+    goes_on = world.ended(producer, commits)
+    assert goes_on == (producer.producer_id, 1)
+    assert world.state() == ("PrepareCommit" if commits else "PrepareAbort")
+    assert world.deliver() == 2
+    assert world.state() == ("CompleteCommit" if commits else "CompleteAbort")
+    marker = Marker(producer.producer_id, 1, commits, 0)
+    assert world.markers == {TopicPartition(*place): [marker] for place in (HERE, THERE)}
+    assert world.add(goes_on, HERE) == [NONE]
+
+
+def test_with_an_older_client_the_epoch_stays(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    assert world.ask_end(producer, version=TV1).error_code == NONE
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)] == [Marker(*producer, True, 0)]
+    assert world.add(producer, HERE) == [NONE]
+
+
+def test_offsets_of_a_group_get_a_marker_too(world):
+    producer = world.producer()
+    assert world.add_offsets(producer, "g") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.node.topic(OFFSETS_TOPIC, 3)
+    assert world.add_offsets(producer, "g") == NONE
+    world.end(producer)
+    world.deliver()
+    assert [place.topic for place in world.markers] == [OFFSETS_TOPIC]
+
+
+def test_many_transactions_share_a_request_to_a_broker(world):
+    producers = {f"id-{n}": world.producer(f"id-{n}") for n in range(20)}
+    for name, producer in producers.items():
+        world.add(producer, THERE, name=name)
+        world.end(producer, name=name)
+    assert [len(each.message.markers) for each in world.asks] == [1]
+    world.deliver()
+    assert [len(each.message.markers) for each in world.asks] == [19]
+    world.deliver()
+    assert set(world.listed().values()) == {"CompleteCommit"}
+
+
+# Who may go on.
+
+
+def test_a_second_producer_fences_the_first(world):
+    first = world.producer()
+    second = world.producer()
+    assert second == (first.producer_id, first.epoch + 1)
+    assert world.add(first, HERE) == [FENCED]
+    assert world.end(first) == FENCED
+    assert world.add_batched(first, HERE) == [FENCED]
+    assert world.add(second, HERE) == [NONE]
+
+
+def test_a_second_producer_aborts_the_transaction_of_the_first(world):
+    first = world.producer()
+    world.add(first, HERE)
+    assert world.init().error_code == CONCURRENT
+    assert world.init().error_code == CONCURRENT
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)] == [Marker(first.producer_id, 1, False, 0)]
+    second = world.producer()
+    assert second == (first.producer_id, 2)
+    for commits in (True, False):
+        assert world.end(first, commits) == FENCED
+
+
+def test_a_fenced_producer_is_not_told_the_epoch_of_its_successor(world):
+    """Its EndTxn looks like one that is asked again: it is one epoch behind."""
+    first = world.producer()
+    world.add(first, HERE)
+    world.init()
+    for _ in range(2):
+        assert [world.end(first, commits) for commits in (True, False)] == [FENCED, FENCED]
+        world.deliver()
+
+
+@pytest.mark.parametrize(
+    ("api", "old_version", "new_version"), [("init", 3, 4), ("add", 1, 2), ("end", 1, 2)]
+)
+def test_older_clients_are_told_of_an_epoch(world, api, old_version, new_version):
+    first = world.producer()
+    world.producer()
+
+    def told(version):
+        if api == "init":
+            return world.init(expected=first, version=version).error_code
+        if api == "add":
+            return world.add(first, HERE, version=version)[0]
+        return world.end(first, version=version)
+
+    if api == "init":
+        world.producer()
+    assert told(old_version) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert told(new_version) == FENCED
+
+
+def test_a_producer_id_of_another_id_is_refused(world):
+    other = world.producer("other")
+    world.producer()
+    mapping = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert world.add(other, HERE) == [mapping]
+    assert world.end(other) == mapping
+    assert world.add((5, 0), HERE, name="unknown") == [mapping]
+    assert world.end((5, 0), name="unknown") == mapping
+    assert world.init(expected=other).error_code == FENCED
+
+
+def test_a_producer_raises_its_own_epoch_once(world):
+    """KIP-360: the second time it asks as it did the first, since the answer was lost."""
+    producer = world.producer()
+    for _ in range(2):
+        answer = world.init(expected=producer)
+        assert (answer.error_code, answer.producer_epoch) == (NONE, producer.epoch + 1)
+    world.producer()
+    assert world.init(expected=producer).error_code == FENCED
+
+
+# The same request again.
+
+
+@pytest.mark.parametrize("commits", [True, False])
+@pytest.mark.parametrize("is_written", [True, False])
+@pytest.mark.parametrize("is_another_process", [True, False])
+def test_an_end_that_is_asked_again_is_answered_as_before(
+    world, commits, is_written, is_another_process
+):
+    """KAFKA-14402: the epoch has gone up, so that the second request bears the old one."""
+    producer = world.producer()
+    world.add(producer, HERE)
+    goes_on = world.ended(producer, commits)
+    if is_written:
+        world.deliver()
+    if is_another_process:
+        world.restart()
+    if not is_written:
+        assert world.end(producer, commits) == CONCURRENT
+        assert world.end(producer, not commits) == ErrorCode.INVALID_TXN_STATE
+        world.deliver()
+    assert world.ended(producer, commits) == goes_on
+    assert world.end(producer, not commits) == ErrorCode.INVALID_TXN_STATE
+    assert world.add(goes_on, HERE) == [NONE]
+    assert world.end(producer, commits) == FENCED
+
+
+def test_the_next_end_is_not_taken_for_the_same_one_again(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    goes_on = world.ended(producer)
+    world.deliver()
+    assert world.end(goes_on) == ErrorCode.INVALID_TXN_STATE
+    assert world.ended(goes_on, commits=False).epoch == goes_on.epoch + 1
+
+
+def test_an_abort_of_nothing_raises_the_epoch(world):
+    """KIP-890: a batch on its way to a partition is refused there."""
+    producer = world.producer()
+    assert world.end(producer) == ErrorCode.INVALID_TXN_STATE
+    assert world.end(producer, commits=False, version=TV1) == ErrorCode.INVALID_TXN_STATE
+    goes_on = world.ended(producer, commits=False)
+    assert goes_on == (producer.producer_id, 1)
+    assert world.state() == "CompleteAbort"
+    assert not world.asks
+
+
+# Epochs run out.
+
+
+def test_a_producer_whose_epochs_are_used_up_starts_with_a_new_id(world):
+    producer = world.producer()
+    last = jump_to_epoch(world, LAST_EPOCH)
+    second = world.producer()
+    assert second.epoch == 0 and second.producer_id != producer.producer_id
+    assert world.add(last, HERE) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+
+
+def test_a_producer_goes_on_with_a_new_id_after_its_last_epoch(world):
+    world.producer()
+    last = jump_to_epoch(world, LAST_EPOCH)
+    world.add(last, HERE)
+    goes_on = world.ended(last)
+    assert goes_on.epoch == 0 and goes_on.producer_id != last.producer_id
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)] == [Marker(last.producer_id, 32_767, True, 0)]
+    assert world.ended(last) == goes_on
+    world.restart()
+    assert world.ended(last) == goes_on
+    assert world.add(goes_on, HERE) == [NONE]
+
+
+def test_the_last_epoch_can_still_be_fenced(world):
+    world.producer()
+    last = jump_to_epoch(world, LAST_EPOCH)
+    world.add(last, HERE)
+    assert world.init().error_code == CONCURRENT
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)] == [Marker(last.producer_id, 32_767, False, 0)]
+    assert world.producer().epoch == 0
+
+
+def test_who_asks_before_there_are_producer_ids_waits(world):
+    world.node.producer_ids = iter(())
+    box = world.init()
+    assert box == []
+    world.node.producer_ids = iter((77,))
+    world.broker.changed.add("producer-ids")
+    world.settle()
+    assert (box[0].error_code, box[0].producer_id) == (NONE, 77)
+
+
+# Time.
+
+
+def test_a_late_transaction_is_aborted(world):
+    producer = world.producer(timeout_ms=15_000)
+    world.add(producer, HERE)
+    world.advance(10_000)
+    assert world.state() == "Ongoing"
+    world.advance(10_000)
+    assert world.state() == "PrepareAbort"
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)] == [Marker(producer.producer_id, 1, False, 0)]
+    assert world.end(producer) == FENCED
+    assert world.add(producer, HERE) == [FENCED]
+    assert world.coordinator.statistics()["timed_out_total"] == 1
+
+
+def test_a_late_transaction_is_aborted_also_by_a_new_coordinator(world):
+    producer = world.producer(timeout_ms=15_000)
+    world.add(producer, HERE)
+    world.restart()
+    world.advance(20_000)
+    assert world.state() == "PrepareAbort"
+
+
+def test_an_id_that_nobody_uses_is_forgotten_and_its_tombstone_stays():
+    world = TransactionWorld(transactional_id_expiration_ms="7200000")
+    idle = world.producer("idle")
+    busy = world.producer("busy", timeout_ms=900_000)
+    for _ in range(9):
+        world.advance(800_000)
+        world.add(busy, HERE, name="busy")
+        busy = world.ended(busy, name="busy")
+        world.deliver()
+    world.advance(3_600_000)
+    assert list(world.listed()) == ["busy"]
+    world.restart()
+    assert list(world.listed()) == ["busy"]
+    assert world.add(idle, HERE, name="idle") == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+    assert world.producer("idle").epoch == 0
+
+
+def test_an_id_with_a_transaction_does_not_expire():
+    world = TransactionWorld(
+        transactional_id_expiration_ms="1", transaction_max_timeout_ms="2000000000"
+    )
+    ongoing = world.producer("ongoing", timeout_ms=2_000_000_000)
+    world.add(ongoing, HERE, name="ongoing")
+    decided = world.producer("decided")
+    world.add(decided, THERE, name="decided")
+    world.end(decided, name="decided")
+    world.advance(3_600_000)
+    assert set(world.listed()) == {"ongoing", "decided"}
+
+
+def test_an_id_with_a_record_on_its_way_does_not_expire():
+    world = TransactionWorld(replicas=(1, 2), transactional_id_expiration_ms="1")
+    world.follow()
+    box = world.init()
+    world.replicate()
+    producer = Producer(box[0].producer_id, 0)
+    world.advance(10)
+    added = world.ask_add(producer, HERE)
+    world.coordinator.upkeep.expire(world.node.now_ms)
+    world.replicate()
+    assert added and world.state() == "Ongoing"
+
+
+# What is committed counts.
+
+
+def test_nothing_is_answered_and_no_marker_is_sent_before_the_record_is_committed():
+    world = TransactionWorld(replicas=(1, 2))
+    world.follow()
+    box = world.init()
+    assert box == [] and world.init().error_code == CONCURRENT
+    world.replicate()
+    producer = Producer(box[0].producer_id, box[0].producer_epoch)
+    added = world.ask_add(producer, HERE)
+    assert added == [] and world.add(producer, HERE) == [CONCURRENT]
+    world.replicate()
+    assert added
+    ended = world.ask_end(producer)
+    assert ended == [] and world.end(producer) == CONCURRENT
+    assert not world.asks, "a marker before the decision is committed"
+    world.replicate()
+    assert ended[0].error_code == NONE
+    assert len(world.asks) == 1
+
+
+def test_markers_are_sent_when_the_record_is_committed_though_no_client_waits():
+    world = TransactionWorld(replicas=(1, 2))
+    world.follow()
+    box = world.init()
+    world.replicate()
+    producer = Producer(box[0].producer_id, 0)
+    world.ask_add(producer, HERE)
+    world.replicate()
+    world.ask_end(producer)
+    world.waits.clear()
+    world.replicate()
+    assert len(world.asks) == 1
+
+
+def test_who_waits_when_the_coordinator_moves_is_told_so():
+    world = TransactionWorld(replicas=(1, 2))
+    world.follow()
+    box = world.init()
+    world.move_away()
+    assert box[0].error_code == ErrorCode.NOT_COORDINATOR
+    assert world.init().error_code == ErrorCode.NOT_COORDINATOR
+    assert not world.coordinator.shards
+
+
+def test_a_new_coordinator_says_nothing_before_all_that_it_read_is_committed():
+    world = TransactionWorld(replicas=(1, 2))
+    world.follow()
+    box = world.init()
+    world.replicate()
+    producer = Producer(box[0].producer_id, 0)
+    world.ask_add(producer, HERE)
+    world.replicate()
+    world.ask_end(producer)
+    world.restart()
+    assert world.end(producer) == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert not world.asks, "a marker of a decision that another election may take back"
+    world.replicate()
+    assert len(world.asks) == 1
+    world.deliver_all()
+    assert world.state() == "CompleteCommit"
+
+
+# Markers that meet obstacles.
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        None,
+    ],
+)
+def test_a_partition_is_asked_until_it_has_its_marker(world, code):
+    producer = world.producer()
+    world.add(producer, HERE, THERE)
+    world.end(producer)
+    world.deliver(broker_id=1)
+    for _ in range(3):
+        if code is None:
+            world.lose()
+        else:
+            world.deliver(code)
+        assert not world.asks, "asked again without a pause"
+        assert [each.topic for each in world.described().topics] == ["there"]
+        world.advance(100)
+        assert [each.broker_id for each in world.asks] == [2]
+    world.deliver()
+    assert world.state() == "CompleteCommit"
+
+
+def test_a_marker_goes_to_the_new_leader(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer)
+    world.node.change("here", 0, leader=2, leader_epoch=1)
+    world.deliver(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.advance(100)
+    assert [each.broker_id for each in world.asks] == [2]
+
+
+def test_a_partition_without_a_leader_is_waited_for(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.node.change("here", 0, leader=-1, leader_epoch=1)
+    world.end(producer)
+    world.advance(100)
+    assert not world.asks and world.state() == "PrepareCommit"
+    world.node.change("here", 0, leader=1, leader_epoch=2)
+    world.advance(100)
+    world.deliver()
+    assert world.state() == "CompleteCommit"
+
+
+def test_a_topic_that_is_deleted_holds_nothing_up(world):
+    producer = world.producer()
+    world.add(producer, HERE, THERE)
+    world.end(producer)
+    world.lose()
+    world.node.remove("there")
+    world.advance(100)
+    world.deliver()
+    assert world.state() == "CompleteCommit"
+    assert [place.topic for place in world.markers] == ["here"]
+
+
+def test_a_deposed_coordinator_sends_nothing_more(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer)
+    world.lose()
+    world.move_away()
+    world.advance(1_000)
+    assert not world.asks
+
+
+def test_the_epoch_of_a_marker_is_that_of_the_coordinators_partition(world):
+    for index in range(2):
+        world.node.change(TRANSACTION_TOPIC, index, leader_epoch=9)
+    world.follow()
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer)
+    world.deliver()
+    assert world.markers[TopicPartition(*HERE)][0].coordinator_epoch == 9
+
+
+def test_a_log_that_takes_nothing_completes_the_transaction_later():
+    world = TransactionWorld(replicas=(1, 2), min_insync_replicas="2")
+    world.follow()
+    box = world.init()
+    world.replicate()
+    producer = Producer(box[0].producer_id, 0)
+    world.ask_add(producer, HERE)
+    world.replicate()
+    world.ask_end(producer)
+    world.replicate()
+    change_in_sync(world, (1,))
+    world.deliver()
+    assert world.state() == "PrepareCommit"
+    assert world.init().error_code == CONCURRENT
+    change_in_sync(world, (1, 2))
+    world.advance(100)
+    world.replicate()
+    assert world.state() == "CompleteCommit"
+
+
+def change_in_sync(world, isr):
+    for index in range(2):
+        world.node.change(TRANSACTION_TOPIC, index, isr=isr)
+    world.follow()
+
+
+# Tools.
+
+
+def test_ids_are_listed_by_state_producer_and_age(world):
+    first = world.producer("first")
+    second = world.producer("second")
+    world.add(first, HERE, name="first")
+    world.advance(1_000)
+    world.add(second, HERE, name="second")
+    world.producer("third")
+    assert world.listed(state_filters=["Ongoing"]) == {"first": "Ongoing", "second": "Ongoing"}
+    assert list(world.listed(state_filters=["Ongoing"], duration_filter=500)) == ["first"]
+    assert list(world.listed(producer_id_filters=[second.producer_id])) == ["second"]
+
+
+def test_an_id_is_described(world):
+    producer = world.producer(timeout_ms=TIMEOUT_MS)
+    world.add(producer, HERE, THERE)
+    found = world.described()
+    assert (found.producer_id, found.producer_epoch) == producer
+    assert found.transaction_timeout_ms == TIMEOUT_MS
+    assert found.transaction_start_time_ms == world.node.now_ms
+    assert [(each.topic, each.partitions) for each in found.topics] == [
+        ("here", [0]), ("there", [1]),
+    ]  # fmt: skip
+    assert world.described("unknown").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert world.described("").error_code == ErrorCode.INVALID_REQUEST

@@ -1,0 +1,240 @@
+"""The table of states, and what each request comes to in each of them."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from anabranch.core.coordination.transactions import rules, transaction
+from anabranch.core.coordination.transactions.rules import Answered, Producer
+from anabranch.core.coordination.transactions.states import (
+    COMPLETE_ABORT,
+    COMPLETE_COMMIT,
+    DEAD,
+    EMPTY,
+    MAY_COME_FROM,
+    ONGOING,
+    PREPARE_ABORT,
+    PREPARE_COMMIT,
+    PREPARE_EPOCH_FENCE,
+    TransactionState,
+)
+from anabranch.core.coordination.transactions.transaction import Transaction
+from anabranch.core.errors import ApiError, Bug, ErrorCode
+from anabranch.core.types import TopicPartition
+
+PLACE, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
+KEPT = [EMPTY, ONGOING, PREPARE_COMMIT, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT]
+"""The states that stand in a log."""
+NOW_MS = 5_000
+PRODUCER_ID, EPOCH = 7, 3
+CONCURRENT, FENCED = ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.PRODUCER_FENCED
+INVALID = ErrorCode.INVALID_TXN_STATE
+
+
+def in_state(state: TransactionState, **changed: object) -> Transaction:
+    partitions = frozenset({PLACE}) if state in (ONGOING, PREPARE_COMMIT, PREPARE_ABORT) else ()
+    how = {"client_version": 2, "started_ms": 1, "partitions": frozenset(partitions)}
+    return Transaction(PRODUCER_ID, EPOCH, 60_000, state, **{**how, **changed})
+
+
+@pytest.mark.parametrize(("before", "after"), [*product(TransactionState, TransactionState)])
+def test_a_move_that_the_table_does_not_know_is_a_bug(before, after):
+    known = in_state(before)
+    if before in MAY_COME_FROM[after]:
+        assert known.become(after).state is after
+    else:
+        with pytest.raises(Bug):
+            known.become(after)
+
+
+def test_what_is_decided_is_never_decided_otherwise():
+    """From a decision nothing leads to the opposite one without an end in between."""
+    assert MAY_COME_FROM[COMPLETE_COMMIT] == {PREPARE_COMMIT}
+    assert MAY_COME_FROM[COMPLETE_ABORT] == {PREPARE_ABORT}
+    assert not MAY_COME_FROM[PREPARE_ABORT] & {PREPARE_COMMIT}
+    assert not MAY_COME_FROM[PREPARE_COMMIT] & {PREPARE_ABORT}
+    for state in (PREPARE_COMMIT, PREPARE_ABORT):
+        assert sum(state in each for each in MAY_COME_FROM.values()) == 1
+
+
+def test_numbers_and_names_are_kafkas():
+    assert [(each.number, each.title) for each in TransactionState] == [
+        (0, "Empty"), (1, "Ongoing"), (2, "PrepareCommit"), (3, "PrepareAbort"),
+        (4, "CompleteCommit"), (5, "CompleteAbort"), (6, "Dead"), (7, "PrepareEpochFence"),
+    ]  # fmt: skip
+
+
+def code_of(decide) -> object:
+    """The next state's name, "answered", or the code of the refusal."""
+    try:
+        found = decide()
+    except ApiError as fault:
+        return fault.code
+    return "answered" if isinstance(found, Answered) else found.state
+
+
+END = {
+    # state: (commit, abort, commit in the epoch before, abort in the epoch before)
+    EMPTY: (INVALID, PREPARE_ABORT, FENCED, FENCED),
+    ONGOING: (PREPARE_COMMIT, PREPARE_ABORT, FENCED, FENCED),
+    PREPARE_COMMIT: (FENCED, FENCED, CONCURRENT, INVALID),
+    PREPARE_ABORT: (FENCED, FENCED, INVALID, CONCURRENT),
+    COMPLETE_COMMIT: (INVALID, PREPARE_ABORT, "answered", INVALID),
+    COMPLETE_ABORT: (INVALID, PREPARE_ABORT, INVALID, "answered"),
+}
+"""EndTxn with transaction.version 2, as Kafka 4.1 answers it."""
+
+OLD_END = {
+    # state: (commit, abort); the epoch stays, another one is refused
+    EMPTY: (INVALID, INVALID),
+    ONGOING: (PREPARE_COMMIT, PREPARE_ABORT),
+    PREPARE_COMMIT: (CONCURRENT, INVALID),
+    PREPARE_ABORT: (INVALID, CONCURRENT),
+    COMPLETE_COMMIT: ("answered", INVALID),
+    COMPLETE_ABORT: (INVALID, "answered"),
+}
+"""The same before."""
+
+
+def end(before, epoch, commits, version, **how):
+    asked = {"is_pending": False, "new_producer_id": None, **how}
+    return lambda: rules.ended(
+        before, Producer(PRODUCER_ID, epoch), commits=commits, client_version=version,
+        now_ms=NOW_MS, **asked,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_end_with_an_epoch_for_each_transaction(state):
+    before = in_state(state)
+    found = tuple(
+        code_of(end(before, epoch, commits, 2))
+        for epoch in (EPOCH, EPOCH - 1)
+        for commits in (True, False)
+    )
+    assert found == END[state]
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_end_of_an_older_client(state):
+    before = in_state(state, client_version=0)
+    assert tuple(code_of(end(before, EPOCH, each, 0)) for each in (True, False)) == OLD_END[state]
+    for epoch, commits in product((EPOCH - 1, EPOCH + 1), (True, False)):
+        assert code_of(end(before, epoch, commits, 0)) is FENCED
+
+
+@pytest.mark.parametrize(("state", "epoch", "commits"), [*product(KEPT, (2, 3, 4), (True, False))])
+def test_nothing_ends_what_has_a_record_on_its_way(state, epoch, commits):
+    """Who is fenced is told that; all others come again."""
+    before = in_state(state)
+    sound = code_of(end(before, epoch, commits, 2))
+    found = code_of(end(before, epoch, commits, 2, is_pending=True))
+    assert found is (FENCED if sound is FENCED else CONCURRENT)
+
+
+@pytest.mark.parametrize(("state", "commits"), [*product((PREPARE_ABORT, COMPLETE_ABORT), (0, 1))])
+def test_who_was_aborted_by_the_coordinator_ends_nothing(state, commits):
+    before = in_state(state, is_fenced=True)
+    assert code_of(end(before, EPOCH - 1, bool(commits), 2)) is FENCED
+
+
+ADD = {
+    # state: (a partition that is in it, one that is not)
+    EMPTY: (ONGOING, ONGOING),
+    ONGOING: ("answered", ONGOING),
+    PREPARE_COMMIT: (CONCURRENT, CONCURRENT),
+    PREPARE_ABORT: (CONCURRENT, CONCURRENT),
+    COMPLETE_COMMIT: (ONGOING, ONGOING),
+    COMPLETE_ABORT: (ONGOING, ONGOING),
+}
+
+
+def add(before, place, producer=(PRODUCER_ID, EPOCH), *, is_pending=False):
+    return lambda: rules.added(
+        before, Producer(*producer), frozenset({place}), is_pending=is_pending,
+        client_version=2, now_ms=NOW_MS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_partitions_join(state):
+    before = in_state(state)
+    assert tuple(code_of(add(before, place)) for place in (PLACE, OTHER)) == ADD[state]
+    assert code_of(add(before, PLACE, is_pending=True)) is CONCURRENT
+    assert code_of(add(before, PLACE, (PRODUCER_ID, EPOCH - 1))) is FENCED
+    assert code_of(add(before, PLACE, (PRODUCER_ID, EPOCH + 1))) is FENCED
+    assert code_of(add(before, PLACE, (8, EPOCH))) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert code_of(add(None, PLACE)) is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_transaction_keeps_its_start_and_a_new_one_has_its_own():
+    ongoing = add(in_state(ONGOING), OTHER)()
+    assert (ongoing.started_ms, ongoing.partitions) == (1, {PLACE, OTHER})
+    fresh = add(in_state(COMPLETE_COMMIT), OTHER)()
+    assert (fresh.started_ms, fresh.partitions) == (NOW_MS, {OTHER})
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_verification_says_whether_a_partition_takes_part(state):
+    before, producer = in_state(state), Producer(PRODUCER_ID, EPOCH)
+    decided = state in (PREPARE_COMMIT, PREPARE_ABORT)
+    not_in = CONCURRENT if decided else ErrorCode.TRANSACTION_ABORTABLE
+    is_in = ErrorCode.NONE if state is ONGOING else not_in
+    assert rules.check_part(before, producer, PLACE) is is_in
+    assert rules.check_part(before, producer, OTHER) is not_in
+    assert rules.check_part(before, Producer(PRODUCER_ID, 2), PLACE) is FENCED
+
+
+START = {
+    EMPTY: EMPTY,
+    ONGOING: PREPARE_ABORT,
+    PREPARE_COMMIT: CONCURRENT,
+    PREPARE_ABORT: CONCURRENT,
+    COMPLETE_COMMIT: EMPTY,
+    COMPLETE_ABORT: EMPTY,
+}
+
+
+def start(before, expected=None, *, is_pending=False, new_id=None):
+    return lambda: rules.started(
+        before, 60_000, expected, is_pending=is_pending, new_producer_id=new_id,
+        server_version=2, now_ms=NOW_MS,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_a_producer_starts(state):
+    before = in_state(state)
+    for expected in (None, Producer(PRODUCER_ID, EPOCH)):
+        assert code_of(start(before, expected)) is START[state]
+    assert code_of(start(before, Producer(8, EPOCH))) is FENCED
+    assert code_of(start(before, is_pending=True)) is CONCURRENT
+    behind = code_of(start(before, Producer(PRODUCER_ID, EPOCH - 1)))
+    assert behind is (FENCED if state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT) else START[state])
+
+
+def test_every_way_out_of_a_transaction_raises_the_epoch_by_one():
+    ongoing = in_state(ONGOING)
+    ways = [
+        end(ongoing, EPOCH, True, 2)(),
+        end(ongoing, EPOCH, False, 2)(),
+        transaction.fenced(ongoing, NOW_MS, 2),
+        transaction.fenced(ongoing, NOW_MS, 0),
+        start(in_state(EMPTY))(),
+    ]
+    assert {each.producer_epoch for each in ways} == {EPOCH + 1}
+    assert PREPARE_EPOCH_FENCE not in {each.state for each in ways}
+
+
+@pytest.mark.parametrize("state", KEPT)
+def test_only_an_id_without_a_transaction_expires(state):
+    expires = state in (EMPTY, COMPLETE_COMMIT, COMPLETE_ABORT)
+    assert in_state(state).is_expired(10, 10) is expires
+    assert not in_state(state, updated_ms=1).is_expired(10, 10)
+    if expires:
+        assert transaction.dying(in_state(state)).state is DEAD
+    else:
+        with pytest.raises(Bug):
+            transaction.dying(in_state(state))
