@@ -524,8 +524,8 @@ DIRECTED = (
         rule="groups whose log could not be read to its end are not served",
         module="anabranch.core.groups.coordinator",
         old="""            else:
-                self.loaded(loader, now_ms)""",
-        new="""            self.loaded(loader, now_ms)""",
+                shard.coordinator.loaded(loader, now_ms)""",
+        new="""            shard.coordinator.loaded(loader, now_ms)""",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_shard.py"
         "::test_groups_that_are_read_at_once_in_part_are_not_served",
