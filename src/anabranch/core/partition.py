@@ -71,6 +71,9 @@ class Partition(Protocol):
     """Whether appends are taken here."""
     appended_bytes: int
     """How much was ever appended: only grows, and is cheap to compare."""
+    knows_producers: bool = True
+    """Whether it remembers producers itself. Else what gives offsets elsewhere does, and refuses
+    what is out of order."""
 
     @property
     def path(self) -> str:
@@ -96,6 +99,12 @@ class Partition(Protocol):
     @property
     def producers(self) -> ProducerStates:
         """The producers that it remembers."""
+
+    def know(self, since: int = 0) -> None:
+        """Raises ColdRead where this node must ask elsewhere where the partition stands: at all,
+        or (`since`, a number that `Partitions.count` gave) since a request came. Its offsets are
+        looked at after this."""
+        return
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Compare the epoch a client knows with ours; -1 means that it did not say.
@@ -197,11 +206,13 @@ class Partition(Protocol):
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) when unknown."""
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
-        """The first record that is not older; None when there is none. Raises ColdRead."""
+    def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
+        """The first record that is not older; None when there is none. Raises ColdRead; `since` as
+        in `know`."""
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The newest record by timestamp, the first one of equals. Raises ColdRead."""
+    def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
+        """The newest record by timestamp, the first one of equals. Raises ColdRead; `since` as in
+        `know`."""
 
     # Shortening.
 
@@ -212,7 +223,7 @@ class Partition(Protocol):
         return True
 
     def delete_before(self, offset: int) -> None:
-        """Raise the first offset that can be read."""
+        """Raise the first offset that can be read: now, or soon (`low_watermark` tells)."""
 
     def low_watermark(self, brokers: Mapping[int, BrokerImage]) -> int:
         """The smallest start of all copies on living `brokers`."""

@@ -67,6 +67,7 @@ class Mailbox:
     __slots__ = (
         "changed",
         "faults",
+        "is_crowded",
         "is_draining",
         "moved",
         "ready",
@@ -92,6 +93,9 @@ class Mailbox:
         self.wishes: list[Wish] = []
         """Requests to the active controller that no client waits for (topic auto-creation)."""
         self.woken_by: Callable[[Sequence[Hashable]], Iterable[Hashable]] = _themselves
+        self.is_crowded = False
+        """What the last handler appended has no room behind it: its connection is not read until
+        there is."""
         self.is_draining = False
 
 

@@ -63,7 +63,7 @@ class Acks:
         while line:
             ticket, led_from_epoch, partition, waiting = line[0]
             if partition.acknowledged(ticket, led_from_epoch) is None:
-                if partitions.get(*partition.topic_partition) is partition:
+                if partitions.served(*partition.topic_partition) is partition:
                     return ready
             line.popleft()
             key = waiting()

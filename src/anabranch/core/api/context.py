@@ -20,6 +20,7 @@ from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
 from anabranch.core.broker.verifying import Verifier
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
+from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
@@ -103,6 +104,8 @@ class Broker:
     """What this broker's machines ask of other brokers."""
     verifier: Verifier = field(init=False)
     """Transactions that coordinators are asked about before records of theirs are appended."""
+    diskless: Diskless = field(init=False)
+    """The partitions whose records lie in object storage: every broker serves them."""
     acks: Acks = field(default_factory=Acks)
     """Batches that wait until they are committed."""
 
@@ -115,6 +118,7 @@ class Broker:
         self.transactions = TransactionCoordinator(self)
         self.replication = Replication(self)
         self.verifier = Verifier(self, self.groups.after)
+        self.diskless = self.partitions.elsewhere = Diskless(self)
 
     def next_producer_id(self) -> int | None:
         """See `allocate_producer_id`."""

@@ -11,7 +11,7 @@ steps (`p01_fetch`), the sessions of followers (`fetch_followers`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.closest_replica import sent_nearer
@@ -26,7 +26,6 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
 from anabranch.core.partition import READ_COMMITTED, Partition
 from anabranch.core.replication.partitions import exists
-from anabranch.core.replication.replica import Replica
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.messages.fetch import (
@@ -37,6 +36,9 @@ from anabranch.core.wire.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
 
 _LEADER_HINT_SINCE = 16
 _STORAGE_ERROR_SINCE = 6
@@ -90,6 +92,7 @@ class Fetch:
         "partitions",
         "reading",
         "session",
+        "since",
         "size",
     )
 
@@ -107,6 +110,8 @@ class Fetch:
         self.session = session
         self.partitions = partitions
         self.deadline_ms = now_ms + max(0, reading.request.body.max_wait_ms)
+        self.since = broker.partitions.elsewhere.count()
+        """Answers to later questions are newer than this request."""
         self.doubts: Doubts | None = None
         self.is_noted = False
         self.parked: list[tuple[Partition, int, int, int]] = []
@@ -149,7 +154,7 @@ class Fetch:
         for wanted, answer in found.answers:
             if answer.error_code:
                 continue
-            replica = self.broker.partitions.get(wanted.topic, wanted.index)
+            replica = self.broker.partitions.served(wanted.topic, wanted.index)
             if replica is not None:
                 end = self.visible_end(replica)
                 appended_bytes = replica.appended_bytes
@@ -184,7 +189,10 @@ class Fetch:
         partitions = self.broker.partitions
         for replica, leader_epoch, _, _ in self.parked:
             topic, index = replica.topic_partition
-            if replica.leader_epoch != leader_epoch or partitions.get(topic, index) is not replica:
+            if (
+                replica.leader_epoch != leader_epoch
+                or partitions.served(topic, index) is not replica
+            ):
                 return True
         return False
 
@@ -257,7 +265,7 @@ class Fetch:
                 allowed[topic] = topic_allowed(broker.authorizer, request, Operation.READ, topic)
             if not allowed[topic]:
                 return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        if broker.partitions.get(topic, wanted.index) is None and not exists(
+        if broker.partitions.served(topic, wanted.index) is None and not exists(
             broker.image, topic, wanted.index
         ):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -266,7 +274,7 @@ class Fetch:
     def read_partition(self, wanted: Wanted, max_bytes: int, at_least_one: bool) -> PartitionData:
         """Records of one partition, or its error."""
         broker = self.broker
-        replica = broker.partitions.get(wanted.topic, wanted.index)
+        replica = broker.partitions.served(wanted.topic, wanted.index)
         try:
             if replica is None:
                 replica = broker.partitions.find(broker.image, wanted.topic, wanted.index)
@@ -275,12 +283,13 @@ class Fetch:
             replica.check_epoch(wanted.leader_epoch)
             if self.reading.leader_only and not replica.is_leader:
                 replica.check_leader()
-            if self.reading.rack and replica.is_leader:
+            if self.reading.rack and replica.is_leader and not replica.is_alone:
                 nearer = sent_nearer(
-                    broker, self.reading.request, replica, wanted, self.reading.rack
+                    broker, self.reading.request, hosted(replica), wanted, self.reading.rack
                 )
                 if nearer is not None:
                     return nearer
+            replica.know()
             return self.read_log(replica, wanted, max_bytes, at_least_one)
         except ApiError as error:
             answer = refused(wanted.index, error.code, self.reading.request.version)
@@ -289,12 +298,12 @@ class Fetch:
             return answer
         except StorageFault as fault:
             if replica is not None:
-                broker.faults.append((replica, fault))
+                broker.faults.append((hosted(replica), fault))
             code = ErrorCode.KAFKA_STORAGE_ERROR
             return refused(wanted.index, code, self.reading.request.version)
 
     def read_log(
-        self, replica: Replica, wanted: Wanted, max_bytes: int, at_least_one: bool
+        self, replica: Partition, wanted: Wanted, max_bytes: int, at_least_one: bool
     ) -> PartitionData:
         """What the log has for this reader from the wanted offset on."""
         offset = wanted.fetch_offset
@@ -306,9 +315,11 @@ class Fetch:
         if diverging is None:
             if offset > replica.end_offset:
                 self.check_certain(replica)
+            if not replica.start_offset <= offset <= replica.end_offset:
+                replica.know(self.since)
             replica.check_offset(offset)
             if self.is_follower and not self.is_noted:
-                self.note_follower(replica, wanted)
+                self.note_follower(hosted(replica), wanted)
             elif offset > replica.high_watermark and not replica.is_leader:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)  # the leader may have it committed
         answer = PartitionData(
@@ -339,7 +350,7 @@ class Fetch:
                 answer.aborted_transactions = aborted_within(replica, records, offset, limit)
         return answer
 
-    def check_certain(self, replica: Replica) -> None:
+    def check_certain(self, replica: Partition) -> None:
         """A client comes from beyond what is known here: does this broker lead? A follower says
         which leader epoch it follows, and that it is ours.
 
@@ -350,14 +361,14 @@ class Fetch:
             raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
         if self.doubts is None:
             self.doubts = Doubts(self.broker.replication)
-        if not self.doubts.is_certain(replica):
+        if not self.doubts.is_certain(hosted(replica)):
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def is_held_back(self, replica: Replica) -> bool:
+    def is_held_back(self, replica: Partition) -> bool:
         """Whether a throttle keeps a partition's records from this follower."""
         if not self.is_follower:
             return False
-        return self.broker.replication.holds_back(replica, self.reading.replica_id)
+        return self.broker.replication.holds_back(hosted(replica), self.reading.replica_id)
 
     def note_follower(self, replica: Replica, wanted: Wanted) -> None:
         """A follower's fetch offset tells what it has, since its history is ours."""
@@ -424,6 +435,11 @@ class Fetch:
         for wanted, answer in found.answers:
             wanted.must_tell(answer)
         return session.session_id
+
+
+def hosted(partition: Partition) -> Replica:
+    """The same partition, where only one with a log can be meant."""
+    return cast("Replica", partition)
 
 
 def refused(index: int, code: ErrorCode, version: int = _STORAGE_ERROR_SINCE) -> PartitionData:

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from struct import Struct
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.acks import Awaited
@@ -35,7 +35,6 @@ from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFa
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
 from anabranch.core.replication.partitions import exists
-from anabranch.core.replication.replica import Replica
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.batch import read_header
@@ -50,6 +49,9 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
 
 ADMIN_CLIENT = "__admin_client"
 """The client id that Kafka lets write to internal topics."""
@@ -118,7 +120,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     for topic in body.topic_data:
         answers = []
         name, refusal = _open_topic(broker, request, topic)
-        hosted = None if name is None else broker.partitions.by_name.get(name)
+        hosted = None if name is None else broker.partitions.topic(name)
         for data in topic.partition_data:
             answer = PartitionProduceResponse(index=data.index, base_offset=-1)
             answers.append(answer)
@@ -126,7 +128,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 if refusal is not None:
                     raise ApiError(refusal)
                 replica = None if hosted is None else hosted.get(data.index)
-                if held_up.first and replica is not None:
+                if held_up.first and replica is not None and replica.knows_producers:
                     place, known = _place(topic, data), replica.producers
                     held_up.check(place, data.records, known, broker.steady_ms)
                 found = _append(broker, request, name or "", replica, data, answer, pending, now_ms)
@@ -291,7 +293,7 @@ def _fail(
     topic: TopicProduceData,
     data: PartitionProduceData,
     answer: PartitionProduceResponse,
-    replica: Replica | None,
+    replica: Partition | None,
     error: ApiError | StorageFault,
 ) -> None:
     _refuse(broker, answer, error, replica)
@@ -341,13 +343,13 @@ def _refuse(
     broker: Broker,
     answer: PartitionProduceResponse,
     error: ApiError | StorageFault,
-    replica: Replica | None,
+    replica: Partition | None,
 ) -> None:
     if isinstance(error, StorageFault):
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         answer.log_start_offset = -1
         if replica is not None:
-            broker.faults.append((replica, error))
+            broker.faults.append((cast("Replica", replica), error))
         return
     answer.error_code = error.code
     if error.code in _WITHOUT_LOG_START:
@@ -372,6 +374,8 @@ def _hold_up(
     """What the producer has sent behind this batch waits for it; a gap is not told at once."""
     if topic.topic_id == ZERO_TOPIC_ID and not is_legal(topic.name):
         return  # no topic will ever be there, and names may be long
+    if replica is not None and not replica.knows_producers:
+        return  # whoever gives it offsets refuses what is behind a gap
     code = ErrorCode(answer.error_code)
     known = None if replica is None else replica.producers
     place, now_ms = _place(topic, data), broker.steady_ms
@@ -419,7 +423,7 @@ def _settled(broker: Broker, entry: Pending, acks: int) -> bool:
     """Whether one batch's fate is known; writes it into the answer."""
     answer, replica, ticket, led_from_epoch = entry
     topic, index = replica.topic_partition
-    if broker.partitions.get(topic, index) is not replica:
+    if broker.partitions.served(topic, index) is not replica:
         try:
             broker.partitions.find(broker.image, topic, index)
             answer.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER

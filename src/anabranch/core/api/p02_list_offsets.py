@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterator
+from typing import TYPE_CHECKING, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
@@ -32,6 +33,9 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
 
 LATEST = -1
 EARLIEST = -2
@@ -53,6 +57,7 @@ Found = tuple[int, int, int]
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Look every partition up; where that needs the disk, go on after it was warmed."""
     response = ListOffsetsResponse(topics=[])
+    since = broker.partitions.elsewhere.count()
     wanted = deque(_lay_out(broker, request, response))
 
     def go_on(_now_ms: int) -> Outcome:
@@ -60,7 +65,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         for _ in range(len(wanted)):
             entry = wanted.popleft()
             try:
-                _answer(broker, request, *entry)
+                _answer(broker, request, since, *entry)
             except ColdRead as cold:
                 missing.append(cold)
                 wanted.append(entry)
@@ -97,6 +102,7 @@ def _lay_out(
 def _answer(
     broker: Broker,
     request: Request,
+    since: int,
     topic: str,
     partition: ListOffsetsPartition,
     answer: ListOffsetsPartitionResponse,
@@ -105,14 +111,15 @@ def _answer(
     if partition.timestamp < 0 and request.version < _SINCE.get(partition.timestamp, 2**15):
         answer.error_code = ErrorCode.UNSUPPORTED_VERSION
         return
-    replica = broker.partitions.get(topic, partition.partition_index)
+    replica: Partition | None = None
     try:
         replica = broker.partitions.find(broker.image, topic, partition.partition_index)
         replica.check_epoch(partition.current_leader_epoch)
         if body.replica_id != _DEBUGGING:
             replica.check_leader()
+        replica.know(since)
         isolation_level = body.isolation_level if body.replica_id == _CONSUMER else None
-        found = _find(replica, partition.timestamp, isolation_level)
+        found = _find(replica, partition.timestamp, isolation_level, since)
         answer.timestamp, answer.offset, answer.leader_epoch = found
     except ApiError as error:
         answer.error_code = error.code
@@ -126,10 +133,10 @@ def _answer(
     except StorageFault as fault:
         answer.error_code = ErrorCode.KAFKA_STORAGE_ERROR
         if replica is not None:
-            broker.faults.append((replica, fault))
+            broker.faults.append((cast("Replica", replica), fault))
 
 
-def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> Found:
+def _find(partition: Partition, timestamp: int, isolation_level: int | None, since: int) -> Found:
     """The offset for one timestamp; `isolation_level` None is a follower's unlimited view."""
     end = partition.read_limit(isolation_level or 0, is_follower=isolation_level is None)
     lagging = isolation_level is not None and partition.high_watermark_lags
@@ -142,9 +149,9 @@ def _find(partition: Partition, timestamp: int, isolation_level: int | None) -> 
     if timestamp == LATEST_TIERED:
         return _UNKNOWN
     if timestamp == MAX_TIMESTAMP:
-        record = partition.max_timestamp_offset()
+        record = partition.max_timestamp_offset(since)
     else:
-        record = partition.offset_for_timestamp(timestamp)
+        record = partition.offset_for_timestamp(timestamp, since)
     if record is not None and record.offset < end:
         return record.timestamp, record.offset, record.leader_epoch
     if lagging:

@@ -12,17 +12,22 @@ Skipped: nothing
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.topic_names import is_internal
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
-from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold, Outcome, Wait
 from anabranch.core.partition import Partition
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
@@ -40,7 +45,32 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Raise the log starts, one partition after the other, and wait for the other replicas."""
     body: DeleteRecordsRequest = request.body
     response = DeleteRecordsResponse(topics=[])
+    since = broker.partitions.elsewhere.count()
+    wanted = deque(_lay_out(broker, request, response))
     pending: list[Pending] = []
+    deadline_ms = now_ms + body.timeout_ms
+
+    def go_on(_now_ms: int) -> Outcome:
+        missing: list[ColdRead] = []
+        for _ in range(len(wanted)):
+            entry = wanted.popleft()
+            try:
+                _try(broker, *entry, since, pending)
+            except ColdRead as cold:
+                missing.append(cold)
+                wanted.append(entry)
+        if missing:
+            return Cold(tuple(missing), go_on)
+        return _wait(broker, response, pending, deadline_ms) if pending else response
+
+    return go_on(now_ms)
+
+
+def _lay_out(
+    broker: Broker, request: Request, response: DeleteRecordsResponse
+) -> Iterator[tuple[str, DeleteRecordsPartition, DeleteRecordsPartitionResult]]:
+    """Fill the response with empty results; yields those of partitions that may be shortened."""
+    body: DeleteRecordsRequest = request.body
     for topic in body.topics:
         allowed = topic_allowed(broker.authorizer, request, Operation.DELETE, topic.name)
         results = []
@@ -48,21 +78,34 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
             index = partition.partition_index
             result = DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
             results.append(result)
-            try:
-                if not allowed:
-                    raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-                entry = (result, *_delete(broker, topic.name, index, partition.offset))
-                if not _settled(broker, entry):
-                    pending.append(entry)
-            except ApiError as error:
-                result.error_code = error.code
-            except StorageFault as fault:
-                result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-                hosted = broker.partitions.get(topic.name, index)
-                if hosted is not None:
-                    broker.faults.append((hosted, fault))
+            if allowed:
+                yield topic.name, partition, result
+            else:
+                result.error_code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         response.topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=results))
-    return _wait(broker, response, pending, now_ms + body.timeout_ms) if pending else response
+
+
+def _try(
+    broker: Broker,
+    topic: str,
+    partition: DeleteRecordsPartition,
+    result: DeleteRecordsPartitionResult,
+    since: int,
+    pending: list[Pending],
+) -> None:
+    """Shorten one partition, or say why not. Raises ColdRead."""
+    index = partition.partition_index
+    try:
+        entry = (result, *_delete(broker, topic, index, partition.offset, since))
+        if not _settled(broker, entry):
+            pending.append(entry)
+    except ApiError as error:
+        result.error_code = error.code
+    except StorageFault as fault:
+        result.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        hosted = broker.partitions.get(topic, index)
+        if hosted is not None:
+            broker.faults.append((hosted, fault))
 
 
 def _wait(
@@ -91,7 +134,9 @@ def _settled(broker: Broker, entry: Pending) -> bool:
     return result.low_watermark >= wanted
 
 
-def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+def _delete(
+    broker: Broker, topic: str, index: int, offset: int, since: int
+) -> tuple[Partition, int]:
     """The partition and the offset meant, when everything before it is gone there."""
     if not exists(broker.image, topic, index):
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -99,7 +144,8 @@ def _delete(broker: Broker, topic: str, index: int, offset: int) -> tuple[Partit
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}"
         )
-    partition: Partition = broker.partitions.find_leader(broker.image, topic, index)
+    partition = broker.partitions.find_leader(broker.image, topic, index)
+    partition.know(since)
     if not partition.may_shorten:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,

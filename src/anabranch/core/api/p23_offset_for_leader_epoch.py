@@ -12,13 +12,17 @@ Skipped: nothing
 
 from __future__ import annotations
 
+from functools import partial
+
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed, topic_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.doubts import Doubts
+from anabranch.core.api.fetch_pass import hosted
 from anabranch.core.api.handler import Handler
 from anabranch.core.broker.gate import Need
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.outcome import Outcome, Wait
+from anabranch.core.log.files import ColdRead
+from anabranch.core.outcome import Cold, Outcome, Wait
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -31,20 +35,29 @@ from anabranch.core.wire.messages.offset_for_leader_epoch import (
 
 def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Look every epoch up; wait where this broker may have been deposed."""
+    return _begin(broker, request, broker.partitions.elsewhere.count(), now_ms)
+
+
+def _begin(broker: Broker, request: Request, since: int, now_ms: int) -> Outcome:
     doubts = Doubts(broker.replication)
-    response = _answer(broker, request, doubts)
+    missing: list[ColdRead] = []
+    response = _answer(broker, request, doubts, missing, since)
+    if missing:
+        return Cold(tuple(missing), partial(_begin, broker, request, since))
     if not doubts.waiting:
         return response
 
-    def poll(_now_ms: int, expired: bool) -> OffsetForLeaderEpochResponse | None:
+    def poll(_now_ms: int, expired: bool) -> Outcome | None:
         doubts.waiting.clear()
-        later = _answer(broker, request, doubts)
+        later = _answer(broker, request, doubts, missing, since)
         return None if doubts.waiting and not expired else later
 
     return Wait(tuple(doubts.waiting), doubts.until(now_ms), poll)
 
 
-def _answer(broker: Broker, request: Request, doubts: Doubts) -> OffsetForLeaderEpochResponse:
+def _answer(
+    broker: Broker, request: Request, doubts: Doubts, missing: list[ColdRead], since: int
+) -> OffsetForLeaderEpochResponse:
     body: OffsetForLeaderEpochRequest = request.body
     is_peer = cluster_allowed(broker.authorizer, request, Operation.CLUSTER_ACTION)
     response = OffsetForLeaderEpochResponse(topics=[])
@@ -60,9 +73,11 @@ def _answer(broker: Broker, request: Request, doubts: Doubts) -> OffsetForLeader
                 if not allowed:
                     raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
                 certain = None if body.replica_id >= 0 else doubts
-                _look_up(broker, topic.topic, partition, answer, certain)
+                _look_up(broker, topic.topic, partition, answer, certain, since)
             except ApiError as error:
                 answer.error_code = error.code
+            except ColdRead as cold:
+                missing.append(cold)
         response.topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return response
 
@@ -73,6 +88,7 @@ def _look_up(
     partition: OffsetForLeaderPartition,
     answer: EpochEndOffset,
     doubts: Doubts | None,
+    since: int,
 ) -> None:
     """`doubts` None: a follower asks, which says what leader epoch it follows."""
     found = broker.partitions.find_leader(
@@ -81,8 +97,9 @@ def _look_up(
         partition.partition,
         current_leader_epoch=partition.current_leader_epoch,
     )
+    found.know(since)
     is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch
-    if is_beyond and doubts is not None and not doubts.is_certain(found):
+    if is_beyond and doubts is not None and not doubts.is_certain(hosted(found)):
         raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     answer.leader_epoch, answer.end_offset = found.end_offset_for_epoch(partition.leader_epoch)
 

@@ -12,7 +12,7 @@ Skipped: nothing
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, cluster_allowed
 from anabranch.core.api.acks import Awaited
@@ -115,6 +115,10 @@ def _end(
 ) -> Pending:
     """Append a marker. Raises ApiError."""
     replica = broker.partitions.find_leader(broker.image, topic, result.partition_index)
+    if not replica.takes_transactions:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST, f"{replica.topic_partition} takes no transactions."
+        )
     producer_id, epoch = marker.producer_id, marker.producer_epoch
     producers, led_from_epoch = replica.producers, replica.led_from_epoch
     producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
@@ -133,7 +137,7 @@ def _end(
         committed = marker.transaction_result
         offsets.decide(broker.groups, shard, batch, producer_id, now_ms, committed=committed)
     else:
-        _append(broker, replica, batch, now_ms)
+        _append(broker, cast("Replica", replica), batch, now_ms)
     broker.verifier.ended(replica.topic_partition, producer_id)
     return Pending(result, replica, Written(replica.end_offset - 1), led_from_epoch)
 

@@ -2,7 +2,8 @@
 
 KIP: KIP-664.
 Versions: 0.
-Behaviour: needs READ on the topic, and this broker must lead the partition.
+Behaviour: needs READ on the topic, and this broker must lead the partition. The producers of a
+    diskless partition are known to its coordinator alone: INVALID_REQUEST.
 Skipped: nothing
 """
 
@@ -24,6 +25,11 @@ from anabranch.core.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+DISKLESS = (
+    "The producers of a diskless partition are known to its coordinator alone: look into the table "
+    "of producers there."
+)
+
 
 def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResponse:
     """List the producers of each partition."""
@@ -39,10 +45,13 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeProducersResp
                 if refusal is not None:
                     raise ApiError(refusal)
                 replica = broker.partitions.find_leader(broker.image, topic.name, index)
+                if not replica.knows_producers:
+                    raise ApiError(ErrorCode.INVALID_REQUEST, DISKLESS)
                 answer.active_producers = [_state(each) for each in replica.producers]
             except ApiError as error:
                 answer.error_code = error.code
-                answer.error_message = None if refusal is None else error.message
+                if refusal is not None or error.code is ErrorCode.INVALID_REQUEST:
+                    answer.error_message = error.message
         response.topics.append(TopicResponse(name=topic.name, partitions=partitions))
     return response
 

@@ -54,12 +54,11 @@ def as_leader(
     if log.fault is not None:
         raise log.fault
     config = log.config
-    view = _writable(records)
+    view = writable(records)
     if not client:
         batches = [(0, read_header(view))]
     else:
-        batches = incoming.check_shape(view, config, log.topic_partition)
-        view, batches = _check_client(log, view, batches, now_ms)
+        view, batches = incoming.check_client(view, config, log.topic_partition, now_ms)
         duplicate = _duplicate(log, batches)
         if duplicate is not None:
             return duplicate
@@ -128,26 +127,6 @@ def _runs(log: LogState, entries: list[Entry], size_bytes: int) -> Iterator[list
             run = []
         run.append(entry)
     yield run
-
-
-def _check_client(
-    log: LogState, view: memoryview, batches: list[tuple[int, BatchHeader]], now_ms: int
-) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
-    """Every check that depends on the topic; the batches in the topic's own codec if it has
-    one."""
-    config = log.config
-    checked = []
-    is_rebuilt = False
-    for position, header in batches:
-        decoded = incoming.check_client_batch(
-            view, position, header, config, log.topic_partition, now_ms
-        )
-        checked.append((position, header, decoded))
-        is_rebuilt = is_rebuilt or incoming.needs_rebuild(header, config)
-    if is_rebuilt:
-        view = incoming.rebuild(view, checked, config, log.topic_partition)
-        batches = incoming.check_shape(view, config, log.topic_partition)
-    return view, batches
 
 
 def _duplicate(log: LogState, batches: list[tuple[int, BatchHeader]]) -> AppendResult | None:
@@ -238,6 +217,7 @@ def _must_roll(
     )
 
 
-def _writable(records: Buffer) -> memoryview:
+def writable(records: Buffer) -> memoryview:
+    """The bytes, or a copy where they may not be changed."""
     view = memoryview(records)
     return memoryview(bytearray(view)) if view.readonly else view

@@ -88,6 +88,24 @@ def check_shape(
     return batches
 
 
+def check_client(
+    view: memoryview, config: LogConfig, partition: TopicPartition, now_ms: int
+) -> tuple[memoryview, list[tuple[int, BatchHeader]]]:
+    """Every check of what a client sent that needs no log; the bytes and their batches, in the
+    topic's own codec if it has one."""
+    batches = check_shape(view, config, partition)
+    checked = []
+    is_rebuilt = False
+    for position, header in batches:
+        decoded = check_client_batch(view, position, header, config, partition, now_ms)
+        checked.append((position, header, decoded))
+        is_rebuilt = is_rebuilt or needs_rebuild(header, config)
+    if is_rebuilt:
+        view = rebuild(view, checked, config, partition)
+        batches = check_shape(view, config, partition)
+    return view, batches
+
+
 def check_copied(
     records: memoryview, next_offset: int, partition: TopicPartition
 ) -> list[tuple[int, BatchHeader]]:

@@ -55,11 +55,11 @@ class LocalLog(Partition):
         """See Partition."""
         return self.log.end_offset_for_epoch(epoch)
 
-    def offset_for_timestamp(self, timestamp: int) -> TimestampOffset | None:
+    def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
         """See Partition."""
         return self.log.offset_for_timestamp(timestamp, upto=self.log.end_offset)
 
-    def max_timestamp_offset(self) -> TimestampOffset | None:
+    def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
         """See Partition."""
         return self.log.max_timestamp_offset(upto=self.log.end_offset)
 

@@ -1,11 +1,12 @@
 """The replicas that this broker hosts, and what a change of metadata asks of them.
 
 What: lookup by topic name or id and index, and `plan`, which compares the metadata with what is
-hosted. Why two dictionaries of dictionaries: a request names a topic once and then its partitions,
-so that the data path builds no key objects. Rules kept: `plan` decides and changes nothing; the
-shell opens, creates and deletes logs and then calls `host` and `drop`. A process leads nothing by
-metadata that does not know it: what its predecessor led, with records that a power cut may have
-taken, is not its to lead in the same epoch.
+hosted. Requests also find here what any broker serves without hosting it: diskless partitions
+(`elsewhere`); those who keep logs do not see these. Why dictionaries of dictionaries: a request
+names a topic once and then its partitions, so that the data path builds no key objects. Rules kept:
+`plan` decides and changes nothing; the shell opens, creates and deletes logs and then calls `host`
+and `drop`. A process leads nothing by metadata that does not know it: what its predecessor led,
+with records that a power cut may have taken, is not its to lead in the same epoch.
 Not here: files, folders, the order of work.
 """
 
@@ -13,17 +14,47 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage, PartitionImage
+    from anabranch.core.partition import Partition
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import TopicId
+
+
+class Served(Protocol):
+    """The partitions of one topic that requests may be about."""
+
+    def get(self, index: int, /) -> Partition | None:
+        """One of them, None when there is none of that index here."""
+
+
+class Elsewhere(Protocol):
+    """Partitions that this broker serves and does not host."""
+
+    def topic(self, name: str) -> Served | None:
+        """Those of a topic, None when it is not of that kind."""
+
+    def count(self) -> int:
+        """A number for `Partition.know`: what is asked from now on has a higher one."""
+
+
+class Nowhere:
+    """There are none."""
+
+    def topic(self, name: str) -> None:
+        """See Elsewhere."""
+
+    def count(self) -> int:
+        """See Elsewhere."""
+        return 0
 
 
 class Assignment(NamedTuple):
@@ -50,6 +81,7 @@ class Partitions:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
+        self.elsewhere: Elsewhere = Nowhere()
         self.by_name: dict[str, dict[int, Replica]] = {}
         self.by_id: dict[TopicId, dict[int, Replica]] = {}
         self.offline: dict[TopicPartition, TopicId] = {}
@@ -82,15 +114,25 @@ class Partitions:
         replicas = self.by_id.get(topic_id)
         return None if replicas is None else replicas.get(index)
 
-    def find(self, image: MetadataImage, topic: str, index: int) -> Replica:
-        """The hosted replica, whoever leads it.
+    def topic(self, name: str) -> Served | None:
+        """The partitions of a topic that this broker serves, None for none."""
+        hosted = self.by_name.get(name)
+        return self.elsewhere.topic(name) if hosted is None else hosted
+
+    def served(self, topic: str, index: int) -> Partition | None:
+        """A partition that this broker serves, hosted or not, or None."""
+        found = self.topic(topic)
+        return None if found is None else found.get(index)
+
+    def find(self, image: MetadataImage, topic: str, index: int) -> Partition:
+        """A partition that this broker serves, whoever leads it.
 
         Raises KAFKA_STORAGE_ERROR (its disk failed), NOT_LEADER_OR_FOLLOWER (hosted elsewhere) or
         UNKNOWN_TOPIC_OR_PARTITION.
         """
-        replica = self.get(topic, index)
-        if replica is not None:
-            return replica
+        found = self.served(topic, index)
+        if found is not None:
+            return found
         if (topic, index) in self.offline:
             raise ApiError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {topic}-{index} is in an offline folder"
@@ -103,12 +145,12 @@ class Partitions:
 
     def find_leader(
         self, image: MetadataImage, topic: str, index: int, *, current_leader_epoch: int = -1
-    ) -> Replica:
+    ) -> Partition:
         """As `find`, and it must lead in the epoch that the client knows."""
-        replica = self.find(image, topic, index)
-        replica.check_epoch(current_leader_epoch)
-        replica.check_leader()
-        return replica
+        found = self.find(image, topic, index)
+        found.check_epoch(current_leader_epoch)
+        found.check_leader()
+        return found
 
     def host(self, replica: Replica) -> None:
         """Make an opened replica visible to requests."""
@@ -172,6 +214,8 @@ class Partitions:
             if topic is None:
                 drop += hosted.values()
                 self._forget_offline(topic_id)
+                continue
+            if is_diskless(image, topic.name):  # served without a log
                 continue
             for index in indexes:
                 state = topic.partitions.get(index)

@@ -46,9 +46,11 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
+    diskless_fetch_cache_max_bytes: int
     diskless_managed_rf_auto_reconcile: bool
     diskless_managed_rf_max_moves_per_sec: int
     diskless_managed_rf_rack_unavailable_threshold_ms: int
+    diskless_produce_buffer_max_bytes: int
     diskless_storage_system_enable: bool
     enable_under_replicated_topic_creation: bool
     fetch_max_bytes: int

@@ -1,0 +1,128 @@
+"""From runs and their bytes to what a reader gets: batches with their offsets.
+
+Batches are stored as producers sent them, with base offset 0; their place is known from the run
+that they belong to. Both fields that are written here, base offset and leader epoch, lie outside
+of the batch's checksum. Rules kept: bytes are copied once, into the answer; the batches of a run
+must fill its bytes and its offsets exactly, and each must have a sound checksum, or nothing of the
+run is told; every record has leader epoch 0, so that no reader finds a history that parts. Not
+here: where bytes come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct, error
+
+from anabranch.core.diskless.rows import Run
+from anabranch.core.errors import ProtocolError, StorageFault
+from anabranch.core.log.lookup import TimestampOffset
+from anabranch.core.types import Buffer
+from anabranch.core.wire.batch import (
+    BATCH_OVERHEAD,
+    MAGIC,
+    PREFIX,
+    crc_is_valid,
+    patch,
+    read_header,
+)
+from anabranch.core.wire.records import decode_records
+
+LEADER_EPOCH = 0
+"""Of every record of a diskless partition."""
+_HEAD = Struct(">qiibIhi")
+
+
+class Damaged(StorageFault):
+    """An object does not hold what the coordinator says."""
+
+    def __init__(self, run: Run, why: str) -> None:
+        super().__init__(
+            f"object {run.object_key}, {run.byte_size} bytes at {run.byte_offset}, which hold "
+            f"offsets {run.base_offset} to {run.end_offset - 1} of partition {run.key.partition}: "
+            f"{why}. Restore the object from a copy, or give its records up with DeleteRecords."
+        )
+        self.object_key = run.object_key
+
+
+def place_batches(buffer: bytearray, position: int, run: Run) -> None:
+    """Give the batches of a run, which begin at `position`, their offsets and epoch. Raises
+    Damaged."""
+    offset, end = run.base_offset, position + run.byte_size
+    while position < end:
+        try:
+            _, length, _, magic, _, _, delta = _HEAD.unpack_from(buffer, position)
+        except error:
+            raise Damaged(run, "the last batch is cut") from None
+        size = length + PREFIX
+        if magic != MAGIC or size < BATCH_OVERHEAD or position + size > end or delta < 0:
+            raise Damaged(run, "no batch begins where one should")
+        if not crc_is_valid(buffer, position, size):
+            raise Damaged(run, f"the batch for offset {offset} does not match its checksum")
+        patch(buffer, position, offset, LEADER_EPOCH)
+        offset += delta + 1
+        position += size
+    if offset != run.end_offset:
+        raise Damaged(run, f"its batches end at offset {offset}, not at {run.end_offset}")
+
+
+def cut(
+    buffer: bytearray, offset: int, upto: int, max_bytes: int, *, at_least_one: bool
+) -> memoryview:
+    """Of whole runs: the batches from the one that holds `offset`, before `upto`, in `max_bytes`;
+    more only for the first one, with `at_least_one`."""
+    position, first, view = 0, -1, memoryview(buffer)
+    while position < len(buffer):
+        base_offset, length, _, _, _, _, delta = _HEAD.unpack_from(buffer, position)
+        following = position + length + PREFIX
+        if base_offset + delta >= upto:
+            break
+        if base_offset + delta >= offset:
+            start = position if first < 0 else first
+            if following - start > max_bytes and not (first < 0 and at_least_one):
+                break
+            first = start
+        position = following
+    return view[first:position] if first >= 0 else view[:0]
+
+
+def first_not_older(
+    buffer: Buffer, run: Run, timestamp: int, start_offset: int
+) -> TimestampOffset | None:
+    """The first record of a run (its batches placed) at or after a timestamp and an offset.
+    Raises Damaged."""
+    for position, size in _batches(buffer):
+        header = read_header(buffer, position)
+        if header.max_timestamp < timestamp or header.last_offset < start_offset:
+            continue
+        try:
+            records = decode_records(memoryview(buffer)[position : position + size])
+        except ProtocolError as problem:
+            raise Damaged(run, str(problem)) from None
+        for record in records:
+            if record.timestamp >= timestamp and record.offset >= start_offset:
+                return TimestampOffset(record.timestamp, record.offset, LEADER_EPOCH)
+    return None
+
+
+def _batches(buffer: Buffer) -> Iterator[tuple[int, int]]:
+    position = 0
+    while position < len(buffer):
+        size = _HEAD.unpack_from(buffer, position)[1] + PREFIX
+        yield position, size
+        position += size
+
+
+def assembled(
+    runs: Sequence[Run], pieces: Sequence[Sequence[Buffer]]
+) -> tuple[bytearray, Damaged | None]:
+    """The bytes of runs, with every batch in its place, up to the first run that is damaged."""
+    buffer = bytearray().join(piece for each in pieces for piece in each)
+    position = 0
+    for run in runs:
+        try:
+            place_batches(buffer, position, run)
+        except Damaged as damage:
+            del buffer[position:]
+            return buffer, damage
+        position += run.byte_size
+    return buffer, None

@@ -1,0 +1,434 @@
+"""A broker's diskless half: its topics and its machines, as one machine for the shell.
+
+    step:  handlers append and read; answered(effect, result, now_ms); changed, watch_opened, tick
+    after: for effect in take_effects(): make the call, in a task; later: a step with `answered`
+    timer: tick(now_ms) at next_tick_ms
+
+What a call raised is handed to `answered` in place of a result when it is a StorageFault; any other
+exception is a bug of the caller. Requests that wait for reads are handed to `bring`, with the
+FarReads of their Cold. Whoever owns the coordinator's watch calls `changed` with what it gives,
+`watch_broken` when it ends, and `watch_opened` once it goes again: all that is cached is then asked
+for anew, since something may have been missed. A simulation does the same with its own store and
+coordinator, in its own order and time. Times are of the steady clock.
+
+Rules kept: what is known of a partition only moves on; what a broken watch may have missed is not
+used to say that there is nothing more. Not here: sockets, SQL, clocks.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.diskless.assembly import Damaged
+from anabranch.core.diskless.blocks import Blocks
+from anabranch.core.diskless.buffer import DisklessTicket
+from anabranch.core.diskless.coordinates import Coordinates
+from anabranch.core.diskless.effects import (
+    AskOutcome,
+    AskStates,
+    CommitObject,
+    DeleteBefore,
+    Effect,
+    FindByTime,
+    FindRuns,
+    PrepareObjects,
+    PutObject,
+    ReadObject,
+    RefuseObjects,
+)
+from anabranch.core.diskless.objects import ObjectMissing
+from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
+from anabranch.core.diskless.reading import Reading
+from anabranch.core.diskless.reads import FarRead
+from anabranch.core.diskless.rows import (
+    Change,
+    Commit,
+    Committed,
+    Found,
+    LogKey,
+    LogState,
+    Run,
+)
+from anabranch.core.diskless.topic import DisklessTopic
+from anabranch.core.diskless.topics import is_diskless
+from anabranch.core.diskless.writing import FAR_MS, Identity, Upload, Writing
+from anabranch.core.errors import ErrorCode, StorageFault
+from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.types import Buffer
+
+ROW_PATIENCE_MS = 5_000
+"""How long a batch waits for its partition's row, which the controller makes after its creation."""
+ROW_MS = 200
+"""How often such rows are asked for; most are heard of sooner."""
+MOST_TIMES = 1_000
+"""Answers to searches by time that are kept until the request that asked reads them."""
+DAMAGED_MS = 5_000
+"""How long an object that could not be read is not tried again."""
+MOST_COMPLAINTS = 100
+OFF = (
+    "This broker has diskless.storage.system.enable=false, and the topic is diskless. Set it to "
+    "true, with diskless.storage.url and diskless.coordinator.url, on every broker and restart."
+)
+STARTING = "This broker has no connection to the coordinator and the object store yet."
+
+
+class Diskless:
+    """One broker's diskless topics."""
+
+    def __init__(self, broker: Broker) -> None:
+        config = broker.config
+        self.broker = broker
+        self.broker_id = broker.broker_id
+        self.is_on = False
+        """Whether the shell performs effects. Until then nothing is taken."""
+        self.topics: dict[str, DisklessTopic] = {}
+        self.by_key: dict[LogKey, DisklessPartition] = {}
+        self.coordinates = Coordinates()
+        self.blocks = Blocks(config.diskless_fetch_cache_max_bytes)
+        self.times: dict[tuple[LogKey, int | None], tuple[int, Run | None]] = {}
+        self.complaints: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLAINTS)
+        """(what, why) for an operator."""
+        self._effects: list[Effect] = []
+        self.writing = Writing(self._effects, self._stored, self._committed, self._settled)
+        self.writing.most_bytes = config.diskless_produce_buffer_max_bytes
+        self.reading = Reading(self._effects, self.blocks)
+        self._bad: dict[str, tuple[str, int]] = {}
+        self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
+        self._ask_rows_ms = FAR_MS
+        self._deleting: dict[LogKey, tuple[int, int]] = {}
+
+    @property
+    def why_off(self) -> str:
+        """Why nothing is taken."""
+        return STARTING if self.broker.config.diskless_storage_system_enable else OFF
+
+    @property
+    def now_ms(self) -> int:
+        """The steady clock at the begin of this step."""
+        return self.broker.steady_ms
+
+    # Which partitions there are.
+
+    def topic(self, name: str) -> DisklessTopic | None:
+        """A diskless topic, None when there is none of that name."""
+        found = self.topics.get(name)
+        if found is None:
+            image = self.broker.image
+            topic = image.topic(name)
+            if topic is None or not is_diskless(image, name):
+                return None
+            found = self.topics[name] = DisklessTopic(self, topic)
+        return found
+
+    def get(self, name: str, index: int) -> DisklessPartition | None:
+        """A partition of a diskless topic."""
+        topic = self.topic(name)
+        return None if topic is None else topic.get(index)
+
+    def count(self) -> int:
+        """See Elsewhere."""
+        return self.reading.count()
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
+        """The metadata moved (`delta` None: by how much is not known): let go of what is deleted,
+        take new settings. The broker has the new image already."""
+        for topic in list(self.topics.values()):
+            if image.topic_by_id(topic.topic_id) is None:
+                self._drop(topic)
+        if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
+            for topic in self.topics.values():
+                topic.configure(image, self.broker.config)
+            return
+        for kind, name in delta.changed_configs:
+            if kind == RESOURCE_TOPIC and name in self.topics:
+                self.topics[name].configure(image, self.broker.config)
+
+    def _drop(self, topic: DisklessTopic) -> None:
+        del self.topics[topic.name]
+        for partition in topic.made.values():
+            self.by_key.pop(partition.key, None)
+            self.coordinates.forget(partition.key)
+            self._deleting.pop(partition.key, None)
+            held = self._rowless.pop(partition, ())
+            self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.broker.changed.add(partition.topic_partition)
+
+    # What the shell says.
+
+    def start(self, *, interval_ms: int) -> None:
+        """Effects are performed from now on."""
+        self.is_on = True
+        self.writing.interval_ms = interval_ms
+
+    def registered(self, cluster_id: str, broker_epoch: int, now_ms: int) -> None:
+        """The coordinator knows this process by its broker epoch."""
+        self.writing.registered(Identity(cluster_id, self.broker_id, broker_epoch), now_ms)
+
+    def bring(self, reads: Iterable[FarRead], done: Callable[[], None]) -> None:
+        """Have asked for what a request lacks; `done` is called in the step in which it is there,
+        or has failed."""
+        self.reading.bring(reads, done)
+
+    def take_effects(self) -> Sequence[Effect]:
+        """What is to be done after this step."""
+        if not self.is_on:
+            return ()
+        self.tick(self.now_ms)
+        self.reading.send()
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
+    @property
+    def next_tick_ms(self) -> int:
+        """When `tick` has something to do."""
+        due_ms = self.writing.next_tick_ms
+        if self._rowless:
+            due_ms = min(due_ms, self._ask_rows_ms)
+        return min([due_ms, *(each[1] for each in self._deleting.values())])
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due. It is called at the end of each step, too."""
+        self.writing.tick(now_ms)
+        if self._rowless and self._ask_rows_ms <= now_ms:
+            self._ask_rows_ms = now_ms + ROW_MS
+            for partition, held in list(self._rowless.items()):
+                if held[0].since_ms + ROW_PATIENCE_MS <= now_ms:
+                    del self._rowless[partition]
+                    self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            self.reading.want_states([partition.key for partition in self._rowless])
+        for key, (offset, due_ms) in list(self._deleting.items()):
+            if due_ms <= now_ms:
+                self._deleting[key] = (offset, FAR_MS)
+                self._effects.append(DeleteBefore(key, offset))
+
+    def answered(self, effect: Effect, result: Any, now_ms: int) -> None:
+        """A call has ended: what it gave, or the StorageFault that it raised."""
+        if isinstance(effect, _WRITES):
+            self.writing.step(effect, result, now_ms)
+            return
+        _TABLE[type(effect)](self, effect, result, now_ms)
+        if not isinstance(effect, DeleteBefore):
+            self.reading.ended(effect)
+
+    # The watch.
+
+    def changed(self, changes: Iterable[Change]) -> None:
+        """Partitions moved, by whatever broker."""
+        for key, state, runs in changes:
+            partition = self.by_key.get(key)
+            if partition is None:
+                continue
+            if state is None:
+                self._gone(partition)
+                continue
+            if runs:
+                self.coordinates.appended(key, runs)
+            self._take(partition, state)
+
+    def watch_broken(self) -> None:
+        """Something may be missed from now on."""
+        self.coordinates.clear()
+
+    def watch_opened(self) -> None:
+        """What moves is told again: ask for all that was known."""
+        self.coordinates.clear()
+        self.reading.want_states(self.by_key)
+
+    # What writing says.
+
+    def append(self, ticket: DisklessTicket) -> None:
+        """Take a batch; it waits until its partition has a row."""
+        partition = ticket.partition
+        if partition.state is not None:
+            self.writing.append(ticket, self.now_ms)
+        else:
+            self.writing.hold(ticket)
+            if partition not in self._rowless:
+                self._ask_rows_ms = min(self._ask_rows_ms, self.now_ms)
+            self._rowless.setdefault(partition, []).append(ticket)
+        if self.writing.is_crowded:
+            self.broker.mailbox.is_crowded = True
+
+    def _stored(self, upload: Upload) -> None:
+        """An object lies in the store: readers will soon want what is in it."""
+        pieces: list[tuple[int, Buffer]] = [
+            (position, ticket.records)
+            for position, ticket in zip(upload.encoded.positions, upload.tickets, strict=True)
+            if ticket.records is not None
+        ]
+        self.blocks.add(upload.prepared.object_key, pieces)
+
+    def _committed(self, _upload: Upload, commit: Commit, answer: Committed) -> None:
+        for key, runs in committed_runs(commit, answer).items():
+            partition = self.by_key.get(key)
+            if partition is None or partition.state is None:
+                continue
+            self.coordinates.appended(key, runs)
+            start, _, size = partition.state
+            size += sum(run.byte_size for run in runs)
+            self._take(partition, LogState(start, runs[-1].end_offset, size))
+
+    def _settled(self, ticket: DisklessTicket) -> None:
+        self.broker.changed.add(ticket.partition.topic_partition)
+
+    # What partitions say.
+
+    def delete_before(self, key: LogKey, offset: int) -> None:
+        """Raise a partition's start, in time."""
+        known = self._deleting.get(key)
+        if known is None or known[0] < offset:
+            self._deleting[key] = (offset, FAR_MS)
+            self._effects.append(DeleteBefore(key, offset))
+
+    def damaged(self, damage: Damaged) -> None:
+        """What was read is not what was written: read it anew in a while."""
+        self.blocks.forget(damage.object_key)
+        self._complain(damage.object_key, str(damage), DAMAGED_MS)
+
+    def trouble_of(self, partition: DisklessPartition, object_key: str) -> str:
+        """Why an object is not read now; "" when it is."""
+        if not self._bad:
+            return ""
+        why, until_ms = self._bad.get(object_key, ("", 0))
+        if not why:
+            return ""
+        if until_ms <= self.now_ms:
+            del self._bad[object_key]
+            return ""
+        self.coordinates.forget(partition.key)  # its records may lie elsewhere, or be deleted
+        self.reading.want_states((partition.key,))
+        return why
+
+    def _complain(self, object_key: str, why: str, pause_ms: int) -> None:
+        if object_key not in self._bad:
+            self.complaints.append((object_key, why))
+            while len(self._bad) >= MOST_COMPLAINTS:
+                del self._bad[next(iter(self._bad))]
+        self._bad[object_key] = (why, self.now_ms + pause_ms)
+
+    # What calls gave.
+
+    def _states(self, effect: AskStates, result: Any, now_ms: int) -> None:
+        if isinstance(result, StorageFault):
+            self._refuse(effect.keys, result, now_ms)
+            return
+        for key, state in zip(effect.keys, result, strict=True):
+            partition = self.by_key.get(key)
+            if partition is None:
+                continue
+            partition.known = max(partition.known, effect.number)
+            if state is None:
+                self._gone(partition)
+            else:
+                self._take(partition, state)
+
+    def _found(self, effect: FindRuns, result: Any, now_ms: int) -> None:
+        if isinstance(result, StorageFault):
+            self._refuse([each.key for each in effect.wanted], result, now_ms)
+            return
+        found: Found
+        for found in result:
+            partition = self.by_key.get(found.key)
+            if partition is None:
+                continue
+            if found.state is None:
+                self._gone(partition)
+                continue
+            self.coordinates.found(found.key, found.runs)
+            self._take(partition, found.state)
+
+    def _by_time(self, effect: FindByTime, result: Any, now_ms: int) -> None:
+        if isinstance(result, StorageFault):
+            self._refuse([effect.key], result, now_ms)
+            return
+        while len(self.times) >= MOST_TIMES:
+            del self.times[next(iter(self.times))]
+        self.times[effect.key, effect.timestamp] = (effect.number, result)
+
+    def _read(self, effect: ReadObject, result: Any, _now_ms: int) -> None:
+        if isinstance(result, StorageFault):
+            pause_ms = DAMAGED_MS if isinstance(result, ObjectMissing) else REFUSING_MS
+            self._complain(effect.object_key, str(result), pause_ms)
+            return
+        positions = [position for position, _ in effect.ranges]
+        pieces = zip(positions, result, strict=True)
+        self.blocks.add(effect.object_key, pieces, is_far=effect.is_far)
+
+    def _deleted(self, effect: DeleteBefore, result: Any, now_ms: int) -> None:
+        known = self._deleting.get(effect.key)
+        if known is None or known[0] != effect.offset:
+            return
+        if isinstance(result, StorageFault):
+            self._deleting[effect.key] = (effect.offset, now_ms + REFUSING_MS)
+            return
+        del self._deleting[effect.key]
+        (state,) = result
+        partition = self.by_key.get(effect.key)
+        if partition is not None and state is not None:
+            self._take(partition, state)
+
+    def _take(self, partition: DisklessPartition, state: LogState) -> None:
+        """A partition's state was told."""
+        was_rowless = partition.state is None
+        if not partition.take(state):
+            return
+        assert partition.state is not None
+        self.coordinates.trim(partition.key, partition.state.start_offset)
+        self.broker.changed.add(partition.topic_partition)
+        if was_rowless:
+            self.writing.admit(self._rowless.pop(partition, ()))
+
+    def _gone(self, partition: DisklessPartition) -> None:
+        """There is no row: not yet, or no more."""
+        partition.state = None
+        self.coordinates.forget(partition.key)
+        why = f"{partition.topic_partition} is being made, or deleted: try again."
+        partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, why, self.now_ms + ABSENT_MS)
+        self.broker.changed.add(partition.topic_partition)
+
+    def _refuse(self, keys: Iterable[LogKey], fault: StorageFault, now_ms: int) -> None:
+        for key in keys:
+            partition = self.by_key.get(key)
+            if partition is not None:
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+                partition.refuse(code, str(fault), now_ms + REFUSING_MS)
+
+
+def committed_runs(commit: Commit, answer: Committed) -> dict[LogKey, list[Run]]:
+    """Where the batches that got offsets lie, by partition in the order of their offsets."""
+    runs: dict[LogKey, list[Run]] = {}
+    for batch, verdict in zip(commit.batches, answer.verdicts, strict=True):
+        if verdict.code is not ErrorCode.NONE or verdict.is_duplicate:
+            continue
+        first = verdict.base_offset
+        run = Run(
+            batch.key,
+            first,
+            first + batch.record_count,
+            commit.object_id,
+            commit.object_key,
+            batch.byte_offset,
+            batch.byte_size,
+            batch.max_timestamp,
+            batch.timestamp_type,
+        )
+        runs.setdefault(batch.key, []).append(run)
+    return runs
+
+
+_WRITES = (PrepareObjects, PutObject, CommitObject, AskOutcome, RefuseObjects)
+_TABLE: dict[type, Callable[[Diskless, Any, Any, int], None]] = {
+    AskStates: Diskless._states,
+    FindRuns: Diskless._found,
+    FindByTime: Diskless._by_time,
+    ReadObject: Diskless._read,
+    DeleteBefore: Diskless._deleted,
+}
+"""What each answer does; an effect that is in neither table is a bug."""

@@ -1,0 +1,146 @@
+"""Where records lie: the runs that this broker knows of each partition.
+
+What: two stretches of runs without a hole for each partition: its end, which grows with each commit
+that is heard of, and the place of a reader that is far behind. Why: readers at the end, nearly all
+of them, then ask the coordinator nothing. Rules kept: a run is taken only where it follows what is
+known, else the stretch begins anew; all partitions together keep a bounded number, of which those
+used longest ago go. Not here: what was read from objects (`blocks.py`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Sequence
+from operator import attrgetter
+
+from anabranch.core.diskless.rows import LogKey, Run
+
+MOST_RUNS = 200_000
+"""Of all partitions together: some 50 MB."""
+MOST_RUNS_OF_ONE = 2_000
+"""Of one stretch: an hour of a partition, of which two objects a second have something."""
+_BASE = attrgetter("base_offset")
+
+
+class Stretch:
+    """Runs of one partition that follow each other."""
+
+    __slots__ = ("runs",)
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+
+    @property
+    def end_offset(self) -> int:
+        """After the last run; -1 without any."""
+        return self.runs[-1].end_offset if self.runs else -1
+
+    def extend(self, runs: Sequence[Run]) -> None:
+        """Take runs that follow; those that are known are passed over, and a hole begins anew."""
+        for run in runs:
+            end_offset = self.end_offset
+            if end_offset >= run.end_offset:
+                continue
+            if end_offset != run.base_offset and self.runs:
+                self.runs.clear()
+            self.runs.append(run)
+        if len(self.runs) > MOST_RUNS_OF_ONE:
+            del self.runs[: len(self.runs) - MOST_RUNS_OF_ONE // 2]
+
+    def find(self, offset: int, max_bytes: int) -> list[Run]:
+        """The runs from the one that holds an offset, up to a number of bytes and at least one."""
+        runs = self.runs
+        at = bisect_right(runs, offset, key=_BASE) - 1
+        if at < 0 or runs[at].end_offset <= offset:
+            return []
+        last, size = at, runs[at].byte_size
+        while last + 1 < len(runs) and size + runs[last + 1].byte_size <= max_bytes:
+            last += 1
+            size += runs[last].byte_size
+        return runs[at : last + 1]
+
+    def trim(self, start_offset: int) -> None:
+        """Forget what lies before the partition's start."""
+        at = bisect_right(self.runs, start_offset, key=_BASE) - 1
+        if at >= 0 and self.runs[at].end_offset <= start_offset:
+            at += 1
+        if at > 0:
+            del self.runs[:at]
+
+
+class Coordinates:
+    """The stretches of all partitions, the one used longest ago first."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[LogKey, tuple[Stretch, Stretch]] = OrderedDict()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def appended(self, key: LogKey, runs: Sequence[Run]) -> None:
+        """Runs were committed."""
+        near, _ = self._of(key)
+        before = len(near.runs)
+        near.extend(runs)
+        self._counted(len(near.runs) - before)
+
+    def found(self, key: LogKey, runs: Sequence[Run]) -> None:
+        """The coordinator told these: they lead up to the end, or are far from it."""
+        if not runs:
+            return
+        near, far = self._of(key)
+        before = len(near.runs) + len(far.runs)
+        first, end = runs[0].base_offset, runs[-1].end_offset
+        if not near.runs or near.runs[0].base_offset <= first:
+            near.extend(runs)
+        elif end >= near.runs[0].base_offset:
+            known, near.runs = near.runs, []
+            near.extend(runs)
+            near.extend(known)
+        else:
+            far.runs = list(runs)
+        self._counted(len(near.runs) + len(far.runs) - before)
+
+    def find(self, key: LogKey, offset: int, max_bytes: int) -> tuple[list[Run], bool]:
+        """The runs from the one that holds an offset, none when they are not known; whether they
+        are far from the end."""
+        stretches = self._known.get(key)
+        if stretches is None:
+            return [], False
+        self._known.move_to_end(key)
+        near, far = stretches
+        runs = near.find(offset, max_bytes)
+        return (runs, False) if runs else (far.find(offset, max_bytes), True)
+
+    def trim(self, key: LogKey, start_offset: int) -> None:
+        """The partition begins later now."""
+        for stretch in self._known.get(key, ()):
+            before = len(stretch.runs)
+            stretch.trim(start_offset)
+            self._count += len(stretch.runs) - before
+
+    def forget(self, key: LogKey) -> None:
+        """The partition is gone."""
+        stretches = self._known.pop(key, None)
+        if stretches is not None:
+            self._count -= sum(len(each.runs) for each in stretches)
+
+    def clear(self) -> None:
+        """Something may have been missed: ask for all of it again."""
+        self._known.clear()
+        self._count = 0
+
+    def _of(self, key: LogKey) -> tuple[Stretch, Stretch]:
+        stretches = self._known.get(key)
+        if stretches is None:
+            stretches = self._known[key] = (Stretch(), Stretch())
+        else:
+            self._known.move_to_end(key)
+        return stretches
+
+    def _counted(self, change: int) -> None:
+        self._count += change
+        while self._count > MOST_RUNS and len(self._known) > 1:
+            self.forget(next(iter(self._known)))

@@ -1,0 +1,278 @@
+"""A diskless partition as a broker serves it: any broker, since nobody keeps its records.
+
+What: `core.partition.Partition` for a partition whose order the coordinator keeps and whose bytes
+lie in objects. Rules kept: an append gives a ticket, which counts when its commit is known; reads
+are answered from what is cached, and ask (FarRead) where that does not suffice; an offset is out of
+range only when the coordinator has said so after the request came; the leader epoch is 0 for good,
+so that no reader is ever told to truncate. Why `know`: what other brokers committed is heard of
+soon, not at once; ListOffsets must see what was acknowledged anywhere before it was asked. Not
+here: the machines behind it (`writing.py`, `reading.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from anabranch.core.diskless.assembly import LEADER_EPOCH, assembled, cut, first_not_older
+from anabranch.core.diskless.buffer import DisklessTicket
+from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
+from anabranch.core.diskless.rows import LogKey, LogState, Run
+from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.log import incoming
+from anabranch.core.log.appending import NO_TIMESTAMP, writable
+from anabranch.core.partition import ACKS_ALL, Partition, Ticket
+from anabranch.core.types import TopicPartition
+from anabranch.core.wire.batch import patch_log_append_time
+
+if TYPE_CHECKING:
+    from anabranch.core.diskless.broker import Diskless
+    from anabranch.core.diskless.topic import DisklessTopic
+    from anabranch.core.log.lookup import TimestampOffset
+    from anabranch.core.log.producers import ProducerStates
+    from anabranch.core.types import Buffer, TopicId
+
+REFUSING_MS = 500
+"""How long a partition says that it cannot be read after a call failed, before it asks again."""
+ABSENT_MS = 100
+"""The same while the coordinator has no row for it, which the active controller is making."""
+MOST_RUNS_LOOKED_AT = 100
+"""By one search for a time, behind the run that should have it."""
+
+
+class DisklessPartition(Partition):
+    """One partition of a diskless topic. All calls are for the loop's thread."""
+
+    __slots__ = (
+        "_diskless", "_refusal", "_refuses_until_ms", "appended_bytes", "is_leader", "key",
+        "known", "leader_epoch", "leader_id", "led_from_epoch", "state", "topic", "topic_id",
+        "topic_partition",
+    )  # fmt: skip
+
+    knows_producers = False
+
+    def __init__(self, diskless: Diskless, topic: DisklessTopic, index: int) -> None:
+        self._diskless = diskless
+        self.topic = topic
+        self.topic_id: TopicId = topic.topic_id
+        self.topic_partition = TopicPartition(topic.name, index)
+        self.key = LogKey(topic.topic_id, index)
+        self.leader_id = diskless.broker_id
+        self.leader_epoch = self.led_from_epoch = LEADER_EPOCH
+        self.is_leader = True
+        self.appended_bytes = 0
+        self.state: LogState | None = None
+        """None until the coordinator has said it."""
+        self.known = -1
+        """The number of the newest question about it that was answered."""
+        self._refusal: ApiError | None = None
+        self._refuses_until_ms = -1
+
+    # What is known.
+
+    def know(self, since: int = 0) -> None:
+        """See Partition. Raises FarRead."""
+        if self.state is None or (since and self.known < since):
+            self._ask(StateOf(self.key, since))
+
+    def take(self, state: LogState) -> bool:
+        """What the coordinator, or a commit, told; whether it moves the partition."""
+        old = self.state
+        self._refusal = None
+        if old is None:
+            self.state = state
+            return True
+        start = max(old.start_offset, state.start_offset)
+        end = max(old.high_watermark, state.high_watermark)
+        if (start, end) == old[:2]:
+            return False
+        grown = state.byte_size - old.byte_size
+        self.appended_bytes += max(end - old.high_watermark, grown)
+        self.state = LogState(start, end, state.byte_size)
+        return True
+
+    def refuse(self, code: ErrorCode, why: str, until_ms: int) -> None:
+        """Do not ask again before a time: tell this instead."""
+        self._refusal, self._refuses_until_ms = ApiError(code, why), until_ms
+
+    def _ask(self, ask: Ask, length: int = 0) -> NoReturn:
+        if not self._diskless.is_on:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._diskless.why_off)
+        if self._refusal is not None and self._diskless.now_ms < self._refuses_until_ms:
+            raise self._refusal
+        raise FarRead(ask, length)
+
+    @property
+    def path(self) -> str:
+        """See Partition."""
+        return f"diskless partition {self.topic_partition}"
+
+    @property
+    def start_offset(self) -> int:
+        """See Partition; -1 while it is not known."""
+        return -1 if self.state is None else self.state.start_offset
+
+    @property
+    def end_offset(self) -> int:
+        """See Partition; -1 while it is not known."""
+        return -1 if self.state is None else self.state.high_watermark
+
+    @property
+    def high_watermark(self) -> int:
+        """See Partition: what is committed is all there is."""
+        return -1 if self.state is None else self.state.high_watermark
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The coordinator remembers them: here is none."""
+        return ProducerStates(0)
+
+    @property
+    def takes_transactions(self) -> bool:
+        """See Partition."""
+        return False
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Any broker serves it, whatever epoch the metadata had when the client looked."""
+
+    # Appending.
+
+    def append(
+        self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True
+    ) -> Ticket:
+        """See Partition: into the write buffer. Its offsets come with the commit."""
+        diskless = self._diskless
+        if not diskless.is_on:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, diskless.why_off)
+        config = self.topic.config
+        view = writable(records)
+        view, batches = incoming.check_client(view, config, self.topic_partition, now_ms)
+        if len(batches) != 1:
+            raise ApiError(ErrorCode.INVALID_RECORD, f"{len(batches)} batches instead of one.")
+        _, header = batches[0]
+        if header.is_transactional:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"{self.topic_partition} is diskless: transactions are not possible on it yet.",
+            )
+        appended_ms = NO_TIMESTAMP
+        if config.message_timestamp_type == "LogAppendTime":
+            patch_log_append_time(view, 0, header.size_bytes, now_ms)
+            appended_ms = now_ms
+        ticket = DisklessTicket(
+            self,
+            view,
+            header,
+            appended_ms=appended_ms,
+            start_offset=self.start_offset,
+            since_ms=diskless.now_ms,
+        )
+        diskless.append(ticket)
+        return ticket
+
+    def acknowledged(
+        self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL
+    ) -> ErrorCode | None:
+        """See Partition: whatever `acks` is, when it is committed."""
+        assert isinstance(ticket, DisklessTicket)
+        return ticket.code
+
+    # Reading.
+
+    def check_offset(self, offset: int) -> None:
+        """See Partition: the caller has asked the coordinator before (`know`)."""
+        if not self.start_offset <= offset <= self.end_offset:
+            raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+
+    def read(self, offset: int, *, max_bytes: int, upto: int, at_least_one: bool) -> Buffer:
+        """See Partition: what is there of the wanted runs, and FarRead when nothing is."""
+        runs, is_far = self._diskless.coordinates.find(self.key, offset, max_bytes)
+        if not runs:
+            self._ask(RunsOf(self.key, offset, max_bytes), max_bytes)
+        pieces = self._pieces(runs, is_far=is_far)
+        buffer, damage = assembled(runs[: len(pieces)], pieces)
+        if damage is not None:
+            self._diskless.damaged(damage)
+            if not buffer:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+        return cut(buffer, offset, upto, max_bytes, at_least_one=at_least_one)
+
+    def _pieces(self, runs: list[Run], *, is_far: bool) -> list[list[memoryview]]:
+        """The bytes of the first runs, as far as they are there. Raises FarRead for all that is
+        missing when the first one is."""
+        blocks = self._diskless.blocks
+        pieces = []
+        for run in runs:
+            found = blocks.take(run.object_key, run.byte_offset, run.byte_size)
+            if found is None:
+                break
+            pieces.append(found)
+            if not is_far:
+                blocks.used(run.object_key)
+        if not pieces:
+            trouble = self._diskless.trouble_of(self, runs[0].object_key)
+            if trouble:
+                raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, trouble)
+            missing = [
+                (run.object_key, run.byte_offset, run.byte_size)
+                for run in runs
+                if run is runs[0] or not blocks.has(run.object_key, run.byte_offset, run.byte_size)
+            ]
+            length = sum(each[2] for each in missing)
+            self._ask(BytesOf(self.key, tuple(missing), is_far), length)
+        return pieces
+
+    # Looking up.
+
+    def epoch_of(self, offset: int) -> int:
+        """See Partition."""
+        return LEADER_EPOCH
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """See Partition: whatever a reader's epoch is, its history is ours to the end."""
+        return epoch, self.high_watermark
+
+    def offset_for_timestamp(self, timestamp: int, since: int = 0) -> TimestampOffset | None:
+        """See Partition. Raises FarRead."""
+        run = self._run_by_time(timestamp, since)
+        for _ in range(MOST_RUNS_LOOKED_AT):
+            if run is None:
+                return None
+            found = first_not_older(self._whole(run), run, timestamp, self.start_offset)
+            if found is not None:
+                return found
+            run = self._next_run(run.end_offset)  # its newer records lie before the start
+        return None
+
+    def max_timestamp_offset(self, since: int = 0) -> TimestampOffset | None:
+        """See Partition. Raises FarRead."""
+        run = self._run_by_time(None, since)
+        if run is None:
+            return None
+        return first_not_older(self._whole(run), run, run.max_timestamp, self.start_offset)
+
+    def _run_by_time(self, timestamp: int | None, since: int) -> Run | None:
+        found = self._diskless.times.get((self.key, timestamp))
+        if found is None or found[0] < since:
+            self._ask(RunByTime(self.key, timestamp, since))
+        return found[1]
+
+    def _next_run(self, offset: int) -> Run | None:
+        if offset >= self.end_offset:
+            return None
+        runs, _ = self._diskless.coordinates.find(self.key, offset, 1)
+        if not runs:
+            self._ask(RunsOf(self.key, offset, 1))
+        return runs[0]
+
+    def _whole(self, run: Run) -> bytearray:
+        buffer, damage = assembled([run], self._pieces([run], is_far=True))
+        if damage is not None:
+            self._diskless.damaged(damage)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(damage))
+        return buffer
+
+    # Shortening.
+
+    def delete_before(self, offset: int) -> None:
+        """See Partition: the coordinator is asked to; `low_watermark` tells when it has."""
+        self._diskless.delete_before(self.key, offset)
