@@ -204,6 +204,9 @@ class LocalBrokers:
         controllers = free_ports(len(self.nodes))
         servers = ",".join(f"127.0.0.1:{port}" for port in controllers)
         replicas = min(USUAL_REPLICAS, len(self.nodes))
+        from anabranch.server.one_machine import diskless_settings
+
+        diskless = diskless_settings(folder)
         given = dict(each.partition("=")[::2] for each in settings)
         for node, controller in zip(self.nodes, controllers, strict=True):
             node.settings = {
@@ -215,6 +218,7 @@ class LocalBrokers:
                 "default.replication.factor": str(replicas),
                 "min.insync.replicas": str(max(1, replicas - 1)),
                 **({"broker.rack": node.rack} if node.rack else {}),
+                **diskless,
                 **given,
             }
 

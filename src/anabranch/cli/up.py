@@ -79,10 +79,14 @@ def command(
     from anabranch.server.main import run
 
     logs.configure("warning")
+    from anabranch.server.one_machine import diskless_settings
+
     rack = [f"broker.rack={names[0]}"] if names else []
-    config = configured(None, [*shorthand(folder, port), *rack, *settings])
+    configured(None, [*shorthand(folder, port), *rack, *settings])  # before anything is made
     say = say_json if as_json else say_text
     with no_leftovers(Path(folder)) as keep:
+        own = [f"{name}={text}" for name, text in diskless_settings(folder).items()]
+        config = configured(None, [*shorthand(folder, port), *own, *rack, *settings])
 
         def ready(node: Node) -> None:
             keep()

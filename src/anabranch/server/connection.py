@@ -77,7 +77,7 @@ class ReceiveMemory:
     `limit_bytes` on (none when it is not positive) nobody begins to hold more: the last one to
     begin may pass the limit, as in Kafka."""
 
-    __slots__ = ("_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view")
+    __slots__ = ("_held_up", "_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view")
 
     def __init__(self, limit_bytes: int = -1) -> None:
         self.buffer = bytearray(SHARED_BUFFER_BYTES)
@@ -86,6 +86,7 @@ class ReceiveMemory:
         self.held_bytes = 0
         self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
         self._waiting: dict[Connection, None] = {}
+        self._held_up: dict[Connection, None] = {}
 
     @property
     def is_full(self) -> bool:
@@ -105,6 +106,19 @@ class ReceiveMemory:
             if not self.is_full:
                 asyncio.get_running_loop().call_soon(self._let_go_on)
 
+    def hold_up(self, connection: Connection) -> None:
+        """A connection is not read, nor what it brought run, until `read_on`."""
+        self._held_up[connection] = None
+
+    def read_on(self, leaving: Connection | None = None) -> None:
+        """There is room again for what was held up; `leaving` is gone, which is no news."""
+        if leaving is not None:
+            self._held_up.pop(leaving, None)
+            return
+        held_up, self._held_up = self._held_up, {}
+        for connection in held_up:
+            connection.read_on()
+
     def _let_go_on(self) -> None:
         while self._waiting and not self.is_full:
             connection = next(iter(self._waiting))
@@ -116,8 +130,8 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection on one listener."""
 
     __slots__ = (
-        "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_memory", "_out",
-        "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
+        "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
+        "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
         "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
         "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
         "received_requests", "session",
@@ -140,6 +154,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sending = True
         self._reading = True
         self._waits_for_memory = False
+        self._is_held_up = False
         self.closing = False
         self.held_bytes = 0
         self.promised_bytes = 0
@@ -178,6 +193,7 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher.left(self)
         held = [*self._queue, *(() if self._frame is None else (self._frame,))]
         self._memory.release(sum(map(len, held)) + self._end_block(), leaving=self)
+        self._memory.read_on(leaving=self)
         self._queue.clear()
         self._frame = None
         self._out.clear()
@@ -236,6 +252,22 @@ class Connection(asyncio.BufferedProtocol):
         if not self.closing and not self.is_draining:
             self.get_buffer(-1)
             self.buffer_updated(0)
+
+    def hold_up(self) -> None:
+        """What its last request brought has no room behind it: take nothing more until there is."""
+        if not self._is_held_up:
+            self._is_held_up = True
+            self._memory.hold_up(self)
+            if self._reading:
+                self._reading = False
+                self._transport.pause_reading()
+
+    def read_on(self) -> None:
+        """There is room again."""
+        self._is_held_up = False
+        self._dispatcher.begin()
+        self.touch()
+        self._dispatcher.settle()
 
     # Frames in.
 
@@ -311,6 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the next request is run now, or queued: its answer too must be held."""
         return (
             self._blocked_by is None
+            and not self._is_held_up
             and self._sending
             and self.held_bytes <= UNSENT_HIGH_BYTES
             and self.promised_bytes <= PROMISED_HIGH_BYTES
@@ -413,6 +446,7 @@ class Connection(asyncio.BufferedProtocol):
         elif (
             self._sending
             and not self._waits_for_memory
+            and not self._is_held_up
             and self._queued_bytes <= QUEUED_LOW_BYTES
             and len(self._slots) + len(self._queue) <= UNANSWERED_REQUESTS // 2
         ):

@@ -28,6 +28,7 @@ from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.dialling import Watch, dial
+from anabranch.server.diskless_rows import LogRowsShell
 from anabranch.server.logs import logger
 from anabranch.server.store_calls import carried_out
 
@@ -61,6 +62,8 @@ class ControllerShell:
         self.store = store
         self.on_changed = on_changed
         self.on_stop = on_stop or LOG.error
+        self.rows: LogRowsShell | None = None
+        """What keeps the rows of diskless partitions, where there are such."""
         self._tasks: dict[asyncio.Task[None], effects.Effect] = {}
         self._ticking: asyncio.Task[None] | None = None
         self._sooner = asyncio.Event()
@@ -219,9 +222,13 @@ class ControllerShell:
 
     def _began(self, effect: effects.Began) -> None:
         LOG.info("active controller", epoch=effect.epoch, offset=effect.end_offset)
+        if self.rows is not None:
+            self.rows.began(effect.epoch, effect.end_offset)
 
     def _resigned(self, effect: effects.Resigned) -> None:
         LOG.warning("resigned as controller", epoch=effect.epoch, why=effect.why)
+        if self.rows is not None:
+            self.rows.resigned()
 
     def _decided(self, effect: effects.Decided) -> None:
         for reason in effect.reasons:

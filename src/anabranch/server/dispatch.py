@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from struct import Struct, error
@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
 from anabranch.core.broker.gate import Verdict, admit
+from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
@@ -208,6 +209,9 @@ class Dispatcher(Performer):
             outcome = route.run(self.world, request, self.now_ms)
         except Exception as fault:
             outcome = fault
+        if self.mailbox.is_crowded:
+            self.mailbox.is_crowded = False
+            connection.hold_up()
         if outcome.__class__ is route.response:
             try:
                 return frame_response(correlation_id, outcome, version)
@@ -324,7 +328,11 @@ class Dispatcher(Performer):
     # Reads that went to the disk.
 
     def _warm(self, slot: Slot, cold: Cold) -> None:
-        places = {(read.file.path, read.position) for read in cold.reads}
+        places = {
+            (read.file.path, read.position)
+            for read in cold.reads
+            if not isinstance(read, FarRead)  # those come back with what they brought
+        }
         slot.is_alone = True
         slot.colds = 1 if places.isdisjoint(slot.last_reads) else slot.colds + 1
         slot.last_reads = places
@@ -333,13 +341,30 @@ class Dispatcher(Performer):
             path = cold.reads[0].file.path
             self._hang_up(slot, f"{path} does not stay in the page cache long enough")
             return
-        if self._warmers is None:
-            self._warmers = ThreadPoolExecutor(WARM_THREADS, "warm")
         slot.parked = self.purgatory.park_cold(cold, partial(self._resolve, slot))
         loop = asyncio.get_running_loop()
-        shares = [cold.reads[first::WARM_THREADS] for first in range(WARM_THREADS)]
-        warmed = [loop.run_in_executor(self._warmers, warm_all, share) for share in shares if share]
+        far = [read for read in cold.reads if isinstance(read, FarRead)]
+        near = [read for read in cold.reads if not isinstance(read, FarRead)]
+        warmed: list[asyncio.Future[Any]] = []
+        if near:
+            if self._warmers is None:
+                self._warmers = ThreadPoolExecutor(WARM_THREADS, "warm")
+            shares = [near[first::WARM_THREADS] for first in range(WARM_THREADS)]
+            warmed = [
+                loop.run_in_executor(self._warmers, warm_all, share) for share in shares if share
+            ]
+        elif far:
+            self.world.diskless.bring(far, partial(self._brought, slot, cold))
+            return
+        if far:
+            warmed.append(brought := loop.create_future())
+            self.world.diskless.bring(far, partial(_end, brought))
         asyncio.gather(*warmed).add_done_callback(partial(self._warmed, slot, cold))
+
+    def _brought(self, slot: Slot, cold: Cold) -> None:
+        """All that had to be asked for elsewhere is there, in the midst of a step."""
+        if not slot.is_done:
+            self.mailbox.changed.add(cold)
 
     def _warmed(self, slot: Slot, cold: Cold, future: asyncio.Future[Any]) -> None:
         """All of its bytes are there: a key has changed, as after any other event."""
@@ -453,7 +478,12 @@ class Dispatcher(Performer):
         return tuple(self._routes.values())
 
 
-def warm_all(reads: tuple[ColdRead, ...]) -> None:
+def _end(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def warm_all(reads: Sequence[ColdRead]) -> None:
     """Bring some ranges into memory, one after the other; runs in a thread."""
     for read in reads:
         read.warm()

@@ -30,6 +30,8 @@ from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.diskless import Stores
+from anabranch.server.diskless_rows import LogRowsShell
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
@@ -74,6 +76,8 @@ class Node:
         self._store: Any = None
         self._channel: ControllerChannel | None = None
         self._follower: MetadataFollower | None = None
+        self.stores: Stores | None = None
+        """Where diskless records lie, when this node may have some."""
         self._enrolment: Enrolment | None = None
         self._http: Any = None
         self._ports: dict[str, int] = {}
@@ -137,6 +141,7 @@ class Node:
             segment_bytes=config.broker.metadata_log_segment_bytes,
         )  # fmt: skip
         check_supported(copy.image)
+        self.stores = await Stores.open(config, self.cluster_id)
         if config.is_controller:
             await self._start_controller(copy)
         if config.is_broker:
@@ -187,6 +192,8 @@ class Node:
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)
+        if self.stores is not None:
+            shell.rows = LogRowsShell(self.stores.coordinator)
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:
             await self._listen(each, dispatcher)
@@ -225,9 +232,11 @@ class Node:
                 self._store.make_room = lambda fault: rooms.make_room(beside, fault)
         await follower.start()
 
-    def _on_image(self, image: MetadataImage, _delta: MetadataDelta) -> None:
+    def _on_image(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """A controller's node: it uses what a copy from before says."""
         assert self.controller is not None and self._enrolment is not None
+        if self.controller.rows is not None:
+            self.controller.rows.follow(image, delta)
         self.controller.controller.followed = image
         if self.broker is None or self.broker.is_registered:  # else it may be a copy's
             self._enrolment.follow(image)
@@ -304,6 +313,8 @@ class Node:
         if self._channel is not None:
             await self._channel.close()
         if self.controller is not None:
+            if self.controller.rows is not None:
+                await self.controller.rows.stop()
             await self.controller.stop()
         for acceptor in self._acceptors_of(self.config.controller_listeners):
             acceptor.stop_accepting()
@@ -312,6 +323,8 @@ class Node:
             await self.controller_dispatcher.stop()
         if self._store is not None:
             await self._store.close()
+        if self.stores is not None:
+            await self.stores.close()
 
     def abandon(self) -> None:
         """Let go of what the system takes from a process that is killed, and write nothing. For

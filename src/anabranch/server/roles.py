@@ -38,6 +38,7 @@ from anabranch.server.assigning import Assigning
 from anabranch.server.broker_statistics import BrokerStatistics
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.diskless import DisklessShell
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
@@ -102,6 +103,9 @@ class BrokerRole:
             self.dispatcher.begin,
             self.dispatcher.settle,
         )
+        self.diskless = DisklessShell(
+            self.broker, self.dispatcher.begin, self.dispatcher.settle, node.memory.read_on
+        )
         self.partitions = PartitionShell(self.broker, node.files, config.log_dirs, clock_ms=wall_ms)
         self.broker.partitions.offline_folders |= held.unusable.keys()
         self.partitions.on_changed = self._partitions_changed
@@ -153,6 +157,8 @@ class BrokerRole:
         )
         await self.registration.register()
         self.on_registered(self.broker.broker_epoch)
+        if node.stores is not None:
+            self.diskless.start(node.stores, node.cluster_id)
         await self._published.wait()
         await self.partitions.settled()
         await self.flusher.rounds()  # what recovery found counts, and is shown, once it is safe
@@ -170,6 +176,7 @@ class BrokerRole:
         """Controlled shutdown: tell the controller, then answer everybody who waits."""
         if self.registration is not None:
             await self.registration.shutdown()
+        await self.diskless.leave()
         await self.dispatcher.stop()
 
     async def close(self) -> None:
@@ -180,6 +187,7 @@ class BrokerRole:
         self.peers.stop()
         await self.replicating.stop()
         await self.connections.stop()
+        await self.diskless.stop()
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
@@ -205,6 +213,7 @@ class BrokerRole:
         self._take_config(image, delta)
         self.assigning.follow(image, published)
         self.partitions.publish(image, published)
+        self.broker.diskless.follow(self.broker.image, published)
         self.broker.changed.add(METADATA)
         if delta.deleted_topics:
             deleted = {topic.name for topic in delta.deleted_topics}
@@ -328,6 +337,7 @@ class BrokerDispatcher(Dispatcher):
         """See Performer."""
         self._broker_role.replicating.perform()
         self._broker_role.peers.perform()
+        self._broker_role.diskless.perform()
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.ports import free_ports
+from anabranch.server.one_machine import diskless_settings
 from anabranch.testing.asking import ask, behind
 from anabranch.testing.fault_calls import FaultCalls
 from anabranch.testing.faults import MOST_BROKERS
@@ -303,7 +304,7 @@ class LocalCluster(FaultCalls):
         ports = free_ports(2 * count) if count > 1 else [0, 0]
         clients = [self._port + each if self._port else ports[each] for each in range(count)]
         controllers = ports[count:]
-        common: dict[str, str] = {}
+        common = diskless_settings(folder)
         if count > 1:
             servers = ",".join(f"127.0.0.1:{each}" for each in controllers)
             common["controller.quorum.bootstrap.servers"] = servers

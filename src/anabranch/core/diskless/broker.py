@@ -41,7 +41,7 @@ from anabranch.core.diskless.effects import (
 from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
 from anabranch.core.diskless.reading import Reading
-from anabranch.core.diskless.reads import FarRead
+from anabranch.core.diskless.reads import BytesOf, FarRead
 from anabranch.core.diskless.rows import (
     Change,
     Commit,
@@ -174,6 +174,11 @@ class Diskless:
         """Have asked for what a request lacks; `done` is called in the step in which it is there,
         or has failed."""
         self.reading.bring(reads, done)
+
+    def read_ahead(self, wanted: BytesOf) -> None:
+        """Bring in what a reader will ask for next."""
+        if not any(self._bad.get(object_key) for object_key, _, _ in wanted.ranges):
+            self.reading.bring([FarRead(wanted)], _nothing)
 
     def take_effects(self) -> Sequence[Effect]:
         """What is to be done after this step."""
@@ -421,6 +426,10 @@ def committed_runs(commit: Commit, answer: Committed) -> dict[LogKey, list[Run]]
         )
         runs.setdefault(batch.key, []).append(run)
     return runs
+
+
+def _nothing() -> None:
+    """No request waits for what is read ahead."""
 
 
 _WRITES = (PrepareObjects, PutObject, CommitObject, AskOutcome, RefuseObjects)

@@ -197,8 +197,8 @@ class DisklessPartition(Partition):
         return cut(buffer, offset, upto, max_bytes, at_least_one=at_least_one)
 
     def _pieces(self, runs: list[Run], *, is_far: bool) -> list[list[memoryview]]:
-        """The bytes of the first runs, as far as they are there. Raises FarRead for all that is
-        missing when the first one is."""
+        """The bytes of the first runs, as far as they are there; the others are asked for. Raises
+        FarRead when the first one is missing."""
         blocks = self._diskless.blocks
         pieces = []
         for run in runs:
@@ -208,17 +208,21 @@ class DisklessPartition(Partition):
             pieces.append(found)
             if not is_far:
                 blocks.used(run.object_key)
+        if len(pieces) == len(runs):
+            return pieces
         if not pieces:
             trouble = self._diskless.trouble_of(self, runs[0].object_key)
             if trouble:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, trouble)
-            missing = [
-                (run.object_key, run.byte_offset, run.byte_size)
-                for run in runs
-                if run is runs[0] or not blocks.has(run.object_key, run.byte_offset, run.byte_size)
-            ]
-            length = sum(each[2] for each in missing)
-            self._ask(BytesOf(self.key, tuple(missing), is_far), length)
+        missing = tuple(
+            where
+            for run in runs[len(pieces) :]
+            if not blocks.has(*(where := (run.object_key, run.byte_offset, run.byte_size)))
+        )
+        wanted = BytesOf(self.key, missing, is_far)
+        if not pieces:
+            self._ask(wanted, sum(each[2] for each in missing))
+        self._diskless.read_ahead(wanted)
         return pieces
 
     # Looking up.

@@ -46,12 +46,15 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
+    diskless_coordinator_url: str
     diskless_fetch_cache_max_bytes: int
     diskless_managed_rf_auto_reconcile: bool
     diskless_managed_rf_max_moves_per_sec: int
     diskless_managed_rf_rack_unavailable_threshold_ms: int
     diskless_produce_buffer_max_bytes: int
+    diskless_produce_commit_interval_ms: int | None
     diskless_storage_system_enable: bool
+    diskless_storage_url: str
     enable_under_replicated_topic_creation: bool
     fetch_max_bytes: int
     follower_replication_throttled_rate: int

@@ -1,0 +1,228 @@
+"""The coordinator's rows of diskless partitions, kept by the active controller.
+
+What: a small machine that makes the rows of what the metadata log has, and deletes those of what it
+no longer has. First the epoch is taken, so that calls of older controllers fail; then the rows are
+compared with the metadata in pages; from then on each committed change is followed. Rules kept: the
+metadata log comes first, so that only committed metadata is looked at, and none that is older than
+the begin of this controller's term; one call at a time, and each may be made again; what fails is
+tried again after a pause. Rows are known by topic id, and those of a deleted id never come back.
+Times are of the steady clock. Not here: calls (`server/diskless_rows.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.rows import NewLogs
+from anabranch.core.diskless.topics import is_diskless
+from anabranch.core.errors import StorageFault
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+
+FAR_MS = 1 << 62
+PAGE = 1_000
+"""Topics in one page of the comparison."""
+MOST_ROWS = 5_000
+"""Partitions that one call makes: a transaction of tens of milliseconds."""
+MOST_DELETED = 100
+"""Topics that one call deletes."""
+RETRY_MS, MOST_RETRY_MS = 100, 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class TakeControl:
+    """coordinator.take_control"""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListTopics:
+    """coordinator.topics -> list of (topic id, partitions)"""
+
+    after: TopicId
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRows:
+    """coordinator.create_logs"""
+
+    epoch: int
+    new: tuple[NewLogs, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRows:
+    """coordinator.delete_topics"""
+
+    epoch: int
+    topic_ids: tuple[TopicId, ...]
+
+
+Effect: TypeAlias = TakeControl | ListTopics | CreateRows | DeleteRows
+
+
+class Stage(Enum):
+    """How far this controller's term has come."""
+
+    IDLE = "not the active controller"
+    TAKING = "its epoch is not known to the coordinator yet"
+    LISTING = "rows are being compared with the metadata"
+    KEEPING = "rows follow the metadata"
+
+
+class LogRows:
+    """The rows, as the active controller keeps them."""
+
+    def __init__(self) -> None:
+        self.stage = Stage.IDLE
+        self.trouble = ""
+        """Why the last call failed; "" when it did not."""
+        self._epoch = -1
+        self._from_offset = -1
+        self._image: MetadataImage | None = None
+        self._rows: dict[TopicId, int] = {}
+        """Partitions of each topic that have rows, as far as this term knows."""
+        self._listed = ZERO_TOPIC_ID
+        self._stale: dict[TopicId, None] = {}
+        """Topics to be compared with their rows, in the order in which they moved."""
+        self._under_way: Effect | None = None
+        self._due_ms, self._attempts = 0, 0
+
+    # What happens.
+
+    def began(self, epoch: int, end_offset: int) -> None:
+        """This node is the active controller, of metadata that ends at `end_offset`."""
+        self.stage, self._epoch, self._from_offset = Stage.TAKING, epoch, end_offset
+        self._rows, self._stale = {}, {}
+        self._listed, self._under_way, self._due_ms, self._attempts = ZERO_TOPIC_ID, None, 0, 0
+
+    def resigned(self) -> None:
+        """Another one is, or none."""
+        self.stage, self._under_way = Stage.IDLE, None
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Committed metadata."""
+        self._image = image
+        if self.stage is not Stage.IDLE:
+            for topic in delta.deleted_topics:
+                self._stale[topic.topic_id] = None
+            for topic_id in delta.changed_partitions:
+                if self._count(topic_id) > self._rows.get(topic_id, 0):
+                    self._stale[topic_id] = None
+
+    def answered(self, effect: Effect, result: Any, now_ms: int) -> None:
+        """A call has ended: what it gave, or the StorageFault that it raised."""
+        if effect is not self._under_way:
+            return  # of an earlier term
+        self._under_way = None
+        if isinstance(result, StorageFault):
+            self._failed(result, now_ms)
+            return
+        self.trouble, self._attempts = "", 0
+        if isinstance(effect, TakeControl):
+            self.stage = Stage.LISTING
+        elif isinstance(effect, ListTopics):
+            self._took(result)
+        elif isinstance(effect, CreateRows):
+            for topic_id, _, _, end in effect.new:
+                self._rows[topic_id] = max(end, self._rows.get(topic_id, 0))
+        else:
+            for topic_id in effect.topic_ids:
+                self._rows.pop(topic_id, None)
+
+    @property
+    def next_tick_ms(self) -> int:
+        """When `take_effects` should be called again although nothing happened."""
+        return self._due_ms if self._attempts and self._under_way is None else FAR_MS
+
+    def take_effects(self, now_ms: int) -> tuple[Effect, ...]:
+        """The next call to be made, if it may be made now."""
+        image = self._image
+        if self._under_way is not None or now_ms < self._due_ms or image is None:
+            return ()
+        if self.stage is Stage.IDLE or image.next_offset < self._from_offset:
+            return ()
+        self._under_way = self._next()
+        return () if self._under_way is None else (self._under_way,)
+
+    # What follows.
+
+    def _next(self) -> Effect | None:
+        if self.stage is Stage.TAKING:
+            return TakeControl(self._epoch)
+        if self.stage is Stage.LISTING:
+            return ListTopics(self._listed, PAGE)
+        gone = tuple(each for each in self._stale if self._is_gone(each))[:MOST_DELETED]
+        if gone:
+            return DeleteRows(self._epoch, self._settled(gone))
+        new: list[NewLogs] = []
+        left = MOST_ROWS
+        for topic_id in list(self._stale):
+            first, end = self._rows.get(topic_id, 0), self._count(topic_id)
+            if left <= 0:
+                break
+            del self._stale[topic_id]
+            if first < end:
+                upto = min(end, first + left)
+                new.append(NewLogs(topic_id, self._name(topic_id), first, upto))
+                left -= upto - first
+                if upto < end:
+                    self._stale[topic_id] = None
+                    break
+        return CreateRows(self._epoch, tuple(new)) if new else None
+
+    def _settled(self, topic_ids: tuple[TopicId, ...]) -> tuple[TopicId, ...]:
+        for topic_id in topic_ids:
+            del self._stale[topic_id]
+        return topic_ids
+
+    def _took(self, page: list[tuple[TopicId, int]]) -> None:
+        self._rows.update(page)
+        if len(page) == PAGE:
+            self._listed = page[-1][0]
+            return
+        self.stage = Stage.KEEPING
+        self._compare(self._rows)
+        assert self._image is not None
+        self._compare(self._image.topics_by_id)
+
+    def _compare(self, topic_ids: Iterable[TopicId]) -> None:
+        for topic_id in topic_ids:
+            if self._is_gone(topic_id) or self._count(topic_id) > self._rows.get(topic_id, 0):
+                self._stale[topic_id] = None
+
+    def _failed(self, fault: StorageFault, now_ms: int) -> None:
+        if isinstance(fault, Deposed):
+            self.stage = Stage.IDLE
+        else:  # it may have happened, or not: compare anew
+            self.trouble = str(fault)
+            self.stage, self._listed, self._rows, self._stale = (
+                Stage.TAKING, ZERO_TOPIC_ID, {}, {},
+            )  # fmt: skip
+        self._due_ms = now_ms + min(MOST_RETRY_MS, RETRY_MS << min(self._attempts, 10))
+        self._attempts += 1
+
+    def _count(self, topic_id: TopicId) -> int:
+        """Partitions of a diskless topic; 0 for any other."""
+        assert self._image is not None
+        topic = self._image.topic_by_id(topic_id)
+        if topic is None or not is_diskless(self._image, topic.name):
+            return 0
+        return len(topic.partitions)
+
+    def _is_gone(self, topic_id: TopicId) -> bool:
+        return topic_id in self._rows and not self._count(topic_id)
+
+    def _name(self, topic_id: TopicId) -> str:
+        assert self._image is not None
+        topic = self._image.topic_by_id(topic_id)
+        return "" if topic is None else topic.name

@@ -1,0 +1,311 @@
+"""The shell around a broker's diskless half: calls of coordinator and store, watch, timers.
+
+What: `Stores.open` opens both, and says at the start what is wrong with them; `DisklessShell`
+makes the calls that `broker.diskless` wants, each in a task, and brings what came of it back as a
+step of its own. Rule kept: nothing is decided here; no call waits for ever; a call whose end is not
+known is told as such. Not here: which calls (`core/diskless`), rows of the active controller
+(`diskless_rows.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.core.diskless import effects as does
+from anabranch.core.diskless.coordinator import Coordinator, CoordinatorAway
+from anabranch.core.diskless.objects import ObjectsAway, ObjectStore
+from anabranch.core.diskless.retention import to_look_over
+from anabranch.core.diskless.writing import FAR_MS
+from anabranch.core.errors import StorageFault
+from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
+from anabranch.server.logs import logger
+from anabranch.server.objects.checking import check_store
+from anabranch.server.objects.opening import open_objects
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.server.config import NodeConfig
+
+LOG = logger("diskless")
+
+CALL_SECONDS = 30.0
+"""How long any call may take; a commit that takes longer is asked for."""
+RETRY_SECONDS = 0.5
+LEAVE_SECONDS = 5.0
+"""How long a stopping broker waits for the objects that are under way."""
+MOST_RUNS = 1_000
+"""That one call of retention deletes: a transaction of tens of milliseconds."""
+STATES_PAGE = 1_000
+INTERVAL_MS = 250
+"""`diskless.produce.commit.interval.ms` where requests cost money."""
+FREE = ("file://", "memory://")
+"""Stores in which an object costs no money."""
+
+
+class Stores(NamedTuple):
+    """Coordinator and object store of a cluster."""
+
+    coordinator: Coordinator
+    objects: ObjectStore
+    interval_ms: int
+
+    @classmethod
+    async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:
+        """Both, tried; None where diskless topics are off. Raises StorageFault."""
+        broker = config.broker
+        if not broker.diskless_storage_system_enable:
+            return None
+        url = broker.diskless_storage_url
+        if not url:
+            raise StorageFault(
+                "diskless.storage.system.enable is true and diskless.storage.url is empty; write "
+                "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
+            )
+        where = broker.diskless_coordinator_url
+        if not where:
+            if not config.is_controller or not config.is_broker:
+                raise StorageFault(
+                    "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
+                    "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
+                    "same on every node"
+                )
+            where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
+        objects = await open_objects(url)
+        try:
+            await check_store(objects, cluster_id)
+            coordinator = await open_coordinator(where, cluster_id)
+        except BaseException:
+            await objects.close()
+            raise
+        interval_ms = broker.diskless_produce_commit_interval_ms
+        if interval_ms is None:
+            interval_ms = 0 if url.startswith(FREE) else INTERVAL_MS
+        return cls(coordinator, objects, interval_ms)
+
+    async def close(self) -> None:
+        """Let go of both."""
+        await self.coordinator.close()
+        await self.objects.close()
+
+
+class DisklessShell:
+    """Calls and time for `broker.diskless`. `begin` begins a step, `settle` ends it; `read_on` has
+    connections that were held up read again."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        begin: Callable[[], None],
+        settle: Callable[[], None],
+        read_on: Callable[[], None],
+    ) -> None:
+        self._broker = broker
+        self._machine = broker.diskless
+        self._begin, self._settle, self._read_on = begin, settle, read_on
+        self._stores: Stores | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._due_ms = FAR_MS
+        self._stopping = self._is_leaving = False
+        self._nothing_waits = asyncio.Event()
+        self._said: set[str] = set()
+
+    def start(self, stores: Stores, cluster_id: str) -> None:
+        """The broker is registered: tell the coordinator, and take what producers send."""
+        self._stores = stores
+        self._machine.start(interval_ms=stores.interval_ms)
+        self._start(self._register(cluster_id))
+        self._start(self._watch())
+        self._start(self._retain())
+
+    async def leave(self) -> None:
+        """No client sends any more: let what is under way end."""
+        self._is_leaving = True
+        self._look_for_the_end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                await self._nothing_waits.wait()
+
+    async def stop(self) -> None:
+        """Make no more calls."""
+        self._stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def perform(self) -> None:
+        """Make the calls that are wanted; called at the end of every step."""
+        if self._stores is None or self._stopping:
+            return
+        machine = self._machine
+        for effect in machine.take_effects():
+            if isinstance(effect, does.ReadOn):
+                asyncio.get_running_loop().call_soon(self._read_on)
+            else:
+                self._start(self._make(effect))
+        while machine.complaints:
+            what, why = machine.complaints.popleft()
+            LOG.error("an object cannot be read", object=what, why=why)
+        due_ms = machine.next_tick_ms
+        if due_ms != self._due_ms:
+            self._arm(due_ms)
+        if self._is_leaving:
+            self._look_for_the_end()
+
+    def _look_for_the_end(self) -> None:
+        if not self._machine.writing.waiting_bytes:
+            self._nothing_waits.set()
+
+    # Calls.
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _make(self, effect: does.Effect) -> None:
+        assert self._stores is not None
+        call, away = _CALLS[type(effect)]
+        result: Any
+        try:
+            async with asyncio.timeout(CALL_SECONDS):
+                result = await call(self, self._stores, effect)
+        except TimeoutError:
+            result = away(f"no answer within {CALL_SECONDS:.0f} s")
+        except StorageFault as fault:
+            result = fault
+        except Exception as fault:  # a call that is not ended would hold up all others
+            LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
+            result = away(f"{type(fault).__name__}: {fault}")
+        self._say(type(effect).__name__, result)
+        self._step(partial(self._machine.answered, effect, result))
+
+    def _step(self, step: Callable[[int], object]) -> None:
+        if self._stopping:
+            return
+        self._begin()
+        step(self._broker.steady_ms)
+        self._settle()
+
+    def _say(self, name: str, result: Any) -> None:
+        """Once for each kind of call that fails, and once when it does not any more."""
+        if isinstance(result, StorageFault):
+            if name not in self._said:
+                self._said.add(name)
+                LOG.warning("diskless records wait", call=name, why=str(result))
+        elif name in self._said:
+            self._said.discard(name)
+            LOG.info("diskless records go on", call=name)
+
+    async def _prepare(self, stores: Stores, effect: does.PrepareObjects) -> Any:
+        _, broker_id, epoch = self._machine.writing.identity
+        return await stores.coordinator.prepare(broker_id, epoch, effect.count, effect.lease_ms)
+
+    async def _by_time(self, stores: Stores, effect: does.FindByTime) -> Any:
+        if effect.timestamp is None:
+            return await stores.coordinator.newest(effect.key)
+        return await stores.coordinator.by_time(effect.key, effect.timestamp)
+
+    # Time.
+
+    def _arm(self, due_ms: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._due_ms = due_ms
+        if due_ms != FAR_MS:
+            seconds = max(0, due_ms - steady_ms()) / 1000
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self._due_ms = None, FAR_MS
+        self._step(lambda _: None)  # the end of a step does what is due
+
+    # Beside the calls.
+
+    async def _register(self, cluster_id: str) -> None:
+        assert self._stores is not None
+        epoch = self._broker.broker_epoch
+        while True:
+            try:
+                await self._stores.coordinator.register(self._broker.broker_id, epoch)
+            except StorageFault as fault:
+                self._say("Register", fault)
+                await asyncio.sleep(RETRY_SECONDS)
+            else:
+                self._say("Register", None)
+                self._step(partial(self._machine.registered, cluster_id, epoch))
+                return
+
+    async def _watch(self) -> None:
+        assert self._stores is not None
+        while True:
+            is_open = False
+            try:
+                async for changes in self._stores.coordinator.changes():
+                    if not is_open:
+                        is_open = True
+                        self._say("Watch", None)
+                        self._step(lambda _: self._machine.watch_opened())
+                    if changes:
+                        self._step(lambda _, told=changes: self._machine.changed(told))  # type: ignore[misc]
+                fault: Exception = CoordinatorAway("the watch ended")
+            except Exception as problem:
+                fault = problem
+            self._say("Watch", fault)
+            self._step(lambda _: self._machine.watch_broken())
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _retain(self) -> None:
+        """Rounds of retention."""
+        while True:
+            await asyncio.sleep(self._broker.config.log_retention_check_interval_ms / 1000)
+            try:
+                await self._retention_round()
+            except StorageFault as fault:
+                self._say("Retention", fault)
+            else:
+                self._say("Retention", None)
+
+    async def _retention_round(self) -> None:
+        assert self._stores is not None
+        coordinator, broker = self._stores.coordinator, self._broker
+        limits = list(to_look_over(broker.image, broker.broker_id, broker.config, wall_ms()))
+        for first in range(0, len(limits), STATES_PAGE):
+            page = limits[first : first + STATES_PAGE]
+            states = await coordinator.states([each.key for each in page])
+            for each, state in zip(page, states, strict=True):
+                dropped = MOST_RUNS if state is not None and state.byte_size else 0
+                while dropped >= MOST_RUNS:
+                    _, dropped = await coordinator.expire(
+                        each.key, older_than_ms=each.older_than_ms, most_bytes=each.most_bytes,
+                        most_runs=MOST_RUNS,
+                    )  # fmt: skip
+
+
+_Call = Callable[[DisklessShell, Stores, Any], Awaitable[Any]]
+_CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
+    does.PrepareObjects: (DisklessShell._prepare, CoordinatorAway),
+    does.PutObject: (lambda _, on, it: on.objects.put(it.object_key, it.buffers), ObjectsAway),
+    does.CommitObject: (lambda _, on, it: on.coordinator.commit(it.commit), CoordinatorAway),
+    does.AskOutcome: (lambda _, on, it: on.coordinator.outcome(it.object_key), CoordinatorAway),
+    does.RefuseObjects: (lambda _, on, it: on.coordinator.refuse(it.object_ids), CoordinatorAway),
+    does.AskStates: (lambda _, on, it: on.coordinator.states(it.keys), CoordinatorAway),
+    does.FindRuns: (lambda _, on, it: on.coordinator.find(it.wanted), CoordinatorAway),
+    does.FindByTime: (DisklessShell._by_time, CoordinatorAway),
+    does.DeleteBefore: (
+        lambda _, on, it: on.coordinator.delete_before([(it.key, it.offset)]),
+        CoordinatorAway,
+    ),
+    does.ReadObject: (lambda _, on, it: on.objects.read(it.object_key, it.ranges), ObjectsAway),
+}
+"""How each effect is performed, and what it is when it has no answer."""

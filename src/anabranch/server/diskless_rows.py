@@ -1,0 +1,95 @@
+"""The shell around the active controller's keeping of diskless rows: its calls and its timer.
+
+What: `began`, `resigned` and `follow` are told to the machine (`core/controller/diskless/rows.py`);
+its calls are made one at a time, in tasks. Not here: what is called for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any
+
+from anabranch.core.controller.diskless.rows import (
+    FAR_MS,
+    CreateRows,
+    Effect,
+    ListTopics,
+    LogRows,
+    TakeControl,
+)
+from anabranch.core.diskless.coordinator import Coordinator
+from anabranch.core.errors import StorageFault
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.server.clocks import steady_ms
+from anabranch.server.logs import logger
+
+LOG = logger("diskless")
+
+
+class LogRowsShell:
+    """One node's keeping of rows; it does something while the node is the active controller."""
+
+    def __init__(self, coordinator: Coordinator) -> None:
+        self.machine = LogRows()
+        self._coordinator = coordinator
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._said = ""
+
+    def began(self, epoch: int, end_offset: int) -> None:
+        """This node is the active controller."""
+        self.machine.began(epoch, end_offset)
+        self._go_on()
+
+    def resigned(self) -> None:
+        """It is not any more."""
+        self.machine.resigned()
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Committed metadata."""
+        self.machine.follow(image, delta)
+        self._go_on()
+
+    async def stop(self) -> None:
+        """Make no more calls."""
+        self.machine.resigned()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _go_on(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for effect in self.machine.take_effects(steady_ms()):
+            self._task = asyncio.get_running_loop().create_task(self._make(effect))
+        due_ms = self.machine.next_tick_ms
+        if due_ms != FAR_MS:
+            seconds = max(0, due_ms - steady_ms()) / 1000 + 0.001
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._go_on)
+
+    async def _make(self, effect: Effect) -> None:
+        result: Any
+        try:
+            result = await self._call(effect)
+        except StorageFault as fault:
+            result = fault
+        self.machine.answered(effect, result, steady_ms())
+        if self.machine.trouble != self._said:
+            self._said = self.machine.trouble
+            if self._said:
+                LOG.warning("rows of diskless topics are not made or deleted", why=self._said)
+        self._go_on()
+
+    def _call(self, effect: Effect) -> Awaitable[Any]:
+        coordinator = self._coordinator
+        if isinstance(effect, TakeControl):
+            return coordinator.take_control(effect.epoch)
+        if isinstance(effect, ListTopics):
+            return coordinator.topics(effect.after, effect.limit)
+        if isinstance(effect, CreateRows):
+            return coordinator.create_logs(effect.epoch, effect.new)
+        return coordinator.delete_topics(effect.epoch, effect.topic_ids)

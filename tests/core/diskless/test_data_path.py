@@ -1,0 +1,463 @@
+"""Producing to diskless partitions, and reading them, through any broker."""
+
+from __future__ import annotations
+
+import pytest
+from tests.core.diskless.diskless_node import START_MS, Cluster, batch
+
+from anabranch.core.diskless import effects as does
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.objects import ObjectsAway
+from anabranch.core.diskless.rows import LogKey, NewLogs
+from anabranch.core.errors import ErrorCode
+from anabranch.core.outcome import NoAnswer, Wait
+from anabranch.core.wire.batch import walk
+from anabranch.core.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsTopic,
+)
+from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from anabranch.core.wire.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderPartition,
+    OffsetForLeaderTopic,
+)
+from anabranch.core.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
+from anabranch.core.wire.records import decode_records
+
+NONE, STORAGE = ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.fixture
+def cluster():
+    return Cluster()
+
+
+def produce(node, records, *, topic="t", index=0, acks=-1, timeout_ms=30_000):
+    """The outcome of a Produce request of one batch, before any effect is performed."""
+    data = PartitionProduceData(index=index, records=bytes(records))
+    body = [TopicProduceData(name=topic, partition_data=[data])]
+    return node.ask(ProduceRequest(acks=acks, timeout_ms=timeout_ms, topic_data=body), 9)
+
+
+def told(response):
+    """(code, base offset) of the one partition that was produced to."""
+    (topic,) = response.responses
+    (answer,) = topic.partition_responses
+    return ErrorCode(answer.error_code), answer.base_offset
+
+
+def produced(node, records, **more):
+    """(code, base offset) after everything was performed."""
+    outcome = produce(node, records, **more)
+    if isinstance(outcome, Wait):
+        node.settle()
+        outcome = node.polled(outcome)
+        assert outcome is not None, "not acknowledged"
+    return told(outcome)
+
+
+def fetch(node, offset, *, topic="t", index=0, max_bytes=1 << 20, min_bytes=1, max_wait_ms=500):
+    wanted = FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes)
+    request = FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=1 << 22,
+        topics=[FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    return node.ask(request, 12)
+
+
+def got(response):
+    """(code, values, high watermark) of the one partition that was fetched."""
+    (topic,) = response.responses
+    (answer,) = topic.partitions
+    values = []
+    for position, header in walk(answer.records or b""):
+        assert header.leader_epoch == 0
+        values += [
+            (each.offset, bytes(each.value)) for each in decode_records(answer.records, position)
+        ]
+    return ErrorCode(answer.error_code), values, answer.high_watermark
+
+
+def everything(node):
+    """(offset, value) of all records, as a consumer gets them."""
+    values, offset, end = [], 0, 1
+    while offset < end:
+        code, found, end = got(fetch(node, offset))
+        assert code is NONE
+        assert found
+        values += found
+        offset = found[-1][0] + 1
+    return values
+
+
+def list_offset(node, timestamp):
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition])]
+    response = node.ask(ListOffsetsRequest(replica_id=-1, topics=topics), 8)
+    answer = response.topics[0].partitions[0]
+    return ErrorCode(answer.error_code), answer.offset, answer.timestamp
+
+
+def test_what_one_broker_commits_every_broker_serves(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    assert produced(one, batch(b"a", b"b")) == (NONE, 0)
+    assert produced(two, batch(b"c")) == (NONE, 2)
+    for node in (one, two):
+        assert everything(node) == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert got(fetch(node, 1))[1][-1] == (2, b"c")
+
+
+def test_a_commit_through_one_broker_wakes_a_fetch_parked_at_another(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    parked = fetch(two, 0)
+    assert isinstance(parked, Wait)
+    assert two.polled(parked) is None
+    produced(one, batch(b"a"))
+    assert got(two.polled(parked)) == (NONE, [(0, b"a")], 1)
+
+
+def test_nothing_is_acknowledged_before_its_commit_is_known(cluster):
+    node = cluster.node()
+    cluster.topic()
+    waits = [produce(node, batch(b"a"), acks=acks) for acks in (-1, 1)]
+    assert isinstance(produce(node, batch(b"a"), acks=0), NoAnswer)
+    node.perform(node.next(does.AskStates))
+    node.perform(node.next(does.PrepareObjects))
+    put = node.next(does.PutObject)
+    assert not [each for each in node.take() if isinstance(each, does.CommitObject)]
+    node.perform(put)
+    commit = node.next(does.CommitObject)
+    assert [node.polled(wait) for wait in waits] == [None, None]
+    assert node.diskless.get("t", 0).high_watermark == 0
+    node.perform(commit)
+    assert [told(node.polled(wait)) for wait in waits] == [(NONE, 0), (NONE, 1)]
+
+
+def test_objects_are_committed_in_the_order_in_which_they_were_cut(cluster):
+    node = cluster.node(config={"diskless.produce.buffer.max.bytes": "1024"})
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    waits = [produce(node, batch(value * 1100)) for value in (b"1", b"2", b"3")]
+    puts = [node.next(does.PutObject) for _ in waits]
+    for put in reversed(puts):
+        node.perform(put)
+    commits = [each for each in node.take() if isinstance(each, does.CommitObject)]
+    assert [each.commit.object_id for each in commits] == [puts[0].object_id]
+    node.settle()
+    assert [told(node.polled(wait)) for wait in waits] == [(NONE, 1), (NONE, 2), (NONE, 3)]
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_a_commit_without_an_answer_is_looked_up_and_counts_once(cluster, is_done):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    wait = produce(node, batch(b"a"))
+    node.perform(node.next(does.PutObject))
+    commit = node.next(does.CommitObject)
+    if is_done:
+        node.perform(commit, answer=False)
+    node.diskless.answered(commit, CoordinatorAway("gone"), node.broker.steady_ms)
+    assert not [each for each in node.take() if isinstance(each, does.CommitObject)]
+    assert node.polled(wait) is None
+    asked = []
+    node.fails[does.AskOutcome] = lambda _: (
+        asked.append(1) or (CoordinatorAway("still") if len(asked) < 3 else None)
+    )
+    node.pass_time(5_000)
+    assert told(node.polled(wait)) == (NONE, 1)
+    assert got(fetch(node, 0))[1] == [(0, b"warm"), (1, b"a")]
+
+
+def test_a_refused_object_is_a_retriable_error(cluster):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    wait = produce(node, batch(b"a"))
+    put = node.next(does.PutObject)
+    cluster.coordinator.refuse([put.object_id])
+    node.perform(put)
+    node.settle()
+    assert told(node.polled(wait)) == (STORAGE, -1)
+    assert produced(node, batch(b"b")) == (NONE, 1)
+
+
+def test_a_put_that_fails_for_good_frees_its_id_and_later_ones_go_on(cluster):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    node.fails[does.PutObject] = lambda _: ObjectsAway("full")
+    wait = produce(node, batch(b"a"))
+    node.settle()
+    node.pass_time(5_000)
+    assert told(node.polled(wait)) == (STORAGE, -1)
+    assert cluster.coordinator.to_delete(0, 10)
+    node.fails.clear()
+    assert produced(node, batch(b"b")) == (NONE, 1)
+
+
+def test_a_put_that_was_done_and_not_answered_is_no_failure(cluster):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    wait = produce(node, batch(b"a"))
+    put = node.next(does.PutObject)
+    node.perform(put, answer=False)
+    node.diskless.answered(put, ObjectsAway("no answer"), node.broker.steady_ms)
+    node.pass_time(1_000)
+    assert told(node.polled(wait)) == (NONE, 1)
+
+
+def test_five_batches_of_an_idempotent_producer_may_come_twice_and_by_another_broker(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    batches = [batch(b"%d" % at, producer_id=7, epoch=0, sequence=at) for at in range(5)]
+    assert [produced(one, each) for each in batches] == [(NONE, at) for at in range(5)]
+    assert [produced(two, each) for each in batches] == [(NONE, at) for at in range(5)]
+    assert produced(two, batch(b"5", producer_id=7, epoch=0, sequence=5)) == (NONE, 5)
+    assert everything(one) == [(at, b"%d" % at) for at in range(6)]
+
+
+def test_a_gap_of_sequences_is_waited_for_before_it_is_told(cluster):
+    node = cluster.node()
+    cluster.topic()
+    assert produced(node, batch(b"0", producer_id=7, epoch=0, sequence=0)) == (NONE, 0)
+    later = batch(b"2", producer_id=7, epoch=0, sequence=2)
+    assert produced(node, later) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert produced(node, batch(b"1", producer_id=7, epoch=0, sequence=1)) == (NONE, 1)
+    assert produced(node, later) == (NONE, 2)
+    far = batch(b"9", producer_id=7, epoch=0, sequence=9)
+    assert produced(node, far) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    node.pass_time(10_001)
+    assert produced(node, far) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+
+
+def test_transactional_batches_are_refused(cluster):
+    node = cluster.node()
+    cluster.topic()
+    records = batch(b"a", producer_id=7, epoch=0, sequence=0, transactional=True)
+    data = PartitionProduceData(index=0, records=bytes(records))
+    body = [TopicProduceData(name="t", partition_data=[data])]
+    request = ProduceRequest(transactional_id="x", acks=-1, timeout_ms=1000, topic_data=body)
+    assert told(node.ask(request, 9)) == (ErrorCode.INVALID_REQUEST, -1)
+    assert not node.take()
+
+
+def test_until_there_is_a_row_nothing_is_uploaded_and_patience_ends(cluster):
+    node = cluster.node()
+    topic_id = cluster.topic(rows=False)
+    wait = produce(node, batch(b"a"))
+    node.pass_time(1_000)
+    assert node.polled(wait) is None
+    assert not cluster.store.objects
+    cluster.coordinator.create_logs(1, [NewLogs(topic_id, "t", 0, 1)])
+    node.settle()
+    assert told(node.polled(wait)) == (NONE, 0)
+    cluster.topic("later", rows=False)
+    wait = produce(node, batch(b"a"), topic="later")
+    node.pass_time(6_000)
+    assert told(node.polled(wait)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+
+
+def test_objects_that_are_not_full_keep_their_distance(cluster):
+    node = cluster.node(interval_ms=250)
+    cluster.topic()
+    assert produced(node, batch(b"a")) == (NONE, 0)
+    waits = [produce(node, batch(b"b")) for _ in range(3)]
+    node.settle()
+    assert len(cluster.store.objects) == 1
+    node.pass_time(249)
+    assert len(cluster.store.objects) == 1
+    node.pass_time(2)
+    assert len(cluster.store.objects) == 2
+    assert [told(node.polled(wait)) for wait in waits] == [(NONE, 1), (NONE, 2), (NONE, 3)]
+
+
+def test_what_waits_is_bounded_and_producers_are_held_up(cluster):
+    node = cluster.node(config={"diskless.produce.buffer.max.bytes": "1024"})
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    count = 0
+    while not node.broker.mailbox.is_crowded:
+        produce(node, batch(b"x" * 500))
+        node.take()
+        count += 1
+        assert count < 100
+    writing = node.diskless.writing
+    assert len(writing.uploads) <= 6
+    assert 6 * 1024 <= writing.waiting_bytes < 8 * 1024
+    effects = []
+    while node.take():
+        effects.append(type(node.unperformed[0]))
+        node.perform(node.unperformed.pop(0))
+    assert does.ReadOn in effects
+    assert writing.waiting_bytes == 0
+
+
+def test_an_offset_is_out_of_range_only_when_the_coordinator_says_so(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a"))
+    assert got(fetch(two, 0))[1] == [(0, b"a")]
+    two.break_watch()
+    produced(one, batch(b"b", b"c"))
+    assert two.diskless.get("t", 0).high_watermark == 1
+    assert got(fetch(two, 2)) == (NONE, [(1, b"b"), (2, b"c")], 3)
+    assert got(fetch(two, 9))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a"))
+    assert got(fetch(two, 0))[1] == [(0, b"a")]
+    parked = fetch(two, 1)
+    two.break_watch()
+    produced(one, batch(b"b"))
+    two.settle()
+    assert two.polled(parked) is None
+    two.open_watch()
+    two.settle()
+    assert got(two.polled(parked)) == (NONE, [(1, b"b")], 2)
+
+
+def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    assert list_offset(two, -1) == (NONE, 0, -1)
+    two.break_watch()
+    produced(one, batch(b"a", b"b", b"c", timestamp=START_MS))
+    produced(one, batch(b"d", b"e", timestamp=START_MS + 100))
+    assert list_offset(two, -1) == (NONE, 5, -1)
+    assert list_offset(two, -2) == (NONE, 0, -1)
+    assert list_offset(two, START_MS + 1) == (NONE, 1, START_MS + 1)
+    assert list_offset(two, START_MS + 50) == (NONE, 3, START_MS + 100)
+    assert list_offset(two, START_MS + 101) == (NONE, 4, START_MS + 101)
+    assert list_offset(two, START_MS + 102) == (NONE, -1, -1)
+    assert list_offset(two, -3) == (NONE, 4, START_MS + 101)
+
+
+def test_records_are_deleted_before_an_offset(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a", b"b", b"c", timestamp=START_MS))
+    partition = DeleteRecordsPartition(partition_index=0, offset=2)
+    topics = [DeleteRecordsTopic(name="t", partitions=[partition])]
+    wait = two.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2)
+    two.settle()
+    (topic,) = two.polled(wait).topics
+    assert (topic.partitions[0].error_code, topic.partitions[0].low_watermark) == (0, 2)
+    assert list_offset(one, -2) == (NONE, 2, -1)
+    assert list_offset(one, START_MS) == (NONE, 2, START_MS + 2)
+    assert got(fetch(one, 0))[0] == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert got(fetch(one, 2))[1][-1] == (2, b"c")
+    partition.offset = 9
+    (topic,) = two.ask(DeleteRecordsRequest(topics=topics, timeout_ms=1000), 2).topics
+    assert topic.partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+@pytest.mark.parametrize("epoch", [0, 3, 99])
+def test_no_reader_is_ever_told_to_truncate(cluster, epoch):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a", b"b"))
+    asked = OffsetForLeaderPartition(partition=0, current_leader_epoch=5, leader_epoch=epoch)
+    topics = [OffsetForLeaderTopic(topic="t", partitions=[asked])]
+    (topic,) = two.ask(OffsetForLeaderEpochRequest(replica_id=-1, topics=topics), 4).topics
+    answer = topic.partitions[0]
+    assert (answer.error_code, answer.leader_epoch, answer.end_offset) == (0, epoch, 2)
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "overwritten"])
+def test_an_object_that_is_damaged_is_a_storage_error_and_what_is_before_it_is_served(
+    cluster, harm
+):
+    one = cluster.node(config={"diskless.fetch.cache.max.bytes": "1048576"})
+    cluster.topic()
+    produced(one, batch(b"a"))
+    produced(one, batch(b"b"))
+    two = cluster.node()
+    cluster.nodes.remove(one)
+    two.broker.image = one.broker.image
+    keys = list(cluster.store.objects)
+    held = cluster.store.objects
+    if harm == "gone":
+        del held[keys[1]]
+    elif harm == "cut":
+        held[keys[1]] = held[keys[1]][:80]
+    else:
+        held[keys[1]] = bytes(len(held[keys[1]]))
+    assert got(fetch(two, 0))[:2] == (NONE, [(0, b"a")])
+    assert got(fetch(two, 1))[0] == STORAGE
+    (complaint,) = two.diskless.complaints
+    assert keys[1] in complaint[0] + complaint[1]
+
+
+def test_many_readers_of_one_object_cost_one_read(cluster):
+    one = cluster.node()
+    cluster.topic(partitions=3)
+    node = cluster.node()
+    node.topic("t", 3, configs={"diskless.enable": "true"})
+    data = [PartitionProduceData(index=at, records=bytes(batch(b"x"))) for at in range(3)]
+    body = [TopicProduceData(name="t", partition_data=data)]
+    one.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=body), 9)
+    one.settle()
+    assert len(cluster.store.objects) == 1
+    cold = [node.send(_fetch_request(at % 3), 12) for at in range(6)]
+    ended = []
+    for each in cold:
+        node.diskless.bring(each.reads, lambda: ended.append(1))
+    node.settle()
+    assert len(ended) == 6
+    cold = [each.poll(0, False) for each in cold]
+    for each in cold:
+        node.diskless.bring(each.reads, lambda: ended.append(1))
+    node.settle()
+    cold = [each.poll(0, False) for each in cold]
+    for each in cold:
+        node.diskless.bring(each.reads, lambda: ended.append(1))
+    node.settle()
+    assert [got(each.poll(0, False))[1] for each in cold] == [[(0, b"x")]] * 6
+    assert len(cluster.store.reads) == 1
+
+
+def _fetch_request(index):
+    wanted = FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
+    topics = [FetchTopic(topic="t", partitions=[wanted])]
+    return FetchRequest(max_wait_ms=500, min_bytes=1, max_bytes=1 << 22, topics=topics)
+
+
+def test_a_deleted_topic_answers_those_who_wait(cluster):
+    node = cluster.node()
+    topic_id = cluster.topic()
+    produced(node, batch(b"a"))
+    parked, waiting = fetch(node, 1), produce(node, batch(b"b"))
+    node.remove("t")
+    cluster.coordinator.delete_topics(1, [topic_id])
+    assert got(node.polled(parked))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told(node.polled(waiting))[0] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    node.settle()
+    assert LogKey(topic_id, 0) not in node.diskless.by_key
+
+
+def test_a_broker_without_the_storage_system_says_so(cluster):
+    node = cluster.node()
+    cluster.topic()
+    node.diskless.is_on = False
+    assert told(produce(node, batch(b"a")))[0] == STORAGE
+    assert got(fetch(node, 0))[0] == STORAGE
