@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.diskless.assembly import Damaged
 from anabranch.core.diskless.blocks import Blocks
@@ -58,8 +58,11 @@ from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from collections.abc import Hashable
+
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer
 
 ROW_PATIENCE_MS = 5_000
@@ -78,12 +81,23 @@ OFF = (
 STARTING = "This broker has no connection to the coordinator and the object store yet."
 
 
+class Node(Protocol):
+    """The broker around it."""
+
+    broker_id: int
+    config: BrokerConfig
+    image: MetadataImage
+    steady_ms: int
+    mailbox: Mailbox
+    changed: set[Hashable]
+
+
 class Diskless:
     """One broker's diskless topics."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Node) -> None:
         config = broker.config
-        self.broker = broker
+        self._broker = broker
         self.broker_id = broker.broker_id
         self.is_on = False
         """Whether the shell performs effects. Until then nothing is taken."""
@@ -106,12 +120,22 @@ class Diskless:
     @property
     def why_off(self) -> str:
         """Why nothing is taken."""
-        return STARTING if self.broker.config.diskless_storage_system_enable else OFF
+        return STARTING if self.config.diskless_storage_system_enable else OFF
 
     @property
     def now_ms(self) -> int:
         """The steady clock at the begin of this step."""
-        return self.broker.steady_ms
+        return self._broker.steady_ms
+
+    @property
+    def image(self) -> MetadataImage:
+        """The newest metadata."""
+        return self._broker.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The broker's settings."""
+        return self._broker.config
 
     # Which partitions there are.
 
@@ -119,7 +143,7 @@ class Diskless:
         """A diskless topic, None when there is none of that name."""
         found = self.topics.get(name)
         if found is None:
-            image = self.broker.image
+            image = self.image
             topic = image.topic(name)
             if topic is None or not is_diskless(image, name):
                 return None
@@ -143,11 +167,11 @@ class Diskless:
                 self._drop(topic)
         if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             for topic in self.topics.values():
-                topic.configure(image, self.broker.config)
+                topic.configure(image, self.config)
             return
         for kind, name in delta.changed_configs:
             if kind == RESOURCE_TOPIC and name in self.topics:
-                self.topics[name].configure(image, self.broker.config)
+                self.topics[name].configure(image, self.config)
 
     def _drop(self, topic: DisklessTopic) -> None:
         del self.topics[topic.name]
@@ -157,7 +181,7 @@ class Diskless:
             self._deleting.pop(partition.key, None)
             held = self._rowless.pop(partition, ())
             self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self.broker.changed.add(partition.topic_partition)
+            self._broker.changed.add(partition.topic_partition)
 
     # What the shell says.
 
@@ -250,7 +274,7 @@ class Diskless:
 
     def append(self, ticket: DisklessTicket) -> None:
         """Take a batch; it waits until its partition has a row."""
-        partition = ticket.partition
+        partition = self.by_key[ticket.key]
         if partition.state is not None:
             self.writing.append(ticket, self.now_ms)
         else:
@@ -259,7 +283,7 @@ class Diskless:
                 self._ask_rows_ms = min(self._ask_rows_ms, self.now_ms)
             self._rowless.setdefault(partition, []).append(ticket)
         if self.writing.is_crowded:
-            self.broker.mailbox.is_crowded = True
+            self._broker.mailbox.is_crowded = True
 
     def _stored(self, upload: Upload) -> None:
         """An object lies in the store: readers will soon want what is in it."""
@@ -281,7 +305,7 @@ class Diskless:
             self._take(partition, LogState(start, runs[-1].end_offset, size))
 
     def _settled(self, ticket: DisklessTicket) -> None:
-        self.broker.changed.add(ticket.partition.topic_partition)
+        self._broker.changed.add(ticket.place)
 
     # What partitions say.
 
@@ -297,7 +321,7 @@ class Diskless:
         self.blocks.forget(damage.object_key)
         self._complain(damage.object_key, str(damage), DAMAGED_MS)
 
-    def trouble_of(self, partition: DisklessPartition, object_key: str) -> str:
+    def trouble_of(self, key: LogKey, object_key: str) -> str:
         """Why an object is not read now; "" when it is."""
         if not self._bad:
             return ""
@@ -307,8 +331,8 @@ class Diskless:
         if until_ms <= self.now_ms:
             del self._bad[object_key]
             return ""
-        self.coordinates.forget(partition.key)  # its records may lie elsewhere, or be deleted
-        self.reading.want_states((partition.key,))
+        self.coordinates.forget(key)  # its records may lie elsewhere, or be deleted
+        self.reading.want_states((key,))
         return why
 
     def _complain(self, object_key: str, why: str, pause_ms: int) -> None:
@@ -386,7 +410,7 @@ class Diskless:
             return
         assert partition.state is not None
         self.coordinates.trim(partition.key, partition.state.start_offset)
-        self.broker.changed.add(partition.topic_partition)
+        self._broker.changed.add(partition.topic_partition)
         if was_rowless:
             self.writing.admit(self._rowless.pop(partition, ()))
 
@@ -396,7 +420,7 @@ class Diskless:
         self.coordinates.forget(partition.key)
         why = f"{partition.topic_partition} is being made, or deleted: try again."
         partition.refuse(ErrorCode.NOT_LEADER_OR_FOLLOWER, why, self.now_ms + ABSENT_MS)
-        self.broker.changed.add(partition.topic_partition)
+        self._broker.changed.add(partition.topic_partition)
 
     def _refuse(self, keys: Iterable[LogKey], fault: StorageFault, now_ms: int) -> None:
         for key in keys:

@@ -14,10 +14,9 @@ from anabranch.core.diskless.rows import Batch
 from anabranch.core.partition import UNKNOWN_OFFSET
 
 if TYPE_CHECKING:
-    from anabranch.core.diskless.partition import DisklessPartition
-    from anabranch.core.diskless.rows import Verdict
+    from anabranch.core.diskless.rows import LogKey, Verdict
     from anabranch.core.errors import ErrorCode
-    from anabranch.core.types import Buffer
+    from anabranch.core.types import Buffer, TopicPartition
     from anabranch.core.wire.batch import BatchHeader
 
 MOST_BATCHES = 20_000
@@ -32,10 +31,11 @@ class DisklessTicket:
         "code",
         "first_offset",
         "header",
+        "key",
         "last_offset",
         "log_append_time_ms",
         "max_timestamp",
-        "partition",
+        "place",
         "records",
         "since_ms",
         "size_bytes",
@@ -44,7 +44,8 @@ class DisklessTicket:
 
     def __init__(
         self,
-        partition: DisklessPartition,
+        key: LogKey,
+        place: TopicPartition,
         records: Buffer,
         header: BatchHeader,
         *,
@@ -52,7 +53,8 @@ class DisklessTicket:
         start_offset: int,
         since_ms: int,
     ) -> None:
-        self.partition = partition
+        self.key = key
+        self.place = place
         self.records: Buffer | None = records
         self.header = header
         self.size_bytes = len(records)
@@ -67,7 +69,7 @@ class DisklessTicket:
         """As the coordinator is asked to commit it, at a position in its object."""
         header = self.header
         return Batch(
-            self.partition.key,
+            self.key,
             position,
             self.size_bytes,
             header.record_count,

@@ -11,7 +11,7 @@ here: the machines behind it (`writing.py`, `reading.py`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from anabranch.core.diskless.assembly import LEADER_EPOCH, assembled, cut, first_not_older
 from anabranch.core.diskless.buffer import DisklessTicket
@@ -25,8 +25,10 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time
 
 if TYPE_CHECKING:
-    from anabranch.core.diskless.broker import Diskless
-    from anabranch.core.diskless.topic import DisklessTopic
+    from anabranch.core.diskless.assembly import Damaged
+    from anabranch.core.diskless.blocks import Blocks
+    from anabranch.core.diskless.coordinates import Coordinates
+    from anabranch.core.log.config import LogConfig
     from anabranch.core.log.lookup import TimestampOffset
     from anabranch.core.log.producers import ProducerStates
     from anabranch.core.types import Buffer, TopicId
@@ -37,6 +39,48 @@ ABSENT_MS = 100
 """The same while the coordinator has no row for it, which the active controller is making."""
 MOST_RUNS_LOOKED_AT = 100
 """By one search for a time, behind the run that should have it."""
+
+
+class Topic(Protocol):
+    """What a partition knows of its topic."""
+
+    name: str
+    topic_id: TopicId
+    config: LogConfig
+
+
+class Behind(Protocol):
+    """What a partition asks of the broker's machines."""
+
+    broker_id: int
+    is_on: bool
+    coordinates: Coordinates
+    blocks: Blocks
+    times: dict[tuple[LogKey, int | None], tuple[int, Run | None]]
+    """Answers to searches by time, each with the number of its question."""
+
+    @property
+    def why_off(self) -> str:
+        """Why nothing is taken."""
+
+    @property
+    def now_ms(self) -> int:
+        """The steady clock at the begin of this step."""
+
+    def append(self, ticket: DisklessTicket) -> None:
+        """Take a batch."""
+
+    def read_ahead(self, wanted: BytesOf) -> None:
+        """Bring in what a reader will ask for next."""
+
+    def delete_before(self, key: LogKey, offset: int) -> None:
+        """Raise a partition's start, in time."""
+
+    def damaged(self, damage: Damaged) -> None:
+        """What was read is not what was written."""
+
+    def trouble_of(self, key: LogKey, object_key: str) -> str:
+        """Why an object is not read now; "" when it is."""
 
 
 class DisklessPartition(Partition):
@@ -50,7 +94,7 @@ class DisklessPartition(Partition):
 
     knows_producers = False
 
-    def __init__(self, diskless: Diskless, topic: DisklessTopic, index: int) -> None:
+    def __init__(self, diskless: Behind, topic: Topic, index: int) -> None:
         self._diskless = diskless
         self.topic = topic
         self.topic_id: TopicId = topic.topic_id
@@ -159,7 +203,8 @@ class DisklessPartition(Partition):
             patch_log_append_time(view, 0, header.size_bytes, now_ms)
             appended_ms = now_ms
         ticket = DisklessTicket(
-            self,
+            self.key,
+            self.topic_partition,
             view,
             header,
             appended_ms=appended_ms,
@@ -211,7 +256,7 @@ class DisklessPartition(Partition):
         if len(pieces) == len(runs):
             return pieces
         if not pieces:
-            trouble = self._diskless.trouble_of(self, runs[0].object_key)
+            trouble = self._diskless.trouble_of(self.key, runs[0].object_key)
             if trouble:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, trouble)
         missing = tuple(

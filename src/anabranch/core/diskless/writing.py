@@ -295,7 +295,7 @@ class Writing:
         tickets = self.buffer.take(self.most_bytes)
         header = Header(self.identity.cluster_id, self.identity.broker_id, prepared.object_id)
         pieces = [
-            Piece(each.partition.key, each.records, each.header.record_count, each.max_timestamp)
+            Piece(each.key, each.records, each.header.record_count, each.max_timestamp)
             for each in tickets
             if each.records is not None
         ]
