@@ -35,6 +35,7 @@ VERBS = {
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",
     "spark": "Run Spark jobs: keep a table of a topic, compare replicas.",
     "log": "Dump and verify the segments of a log.",
+    "diskless": "Verify the objects of diskless topics; restore a lost coordinator.",
     "metadata": "Dump the metadata log; restore a lost metadata store.",
     "sim": "Run a simulated cluster through random faults.",
     "completion": "Print a script that lets a shell complete verbs and options.",

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from anabranch.core.diskless.findings import Kind
 from anabranch.core.diskless.layout import DamagedObject
 from anabranch.core.diskless.manifests import (
     INTERVAL_MS,
@@ -16,7 +17,7 @@ from anabranch.core.diskless.manifests import (
     decode_manifest,
 )
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
-from anabranch.core.diskless.restoring import Kind, append_unknown, rebuild
+from anabranch.core.diskless.restoring import append_unknown, rebuild
 from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs, Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
@@ -164,6 +165,16 @@ def test_a_restored_coordinator_gives_new_ids():
     restored.register(0, 10)
     [prepared] = restored.prepare(0, 10, 1, 1000)
     assert prepared.object_id == 6 and prepared.object_key not in cluster.present
+
+
+def test_ids_go_on_after_objects_that_are_gone_or_that_no_manifest_names():
+    chance, cluster = random.Random(1), Cluster()
+    for _ in range(3):
+        cluster.commit(chance)
+    cluster.store_manifests()
+    cluster.commit(chance)
+    assert rebuild(cluster.manifests(), {}).contents.last_object_id == 3
+    assert rebuild(cluster.manifests(), cluster.present).contents.last_object_id == 4
 
 
 def test_a_coordinator_that_holds_something_takes_no_contents():

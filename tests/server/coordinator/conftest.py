@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import psycopg
@@ -41,7 +41,10 @@ def memory_engine() -> Engine:
     async def connect() -> Coordinator:
         return AsyncMemoryCoordinator(tables)
 
-    return Engine("memory", connect, clock.advance)
+    async def make_empty() -> Coordinator:
+        return AsyncMemoryCoordinator(MemoryCoordinator(CLUSTER, clock, mark="another"))
+
+    return Engine("memory", connect, clock.advance, make_empty)
 
 
 def sqlite_engine(path: Path) -> Engine:
@@ -50,10 +53,13 @@ def sqlite_engine(path: Path) -> Engine:
     async def connect() -> Coordinator:
         return await SqliteCoordinator.open(str(path / "diskless.db"), CLUSTER, clock=clock)
 
-    return Engine("sqlite", connect, clock.advance)
+    async def make_empty() -> Coordinator:
+        return await SqliteCoordinator.open(str(path / "another.db"), CLUSTER, clock=clock)
+
+    return Engine("sqlite", connect, clock.advance, make_empty)
 
 
-def postgres_engine(url: str) -> Engine:
+def postgres_engine(url: str, another: Callable[[], str]) -> Engine:
     async def connect() -> Coordinator:
         return await PostgresCoordinator.open(url, CLUSTER)
 
@@ -64,7 +70,10 @@ def postgres_engine(url: str) -> Engine:
                 older = ", ".join(f"{column} = {column} - {by_ms}" for column in columns)
                 on.execute(f"UPDATE anabranch_diskless.{table} SET {older}".encode())
 
-    return Engine("postgres", connect, advance)
+    async def make_empty() -> Coordinator:
+        return await PostgresCoordinator.open(another(), CLUSTER)
+
+    return Engine("postgres", connect, advance, make_empty)
 
 
 @pytest.fixture(scope="session")
@@ -93,15 +102,20 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     elif request.param == "sqlite":
         made = sqlite_engine(tmp_path)
     else:
-        made = postgres_engine(request.getfixturevalue("empty_database"))
+        made = postgres_engine(
+            request.getfixturevalue("empty_database"),
+            lambda: str(request.getfixturevalue("postgres").new_database()),
+        )
     opened = []
-    connect = made.connect
 
-    async def connect_and_note() -> Coordinator:
-        opened.append(await connect())
-        return opened[-1]
+    def noting(make: Callable[[], Awaitable[Coordinator]]) -> Callable[[], Awaitable[Coordinator]]:
+        async def make_and_note() -> Coordinator:
+            opened.append(await make())
+            return opened[-1]
 
-    made.connect = connect_and_note
+        return make_and_note
+
+    made.connect, made.make_empty = noting(made.connect), noting(made.make_empty)
     yield made
     for each in opened:
         await each.close()

@@ -20,11 +20,13 @@ BROKER, EPOCH = 1, 7
 @dataclass
 class Engine:
     """One database. `connect` gives a further coordinator on it, as another broker has; `advance`
-    lets time pass; `break_next_commit` has the connection of one end between commit and answer."""
+    lets time pass."""
 
     name: str
     connect: Callable[[], Awaitable[Coordinator]]
     advance: Callable[[int], None]
+    make_empty: Callable[[], Awaitable[Coordinator]]
+    """A coordinator on another database of this kind."""
 
 
 def batch(

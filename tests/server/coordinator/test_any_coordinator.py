@@ -22,6 +22,8 @@ from coordinator_kit import (
     prepare,
 )
 
+from anabranch.core.diskless.commit import Producer, ProducerKey, Written
+from anabranch.core.diskless.contents import Contents, HeldLog, HeldObject
 from anabranch.core.diskless.coordinator import Coordinator, Deposed
 from anabranch.core.diskless.rows import (
     VERDICTS_KEPT_MS,
@@ -35,7 +37,7 @@ from anabranch.core.diskless.rows import (
     Verdict,
     Wanted,
 )
-from anabranch.core.errors import ErrorCode
+from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID
 
 NOWHERE = LogKey(TOPICS[3], 0)
@@ -475,3 +477,35 @@ async def test_a_wide_commit_is_told_whole(engine: Engine) -> None:
             told += await anext(changes)
     assert sorted(change.key for change in told) == keys
     assert all(len(change.runs) == 1 for change in told)
+
+
+async def test_a_lost_coordinator_s_rows_are_loaded_and_go_on(
+    coordinator: Coordinator, engine: Engine
+):
+    written = batch(producer=5, sequence=0, count=3)
+    await commit(coordinator, written, batch(DELTA, 2))
+    states = await coordinator.states([RIVER, DELTA])
+    found = await coordinator.find([Wanted(RIVER, 0, 1 << 30), Wanted(DELTA, 0, 1 << 30)])
+    runs = [run for each in found for run in each.runs]
+    objects = [
+        HeldObject(run.object_id, run.object_key, 300, BROKER, EPOCH, 2) for run in runs[:1]
+    ] + [HeldObject(7, "cluster/wal/00/unused", 9, BROKER, EPOCH, 0)]
+    logs = [HeldLog(key, "river", state) for key, state in zip([RIVER, DELTA], states, strict=True)]
+    producer = Producer(0, (Written(0, 2, 0),))
+    contents = Contents(logs, objects, runs, [(ProducerKey(RIVER, 5), producer)], 40)
+    with pytest.raises(StorageFault, match="not empty"):
+        await coordinator.load(contents)
+
+    fresh = await engine.make_empty()
+    await fresh.load(contents)
+    assert await fresh.mark() != await coordinator.mark()
+    assert await fresh.states([RIVER, DELTA, NOWHERE]) == [*states, None]
+    assert await fresh.find([Wanted(RIVER, 0, 1 << 30), Wanted(DELTA, 0, 1 << 30)]) == found
+    assert await fresh.to_delete(0, 9) == [(7, "cluster/wal/00/unused")]
+    await make_river(fresh)
+    again = await commit(fresh, written)
+    assert again.verdicts[0].is_duplicate and offsets(again) == [0]
+    assert offsets(await commit(fresh, batch(producer=5, sequence=3, count=1))) == [3]
+    assert (await prepare(fresh)).object_id > 40
+    with pytest.raises(StorageFault, match="not empty"):
+        await fresh.load(contents)

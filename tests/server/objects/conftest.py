@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import itertools
 import logging
+import sys
+from pathlib import Path
 from urllib.request import Request, urlopen
 
 import pytest
 from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 from anabranch.server.objects.opening import open_objects
 

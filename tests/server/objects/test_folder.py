@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import time
@@ -159,6 +160,18 @@ async def test_an_object_that_was_cut_says_so(store, tmp_path):
     os.truncate(tmp_path / KEY, 2)
     with pytest.raises(ObjectMissing, match="2 bytes"):
         await store.read(KEY, [(0, 5)])
+
+
+async def test_a_task_that_is_cancelled_as_the_disk_answers_ends(store, monkeypatch):
+    loop = asyncio.get_running_loop()
+    answered = loop.create_future()
+    monkeypatch.setattr(loop, "run_in_executor", lambda _threads, _call: answered)
+    task = asyncio.create_task(store.size(KEY))
+    await asyncio.sleep(0)
+    answered.set_result(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 async def test_a_disk_that_hangs_is_away_and_the_loop_goes_on(store, monkeypatch):

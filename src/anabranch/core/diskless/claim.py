@@ -27,17 +27,22 @@ def claim(cluster_id: str) -> bytes:
     return msgspec.json.encode(_Claim(cluster_id)) + b"\n"
 
 
-def check_claim(held: Buffer, cluster_id: str, url: str) -> None:
-    """Whether the store at `url` belongs to this cluster; raises StorageFault."""
-    place = f"{url}: the object {CLAIM_KEY}"
+def claimed_by(held: Buffer, url: str) -> str:
+    """The cluster that the object names; raises StorageFault."""
     try:
-        owner = msgspec.json.decode(held, type=_Claim).cluster_id
+        return msgspec.json.decode(held, type=_Claim).cluster_id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise StorageFault(
-            f"{place} names no cluster; choose another folder or prefix in diskless.storage.url"
+            f"{url}: the object {CLAIM_KEY} names no cluster; choose another folder or prefix in "
+            "diskless.storage.url"
         ) from None
+
+
+def check_claim(held: Buffer, cluster_id: str, url: str) -> None:
+    """Whether the store at `url` belongs to this cluster; raises StorageFault."""
+    owner = claimed_by(held, url)
     if owner != cluster_id:
         raise StorageFault(
-            f"{place} belongs to cluster {owner!r}, and this is cluster {cluster_id!r}; "
-            "choose a folder or prefix of its own in diskless.storage.url"
+            f"{url}: the object {CLAIM_KEY} belongs to cluster {owner!r}, and this is cluster "
+            f"{cluster_id!r}; choose a folder or prefix of its own in diskless.storage.url"
         )

@@ -41,6 +41,10 @@ class HeldObject(NamedTuple):
         """What becomes of it."""
         return ObjectState.COMMITTED if self.live_runs else ObjectState.UNUSED
 
+    def marked_ms(self, now_ms: int) -> int | None:
+        """Since when it waits for deletion, if it does."""
+        return None if self.live_runs else now_ms
+
 
 class Contents(NamedTuple):
     """All rows, each kind in order."""
@@ -49,3 +53,5 @@ class Contents(NamedTuple):
     objects: list[HeldObject]
     runs: list[Run]
     producers: list[tuple[ProducerKey, Producer]]
+    last_object_id: int = 0
+    """The greatest that was ever given: two objects with one id could not be told apart later."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
 
+from anabranch.core.diskless.contents import Contents
 from anabranch.core.diskless.rows import (
     Change,
     Commit,
@@ -122,6 +123,14 @@ class Coordinator(Protocol):
 
     async def unknown(self, object_keys: Sequence[str]) -> list[str]:
         """Those of these keys that the coordinator does not know: the slow LIST's question."""
+
+    async def mark(self) -> str:
+        """What the names of its objects end with; another database has another one."""
+
+    # Restoring.
+
+    async def load(self, contents: Contents) -> None:
+        """Take the rows of a coordinator that was lost. Raises StorageFault unless it is empty."""
 
     async def close(self) -> None:
         """Let go of connections and threads."""

@@ -311,11 +311,11 @@ class MemoryCoordinator:
     # For restoring.
 
     def mark(self) -> str:
-        """What the names of its objects end with."""
+        """See `Coordinator.mark`."""
         return self._mark
 
     def load(self, contents: Contents) -> None:
-        """Take the rows of a coordinator that was lost; raises StorageFault unless empty."""
+        """See `Coordinator.load`."""
         if self._logs or self._objects:
             raise StorageFault(NOT_EMPTY.format(self._mark))
         now_ms = self._clock()
@@ -332,7 +332,7 @@ class MemoryCoordinator:
             row.committed_ms, row.live_runs = now_ms, held.live_runs
             self._become(row, held.state)
             self._objects[held.object_id], self._by_key[held.object_key] = row, held.object_id
-            self._next_id = max(self._next_id, held.object_id + 1)
+        self._next_id = contents.last_object_id + 1
 
     # What the calls share.
 

@@ -11,7 +11,6 @@ retention; anywhere else it is a loss, which is said. Not here: I/O.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from enum import Enum
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -25,28 +24,12 @@ from anabranch.core.diskless.commit import (
     decide,
 )
 from anabranch.core.diskless.contents import Contents, HeldLog, HeldObject
+from anabranch.core.diskless.findings import Finding, Kind, place_of
+from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, Offsets
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, Commit, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import TopicId, topic_id_text
-
-
-class Kind(Enum):
-    """What a rebuilding came upon."""
-
-    MANIFEST_MISSING = "manifest missing"
-    OBJECT_MISSING = "object missing"
-    OFFSETS_MISSING = "offsets missing"
-    START_RAISED = "start raised"
-    OFFSETS_GUESSED = "offsets guessed"
-
-
-class Finding(NamedTuple):
-    """One thing that a person should know."""
-
-    kind: Kind
-    place: str
-    detail: str
+from anabranch.core.types import TopicId
 
 
 class Rebuilt(NamedTuple):
@@ -126,9 +109,10 @@ def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuil
         if one.object_key in present or one.object_id in live
     ]
     producers = _producers(noted, {log.key for log in logs})
+    ids = [*(one.object_id for one in noted), *map(id_of_key, present)]
     findings += guesses(manifests)
     return Rebuilt(
-        Contents(logs, objects, kept, producers),
+        Contents(logs, objects, kept, producers, max(ids, default=0)),
         findings,
         {one.object_key for one in noted},
         deleted,
@@ -301,8 +285,3 @@ def guesses(manifests: Iterable[Manifest]) -> list[Finding]:
         )
         for key, first in sorted(firsts.items())
     ]
-
-
-def place_of(key: LogKey, names: Mapping[TopicId, str]) -> str:
-    """A partition for people: its topic's name, or else its id."""
-    return f"{names.get(key.topic_id) or topic_id_text(key.topic_id)}-{key.partition}"

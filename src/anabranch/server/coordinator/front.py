@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from enum import Enum
 from typing import Protocol, TypeVar
 
+from anabranch.core.diskless.contents import Contents
 from anabranch.core.diskless.rows import (
     Change,
     Commit,
@@ -70,6 +71,8 @@ class Tables(Protocol):
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]: ...
     def deleted(self, object_ids: Sequence[int]) -> None: ...
     def unknown(self, object_keys: Sequence[str]) -> list[str]: ...
+    def mark(self) -> str: ...
+    def load(self, contents: Contents) -> None: ...
 
 
 class Front(ABC):
@@ -177,3 +180,11 @@ class Front(ABC):
     async def unknown(self, object_keys: Sequence[str]) -> list[str]:
         """See `Coordinator.unknown`."""
         return await self.call(Lane.UPKEEP, lambda on: on.unknown(object_keys))
+
+    async def mark(self) -> str:
+        """See `Coordinator.mark`."""
+        return await self.call(Lane.READ, lambda on: on.mark())
+
+    async def load(self, contents: Contents) -> None:
+        """See `Coordinator.load`."""
+        await self.call(Lane.UPKEEP, lambda on: on.load(contents))

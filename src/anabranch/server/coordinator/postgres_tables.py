@@ -144,6 +144,12 @@ class PostgresTables(SqlTables):
         )
         return [int(row[0]) for row in rows]
 
+    def skip_ids(self, last: int) -> None:
+        """Give only greater numbers from now on."""
+        self.do(
+            "SELECT setval(pg_get_serial_sequence('wal_objects', 'object_id'), ?::bigint)", (last,)
+        )
+
     # Many rows at once.
 
     def locked_logs(self, keys: Sequence[LogKey]) -> dict[LogKey, LogState]:

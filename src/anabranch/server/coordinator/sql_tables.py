@@ -24,6 +24,7 @@ from anabranch.core.diskless.commit import (
     decide,
     outcome,
 )
+from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.keys import object_key as key_of_id
@@ -43,6 +44,7 @@ from anabranch.core.diskless.rows import (
     Wanted,
 )
 from anabranch.core.diskless.shortening import outlived
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 from anabranch.server.coordinator.packing import pack_verdicts, pack_written, unpack_verdicts
 
@@ -99,6 +101,10 @@ class SqlTables(ABC):
     @abstractmethod
     def next_ids(self, count: int) -> list[int]:
         """Numbers for objects, in order."""
+
+    @abstractmethod
+    def skip_ids(self, last: int) -> None:
+        """Give only greater numbers from now on."""
 
     @abstractmethod
     def locked_logs(self, keys: Sequence[LogKey]) -> dict[LogKey, LogState]:
@@ -356,6 +362,50 @@ class SqlTables(ABC):
         """See `Coordinator.unknown`."""
         known = self.known([id_of_key(key) for key in object_keys])
         return [key for key in object_keys if key not in known]
+
+    # Restoring.
+
+    def mark(self) -> str:
+        """See `Coordinator.mark`."""
+        return self._mark
+
+    def load(self, contents: Contents) -> None:
+        """See `Coordinator.load`."""
+        with self.transaction():
+            if self._one("SELECT 1 FROM logs LIMIT 1") or self._one(
+                "SELECT 1 FROM wal_objects LIMIT 1"
+            ):
+                raise StorageFault(NOT_EMPTY.format(self._mark))
+            now_ms = self.now_ms()
+            self.many(
+                "INSERT INTO logs (topic_id, partition, topic_name, log_start_offset, "
+                "high_watermark, byte_size) VALUES (?, ?, ?, ?, ?, ?)",
+                ((*log.key, log.topic, *log.state) for log in contents.logs),
+            )
+            self.many(
+                "INSERT INTO wal_objects (object_id, object_key, byte_size, broker_id, "
+                "broker_epoch, live_runs, state, prepared_ms, expires_ms, committed_ms, marked_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (*held, int(held.state), now_ms, now_ms, now_ms, held.marked_ms(now_ms))
+                    for held in contents.objects
+                ),
+            )
+            self.many(
+                "INSERT INTO runs (topic_id, partition, base_offset, end_offset, object_id, "
+                "byte_offset, byte_size, max_timestamp, timestamp_type) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ((*run.key, *run[1:4], *run[5:]) for run in contents.runs),
+            )
+            self.many(
+                "INSERT INTO producers VALUES (?, ?, ?, ?, ?, ?)",
+                (
+                    (*each.key, each.producer_id, known.epoch, pack_written(known.written), now_ms)
+                    for each, known in contents.producers
+                ),
+            )
+            if contents.last_object_id:
+                self.skip_ids(contents.last_object_id)
 
     # What the calls share.
 

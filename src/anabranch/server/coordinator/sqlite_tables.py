@@ -87,6 +87,11 @@ class SqliteTables(SqlTables):
         first = last[0][0] + 1 if last else 1
         return list(range(first, first + count))
 
+    def skip_ids(self, last: int) -> None:
+        """Give only greater numbers from now on."""
+        self.do("DELETE FROM sqlite_sequence WHERE name = 'wal_objects'")
+        self.do("INSERT INTO sqlite_sequence (name, seq) VALUES ('wal_objects', ?)", (last,))
+
     # Many rows at once: here one after another, since no round trip is saved.
 
     def locked_logs(self, keys: Sequence[LogKey]) -> dict[LogKey, LogState]:

@@ -29,7 +29,8 @@ class Worker:
         """What a call gives. Raises TimeoutError: if it had begun, it goes on."""
         future: Future[ResultT] = Future()
         self._calls.put((call, future))
-        return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
+        async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation in Python 3.11
+            return await asyncio.wrap_future(future)
 
     def end(self) -> None:
         """Take no more calls."""

@@ -112,7 +112,8 @@ class CloudStore:
 
     async def _ask(self, what: str, call: Awaitable[_T], *, is_put: bool = False) -> _T:
         try:
-            return await asyncio.wait_for(call, PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):  # wait_for may lose a cancellation
+                return await call
         except TimeoutError:
             raise ObjectsAway(
                 f"{self.url}: {what}: no answer for {PATIENCE_S:g} s; check the endpoint in "

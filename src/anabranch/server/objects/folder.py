@@ -75,7 +75,8 @@ class FolderStore:
         """A call in a thread; what the disk says becomes a sentence."""
         done = asyncio.get_running_loop().run_in_executor(self._threads, call)
         try:
-            return await asyncio.wait_for(done, PATIENCE_S)
+            async with asyncio.timeout(PATIENCE_S):  # wait_for may lose a cancellation
+                return await done
         except TimeoutError:
             raise ObjectsAway(
                 f"{self.url}: the disk has not answered for {PATIENCE_S:g} s; "

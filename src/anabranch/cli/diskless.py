@@ -1,0 +1,183 @@
+"""`anabranch diskless`: check the store of diskless topics, and rebuild a lost coordinator."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from anabranch.cli.running import VerbGroup, json_option, print_json, print_table
+
+if TYPE_CHECKING:
+    from anabranch.core.diskless.coordinator import Coordinator
+    from anabranch.core.diskless.findings import Finding
+    from anabranch.core.diskless.objects import ObjectStore
+    from anabranch.server.objects.verifying import Held
+
+T = TypeVar("T")
+
+config_option = click.option(
+    "--config", "properties_file", type=click.Path(exists=True, dir_okay=False), metavar="FILE",
+    help="A broker's server.properties: says where store and coordinator are.",
+)  # fmt: skip
+storage_option = click.option(
+    "--storage-url", metavar="URL", help="The store, as diskless.storage.url has it."
+)
+coordinator_option = click.option(
+    "--coordinator-url",
+    metavar="URL",
+    help="The coordinator, as diskless.coordinator.url names it.",
+)
+
+
+@click.group(cls=VerbGroup, epilog="Example: anabranch diskless verify --config server.properties")
+def command() -> None:
+    """Verify the objects of diskless topics; restore a lost coordinator."""
+
+
+@command.command(
+    epilog="Example: anabranch diskless verify --config server.properties   (all nodes stopped)"
+)
+@config_option
+@storage_option
+@coordinator_option
+@click.option("--whole", "is_whole", is_flag=True, help="Read every byte, not just indexes.")
+@json_option
+def verify(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
+    is_whole: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Check objects, the coordinator's rows and manifests against one another.
+
+    Stop all nodes first: what they write meanwhile looks like damage. The exit code is 1 when
+    records are lost or damaged, 0 when all is well or brokers will collect what was found.
+    """
+    from anabranch.server.objects.verifying import verify as check
+
+    async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
+        return await check(store, coordinator, held, is_whole=is_whole)
+
+    found = _run(properties_file, storage_url, coordinator_url, work)
+    _say(found._asdict(), found.findings, as_json=as_json)
+    if not as_json:
+        damage = sum(each.kind.is_damage for each in found.findings)
+        click.echo(
+            f"{found.objects} objects ({found.byte_size} bytes), {found.rows} rows of "
+            f"{found.partitions} partitions and {found.manifests} manifests: "
+            + (f"{damage} faults." if damage else "no faults.")
+        )
+    _exit_with(found.findings)
+
+
+@command.command(
+    epilog="Example: anabranch diskless restore --config server.properties   (all nodes stopped)"
+)
+@config_option
+@storage_option
+@coordinator_option
+@click.option(
+    "--append-unknown", is_flag=True,
+    help="Also take objects that no manifest names; the order of their records is a guess.",
+)  # fmt: skip
+@json_option
+def restore(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None,
+    append_unknown: bool, as_json: bool,
+) -> None:  # fmt: skip
+    """Rebuild a lost coordinator from the manifests in the store.
+
+    Stop all nodes first. The coordinator must be empty: a new database, or a file that does not
+    exist. Objects that no manifest names are listed; their records are left out unless you say
+    --append-unknown.
+    """
+    from anabranch.server.objects.verifying import restore as rebuild
+
+    async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
+        now_ms = time.time_ns() // 1_000_000
+        return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
+
+    done = _run(properties_file, storage_url, coordinator_url, work)
+    _say(done._asdict(), done.findings, as_json=as_json)
+    if not as_json:
+        _say_restored(done)
+    _exit_with(done.findings)
+
+
+def _say_restored(done: Any) -> None:
+    if done.later and not done.is_appended:
+        print_table(("object that no manifest names",), [(key,) for key in done.later])
+        click.echo(
+            f"{len(done.later)} objects are in no manifest. Their records were left out; to have "
+            "them, restore into an empty coordinator again with --append-unknown."
+        )
+    click.echo(
+        f"The coordinator of cluster {done.cluster_id} holds {done.partitions} partitions and "
+        f"{done.rows} rows of {done.objects} objects again, from {done.manifests} manifests."
+    )
+
+
+def _run(
+    properties_file: str | None,
+    storage_url: str | None,
+    coordinator_url: str | None,
+    work: Callable[[ObjectStore, Coordinator, Held], Awaitable[T]],
+) -> T:
+    from anabranch.server.coordinator.opening import open_coordinator
+    from anabranch.server.objects.opening import open_objects
+    from anabranch.server.objects.verifying import read_store
+
+    storage, at = _urls(properties_file, storage_url, coordinator_url)
+
+    async def run() -> T:
+        async with AsyncExitStack() as stack:
+            store = await open_objects(storage)
+            stack.push_async_callback(store.close)
+            held = await read_store(store)
+            coordinator = await open_coordinator(at, held.cluster_id)
+            stack.push_async_callback(coordinator.close)
+            return await work(store, coordinator, held)
+
+    return asyncio.run(run())
+
+
+def _urls(
+    properties_file: str | None, storage_url: str | None, coordinator_url: str | None
+) -> tuple[str, str]:
+    """Where store and coordinator are: options win over the file."""
+    if properties_file is not None:
+        from anabranch.server.properties import ConfigError, read_properties
+
+        try:
+            entries, _ = read_properties(properties_file)
+        except ConfigError as fault:
+            raise click.ClickException(str(fault)) from None
+        said = {name: entry.text.strip() for name, entry in entries.items()}
+        storage_url = storage_url or said.get("diskless.storage.url")
+        coordinator_url = coordinator_url or said.get("diskless.coordinator.url")
+    if not storage_url or not coordinator_url:
+        raise click.UsageError(
+            "Name store and coordinator: --config FILE with diskless.storage.url and "
+            "diskless.coordinator.url, or --storage-url URL and --coordinator-url URL."
+        )
+    return storage_url, coordinator_url
+
+
+def _say(fields: dict[str, Any], findings: list[Finding], *, as_json: bool) -> None:
+    rows = [(each.kind.value, each.place, each.detail) for each in findings]
+    if as_json:
+        told = [
+            {"kind": kind, "place": place, "detail": detail, "is_damage": each.kind.is_damage}
+            for each, (kind, place, detail) in zip(findings, rows)
+        ]
+        print_json({**fields, "findings": told})
+    elif rows:
+        print_table(("found", "place", "detail"), rows)
+
+
+def _exit_with(findings: list[Finding]) -> None:
+    if any(each.kind.is_damage for each in findings):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,104 @@
+"""Stores a broker's manifests: the shell of `core/diskless/manifests.py`.
+
+What: the broker tells it what it has committed; a task puts a manifest when one is due, and again
+until the store has it. Rule kept: no serving call waits for it; a name that is taken is compared
+with what was to be put, since an earlier attempt may have arrived. Not here: what a manifest says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from anabranch.core.diskless.manifests import Frozen, ManifestLog
+from anabranch.core.diskless.objects import ObjectStore, ObjectTaken
+from anabranch.core.diskless.rows import Commit, Committed, LogKey
+from anabranch.core.errors import StorageFault
+from anabranch.core.types import TopicId
+from anabranch.server.logs import logger
+
+LOG = logger("diskless")
+RETRY_S = 2.0
+STOP_S = 5.0
+"""How long a broker that stops waits for its last manifest; a restore lists what is missing."""
+
+
+class Manifests:
+    """One broker's manifests, in one registration. `clock`: milliseconds that never go back."""
+
+    def __init__(self, store: ObjectStore, notes: ManifestLog, clock: Callable[[], int]) -> None:
+        self._store, self._notes, self._clock = store, notes, clock
+        self._noted = asyncio.Event()
+        self.stored_ms: int | None = None
+        """When the last one was stored."""
+        self.lost_objects = 0
+        """Objects of manifests whose names another process had taken."""
+
+    def committed(self, commit: Commit, answer: Committed) -> None:
+        """This broker has committed an object."""
+        self._notes.committed(commit, answer, self._clock())
+        self._noted.set()
+
+    def shortened(self, key: LogKey, start_offset: int) -> None:
+        """This broker has moved the start of a partition."""
+        self._notes.shortened(key, start_offset, self._clock())
+        self._noted.set()
+
+    def deleted(self, topic_id: TopicId) -> None:
+        """A topic was deleted."""
+        self._notes.deleted(topic_id, self._clock())
+        self._noted.set()
+
+    @property
+    def given_up_objects(self) -> int:
+        """Objects that no manifest names."""
+        return self._notes.given_up_objects + self.lost_objects
+
+    async def run(self) -> None:
+        """Until cancelled: store what is due."""
+        while True:
+            due_ms = self._notes.next_tick_ms
+            if due_ms is None and not self._notes.waiting_count:
+                self._noted.clear()
+                await self._noted.wait()
+                continue
+            wait_s = 0.0 if due_ms is None else (due_ms - self._clock()) / 1000
+            if wait_s > 0 and not self._notes.waiting_count:
+                await asyncio.sleep(min(wait_s, 1.0))  # a full one is due earlier
+                continue
+            if not await self.store_due():
+                await asyncio.sleep(RETRY_S)
+
+    async def stop(self) -> None:
+        """Store what was noted, if the store answers soon; called after `run` was cancelled."""
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self.store_due(at_once=True)
+        except TimeoutError:
+            LOG.warning("the last manifest was not stored", waited_s=STOP_S)
+
+    async def store_due(self, *, at_once: bool = False) -> bool:
+        """Put what is due; whether the store took it."""
+        while (frozen := self._notes.tick(self._clock(), at_once=at_once)) is not None:
+            try:
+                await self._put(frozen)
+            except StorageFault as fault:
+                LOG.warning("a manifest was not stored; it is tried again", why=str(fault))
+                return False
+            self._notes.stored(frozen)
+            self.stored_ms = self._clock()
+        return True
+
+    async def _put(self, frozen: Frozen) -> None:
+        try:
+            await self._store.put(frozen.key, [frozen.content])
+        except ObjectTaken:
+            size = await self._store.size(frozen.key)
+            [held] = await self._store.read(frozen.key, [(0, size)])
+            if bytes(held) != frozen.content:
+                self.lost_objects += frozen.object_count
+                LOG.error(
+                    "another process has stored a manifest of this broker; see that no two brokers "
+                    "run with one id",
+                    manifest=frozen.key,
+                )
