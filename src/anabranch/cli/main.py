@@ -31,6 +31,7 @@ VERBS = {
     "produce": "Write records from standard input or a file.",
     "consume": "Read records of a topic.",
     "groups": "List and describe consumer groups; reset or delete their offsets.",
+    "transactions": "List and describe transactions; find those that hang, and abort them.",
     "cluster": "Show the nodes and the status of a cluster; restart and upgrade it.",
     "rehearse": "Simulate the loss of a broker, a rack or a data centre.",
     "spark": "Run Spark jobs: keep a table of a topic, compare replicas.",

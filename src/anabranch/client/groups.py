@@ -44,6 +44,8 @@ from anabranch.core.wire.messages.offset_fetch import (
 T = TypeVar("T")
 Place = tuple[str, int]
 CONSUMER = "consumer"
+GROUP, TRANSACTION = 0, 1
+"""What FindCoordinator calls the kinds of keys."""
 
 
 class Progress(NamedTuple):
@@ -90,7 +92,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> DescribedGroup:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         return group
 
-    return await _coordinated(cluster, group_id, ask)
+    return await coordinated(cluster, group_id, ask)
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, int]:
@@ -109,7 +111,7 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[Place, int]
             for each in topic.partitions
         }
 
-    return await _coordinated(cluster, group_id, ask)
+    return await coordinated(cluster, group_id, ask)
 
 
 async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place, int]) -> None:
@@ -138,7 +140,7 @@ async def commit_offsets(cluster: Cluster, group_id: str, offsets: Mapping[Place
                     )
                 check(partition.error_code, of=f"{topic.name}-{partition.partition_index}")
 
-    await _coordinated(cluster, group_id, ask)
+    await coordinated(cluster, group_id, ask)
 
 
 async def delete_group(cluster: Cluster, group_id: str) -> None:
@@ -149,7 +151,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
         response: DeleteGroupsResponse = await cluster.send_to(broker_id, request)
         check(response.results[0].error_code, of=group_id)
 
-    await _coordinated(cluster, group_id, ask)
+    await coordinated(cluster, group_id, ask)
 
 
 async def progress(cluster: Cluster, group_id: str) -> tuple[DescribedGroup, list[Progress]]:
@@ -198,11 +200,13 @@ async def offsets_at(cluster: Cluster, places: Iterable[Place], timestamp: int) 
     return found
 
 
-async def _coordinated(cluster: Cluster, group_id: str, ask: Callable[[int], Awaitable[T]]) -> T:
-    """Ask the group's coordinator; where that has moved, the next one."""
+async def coordinated(
+    cluster: Cluster, key: str, ask: Callable[[int], Awaitable[T]], key_type: int = GROUP
+) -> T:
+    """Ask the coordinator of a group or a transactional id; where that has moved, the next one."""
 
     async def attempt() -> T:
-        request = FindCoordinatorRequest(coordinator_keys=[group_id])
+        request = FindCoordinatorRequest(coordinator_keys=[key], key_type=key_type)
         response: FindCoordinatorResponse = await cluster.send(request)
         found = response.coordinators[0]
         check(found.error_code, found.error_message)

@@ -13,8 +13,9 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
+from anabranch.testing.asking import ask
 from anabranch.testing.nodes import (
     KILLED,
     PAUSED,
@@ -25,6 +26,9 @@ from anabranch.testing.nodes import (
     ClusterNode,
 )
 from anabranch.testing.running_cluster import RunningCluster
+
+if TYPE_CHECKING:
+    from anabranch.testing.hanging import Hanging
 
 START_SECONDS = 60.0
 """How long a broker may take to serve again: it may have to wait for a dead controller's lease."""
@@ -46,8 +50,23 @@ class Undo:
         self._undo()
 
 
+class HangingTransaction(Undo):
+    """A transaction that hangs: where, and whose."""
+
+    def __init__(self, found: Hanging, undo: Callable[[], None]) -> None:
+        super().__init__(undo)
+        self.topic, self.partition = found.topic, found.partition
+        self.producer_id, self.producer_epoch = found.producer_id, found.producer_epoch
+        self.start_offset = found.start_offset
+
+
 class FaultCalls(ABC):
     """The part of `LocalCluster` that does harm."""
+
+    @property
+    @abstractmethod
+    def bootstrap_servers(self) -> str:
+        """What clients are given."""
 
     @abstractmethod
     def _running(self) -> RunningCluster:
@@ -186,6 +205,24 @@ class FaultCalls(ABC):
         """End what `slow_disk` and `full_disk` did."""
         faults = self._running().node(broker_id).faults
         faults.disk_ms, faults.disk_is_full = 0, False
+
+    # Transactions.
+
+    def hang_transaction(
+        self, topic: str, partition: int = 0, *, value: bytes = b"hanging"
+    ) -> HangingTransaction:
+        """Begin a transaction with one record that a partition holds open and no coordinator knows:
+        read_committed readers stop there until it is aborted (`anabranch transactions abort`).
+        Raises ClusterError. With `with`: it is aborted at the end."""
+        from anabranch.testing import hanging
+
+        self._running()
+        servers, what = self.bootstrap_servers, f"hang a transaction in {topic}-{partition}"
+        found = ask(what, servers, lambda each: hanging.hang(each, topic, partition, value))
+        undo = f"abort the transaction in {topic}-{partition}"
+        return HangingTransaction(
+            found, lambda: ask(undo, self.bootstrap_servers, lambda each: hanging.end(each, found))
+        )
 
     # Clocks.
 

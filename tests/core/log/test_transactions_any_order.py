@@ -38,7 +38,11 @@ class World:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.log: Log = new_log(segment_bytes=700, index_interval_bytes=100, file_delete_delay_ms=0)
+        self.log: Log = new_log(
+            segment_bytes=self.random.choice([700, 5000]),
+            index_interval_bytes=100,
+            file_delete_delay_ms=0,
+        )
         self.entries: list[Entry] = []
         self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.high_watermark = 0
@@ -92,7 +96,10 @@ class World:
 
     def truncate(self) -> None:
         """As a follower whose leader has less."""
-        offset = self.random.randint(self.log.start_offset, self.log.end_offset)
+        least = self.log.start_offset
+        if self.random.random() < 0.8:  # nearly always a few batches
+            least = max(least, self.log.end_offset - 6)
+        offset = self.random.randint(least, self.log.end_offset)
         end = self.log.truncate_to(offset)
         self.entries = [each for each in self.entries if each.last < end]
         self.high_watermark = min(self.high_watermark, end)
@@ -114,7 +121,7 @@ class World:
         self.was_opened = True
 
     def step(self) -> None:
-        moves = (self.write,) * 6 + (self.end,) * 3 + (self.replicate,) * 2
+        moves = (self.write,) * 6 + (self.end,) * 3 + (self.replicate,) * 3
         moves += (self.roll, self.sync, self.truncate, self.shorten, self.restart)
         if self.log.end_offset:
             self.random.choice(moves)()
@@ -153,8 +160,11 @@ class World:
         else:
             assert stable == expected
         if stable > self.log.start_offset:
-            first = self.random.randrange(self.log.start_offset, stable)
-            assert self.seen(first, stable) == self.committed(first, stable, ended)
+            for first in (
+                self.log.start_offset,
+                self.random.randrange(self.log.start_offset, stable),
+            ):
+                assert self.seen(first, stable) == self.committed(first, stable, ended)
 
     def committed(self, first: int, upto: int, ended: list[tuple[int, int, Entry]]) -> list[int]:
         """First offsets of the batches that such a reader should see."""

@@ -82,7 +82,8 @@ def transactions_group(
         if generation_id >= 0:
             raise ApiError(ErrorCode.ILLEGAL_GENERATION)
         return coordinator.find_or_create(group_id, now_ms)
-    if generation_id < 0 and (group.state is EMPTY or not (member_id or instance_id is not None)):
+    is_named = bool(member_id) or instance_id is not None
+    if generation_id < 0 and (group.state is EMPTY or not is_named):
         return group
     fault = member_fault(group, member_id, instance_id)
     if fault is not None:

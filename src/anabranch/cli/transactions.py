@@ -1,0 +1,258 @@
+"""`anabranch transactions`: list and describe them, find those that hang, abort one."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from anabranch.cli.completing import complete_topics
+from anabranch.cli.running import (
+    VerbGroup,
+    ask,
+    bootstrap_option,
+    json_option,
+    print_json,
+    print_table,
+    tell,
+    time_text,
+    timeout_option,
+)
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.transactions import Open
+
+STATES = (
+    "Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort",
+    "PrepareEpochFence", "Dead",
+)  # fmt: skip
+MINUTE_MS = 60_000
+LONGEST_MINUTES = 15
+"""Kafka's `transaction.max.timeout.ms`: by then each transaction is over, or hangs."""
+
+topic_option = click.option(
+    "--topic", required=True, metavar="NAME", help="The topic.", shell_complete=complete_topics
+)
+partition_option = click.option(
+    "--partition", required=True, type=click.IntRange(0), metavar="N", help="The partition."
+)
+
+
+@click.group(cls=VerbGroup, epilog="Example: anabranch transactions find-hanging --topic transfers")
+def command() -> None:
+    """List and describe transactions; find those that hang, and abort them."""
+
+
+@command.command("list", epilog="Example: anabranch transactions list --state Ongoing")
+@bootstrap_option
+@timeout_option
+@click.option("--state", metavar="NAME", help="Only transactions in this state, such as Ongoing.")
+@click.option(
+    "--longer-than", "seconds", type=click.FloatRange(0), metavar="SECONDS",
+    help="Only transactions that have been open for longer.",
+)  # fmt: skip
+@json_option
+def list_(
+    bootstrap: str,
+    timeout_seconds: float,
+    state: str | None,
+    seconds: float | None,
+    as_json: bool,
+) -> None:
+    """List the transactional ids of a cluster, and their transactions' states."""
+    from anabranch.client import transactions
+
+    states = [each for each in STATES if state is not None and each.lower() == state.lower()]
+    if state is not None and not states:
+        raise click.UsageError(f"--state {state!r} is none of {', '.join(STATES)}.")
+    longer_than_ms = transactions.ANY_AGE if seconds is None else int(seconds * 1000)
+
+    async def work(cluster: Cluster) -> Any:
+        return await transactions.list_transactions(
+            cluster, states=states, longer_than_ms=longer_than_ms
+        )
+
+    found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    if as_json:
+        print_json([each._asdict() for each in found])
+    else:
+        print_table(("transactional id", "coordinator", "producer", "state"), found)
+
+
+@command.command(epilog="Example: anabranch transactions describe --id transfers-1")
+@bootstrap_option
+@timeout_option
+@click.option("--id", "name", required=True, metavar="NAME", help="The transactional id.")
+@json_option
+def describe(bootstrap: str, timeout_seconds: float, name: str, as_json: bool) -> None:
+    """Show a transactional id's last transaction."""
+    from anabranch.client import transactions
+
+    async def work(cluster: Cluster) -> Any:
+        return await transactions.describe_transaction(cluster, name)
+
+    found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    places = [f"{topic}-{index}" for topic, index in found.partitions]
+    if as_json:
+        print_json({**found._asdict(), "partitions": places})
+        return
+    began = "-" if found.start_ms < 0 else time_text(found.start_ms)
+    rows = [
+        ("state", found.state), ("coordinator", found.coordinator),
+        ("producer", f"{found.producer_id}, epoch {found.producer_epoch}"),
+        ("timeout", f"{found.timeout_ms} ms"), ("began", began),
+        ("partitions", " ".join(places) or "-"),
+    ]  # fmt: skip
+    print_table((name, ""), rows)
+
+
+@command.command(epilog="Example: anabranch transactions producers --topic t --partition 0")
+@bootstrap_option
+@timeout_option
+@topic_option
+@partition_option
+@json_option
+def producers(
+    bootstrap: str, timeout_seconds: float, topic: str, partition: int, as_json: bool
+) -> None:
+    """Show the producers that a partition remembers, and their open transactions."""
+    from anabranch.client import transactions
+
+    async def work(cluster: Cluster) -> Any:
+        await cluster.topic(topic)
+        return await transactions.producers(cluster, [(topic, partition)])
+
+    found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    _print(found, as_json=as_json)
+
+
+@command.command(
+    "find-hanging", epilog="Example: anabranch transactions find-hanging --topic transfers"
+)
+@bootstrap_option
+@timeout_option
+@click.option(
+    "--topic", metavar="NAME", help="Only this topic; every topic unless it is given.",
+    shell_complete=complete_topics,
+)  # fmt: skip
+@click.option(
+    "--partition", type=click.IntRange(0), metavar="N", help="Only this partition of the topic."
+)
+@click.option(
+    "--max-transaction-timeout", "minutes", type=click.FloatRange(0), default=LONGEST_MINUTES,
+    show_default=True, metavar="MINUTES",
+    help="How long a transaction may be open: transaction.max.timeout.ms of the brokers.",
+)  # fmt: skip
+@json_option
+def find_hanging(
+    bootstrap: str,
+    timeout_seconds: float,
+    topic: str | None,
+    partition: int | None,
+    minutes: float,
+    as_json: bool,
+) -> None:
+    """Find transactions that a partition holds open and no coordinator knows."""
+    from anabranch.client import transactions
+
+    if partition is not None and topic is None:
+        raise click.UsageError("--partition needs --topic NAME.")
+
+    async def work(cluster: Cluster) -> Any:
+        known = await cluster.metadata(None if topic is None else [topic])
+        if topic is not None:
+            await cluster.topic(topic)
+        places = [
+            (each.name or "", found.partition_index)
+            for each in known.topics
+            for found in each.partitions
+            if partition in (None, found.partition_index)
+        ]
+        return await transactions.find_hanging(
+            cluster,
+            places,
+            now_ms=int(time.time() * 1000),
+            longest_ms=int(minutes * MINUTE_MS),
+        )
+
+    _print(ask(bootstrap, work, timeout_seconds=timeout_seconds), as_json=as_json)
+
+
+@command.command(
+    epilog="Example: anabranch transactions abort --topic t --partition 0 --start-offset 42"
+)
+@bootstrap_option
+@timeout_option
+@topic_option
+@partition_option
+@click.option(
+    "--start-offset", type=click.IntRange(0), metavar="N",
+    help="Where the transaction begins; the rest is asked of the partition.",
+)  # fmt: skip
+@click.option("--producer-id", type=int, metavar="N", help="The producer, instead of the offset.")
+@click.option("--producer-epoch", type=int, metavar="N", help="Its epoch.")
+@click.option(
+    "--coordinator-epoch", type=int, metavar="N", help="The epoch of its coordinator, or -1."
+)
+@json_option
+def abort(
+    bootstrap: str, timeout_seconds: float, topic: str, partition: int,
+    start_offset: int | None, producer_id: int | None, producer_epoch: int | None,
+    coordinator_epoch: int | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Abort a transaction in one partition, where its coordinator does not."""
+    from anabranch.client import transactions
+
+    who = (producer_id, producer_epoch, coordinator_epoch)
+    said = [each is not None for each in who]
+    if (start_offset is not None) == all(said) or any(said) != all(said):
+        raise click.UsageError(
+            "Say --start-offset, or all of --producer-id, --producer-epoch and --coordinator-epoch."
+        )
+
+    async def work(cluster: Cluster) -> int:
+        await cluster.topic(topic)
+        place = topic, partition
+        if start_offset is not None:
+            return (await transactions.abort_at(cluster, place, start_offset)).producer_id
+        await transactions.abort(
+            cluster,
+            place,
+            producer_id=producer_id or 0,
+            producer_epoch=producer_epoch or 0,
+            coordinator_epoch=-1 if coordinator_epoch is None else coordinator_epoch,
+        )
+        return producer_id or 0
+
+    aborted = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+    tell(
+        f"The transaction of producer {aborted} in {topic}-{partition} is aborted.",
+        as_json=as_json,
+        topic=topic,
+        partition=partition,
+        producer_id=aborted,
+        aborted=True,
+    )
+
+
+def _print(found: list[Open], *, as_json: bool) -> None:
+    if as_json:
+        print_json([each._asdict() for each in found])
+        return
+    print_table(
+        (
+            "topic", "partition", "producer", "epoch", "coordinator epoch", "open since offset",
+            "last record", "sequence",
+        ),
+        [
+            (
+                each.topic, each.partition, each.producer_id, each.producer_epoch,
+                each.coordinator_epoch, "-" if each.start_offset < 0 else each.start_offset,
+                "-" if each.last_timestamp < 0 else time_text(each.last_timestamp),
+                each.last_sequence,
+            )
+            for each in found
+        ],
+    )  # fmt: skip

@@ -1,0 +1,97 @@
+"""`anabranch transactions` against a real cluster: what hangs is found, and aborted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from anabranch.testing import LocalCluster
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with LocalCluster(config={"transaction.state.log.num.partitions": 1}) as running:
+        running.create_topic("transfers", partitions=2)
+        yield running
+
+
+@pytest.fixture
+def transactions(cluster, against):
+    run = against(cluster.bootstrap_servers)
+    return lambda *words: run("transactions", *words)
+
+
+def read(cluster, upto):
+    """Values of partition 0 as a read_committed reader sees them before an offset."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": "g",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+        }
+    )
+    consumer.assign([TopicPartition("transfers", 0, 0)])
+    values = []
+    while True:
+        message = consumer.poll(10)
+        assert message is not None
+        if message.error() is not None:
+            end = consumer.position([TopicPartition("transfers", 0)])[0].offset
+            if end in (upto, -1001) or not values:
+                break
+            continue
+        values.append(message.value())
+    consumer.close()
+    return values
+
+
+def find(transactions, *words):
+    found = transactions("find-hanging", "--max-transaction-timeout", "0", "--json", *words)
+    assert found.exit_code == 0, found.output
+    return json.loads(found.stdout)
+
+
+def test_a_transaction_that_hangs_is_found_and_aborted(cluster, transactions):
+    hung = cluster.hang_transaction("transfers")
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce("transfers", b"behind", partition=0)
+    producer.flush()
+    assert read(cluster, hung.start_offset) == []
+    [found] = find(transactions, "--topic", "transfers", "--partition", "0")
+    assert (found["producer_id"], found["start_offset"]) == (hung.producer_id, hung.start_offset)
+    assert find(transactions) == [found], "in all topics"
+    assert find(transactions, "--topic", "transfers", "--partition", "1") == []
+    place = ("--topic", "transfers", "--partition", "0")
+    wrong = transactions("abort", *place, "--start-offset", "77", "--json")
+    assert wrong.exit_code == 1
+    assert "begins at offset 77" in json.loads(wrong.stdout)["error"]["message"]
+    said = transactions("abort", *place, "--start-offset", str(hung.start_offset))
+    assert said.exit_code == 0, said.output
+    assert find(transactions) == []
+    assert read(cluster, 3) == [b"behind"]
+
+
+def test_one_that_hangs_is_aborted_by_its_producer_or_at_the_end_of_a_block(cluster, transactions):
+    place = ("--topic", "transfers", "--partition", "1")
+    with cluster.hang_transaction("transfers", 1) as hung:
+        who = ("--producer-id", str(hung.producer_id), "--producer-epoch", "0")
+        fenced = transactions("abort", *place, *who, "--coordinator-epoch", "5")
+        assert fenced.exit_code == 0, fenced.output
+    with cluster.hang_transaction("transfers", 1):
+        assert len(find(transactions)) == 1
+    assert find(transactions) == []
+    told = json.loads(transactions("producers", *place, "--json").stdout)
+    assert {each["start_offset"] for each in told} == {-1}
+    assert transactions("producers", *place).stdout.startswith("topic")
+
+
+def test_what_cannot_be_meant_is_refused(transactions):
+    place = ("--topic", "transfers", "--partition", "0")
+    assert transactions("abort", *place).exit_code == 2
+    assert transactions("abort", *place, "--producer-id", "4").exit_code == 2
+    assert transactions("find-hanging", "--partition", "0").exit_code == 2
+    assert transactions("list", "--state", "No").exit_code == 2
+    assert transactions("producers", "--topic", "no", "--partition", "0").exit_code == 1
