@@ -150,17 +150,6 @@ def test_an_offset_out_of_range_is_said(node, new_topic):
     consumer.close()
 
 
-def test_a_transactional_producer_is_told_and_does_not_hang(node):
-    producer = confluent_kafka.Producer(
-        {"bootstrap.servers": node.bootstrap, "transactional.id": "t", "log_level": 0}
-    )
-    begin = time.monotonic()
-    with pytest.raises(confluent_kafka.KafkaException) as refused:
-        producer.init_transactions(5)
-    assert time.monotonic() - begin < SECONDS
-    assert refused.value.args[0].code() != KafkaError._STATE
-
-
 def test_an_unknown_topic_is_made_when_it_is_written_to(client, request):
     topic = f"made-by-{client.name}"
     client.produce(topic, [Sent(None, b"x", (), 1)])
