@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,12 +24,15 @@ from anabranch.core.diskless.writing import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
+from anabranch.server.diskless_upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
 from anabranch.server.objects.checking import check_store
 from anabranch.server.objects.opening import open_objects
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
+    from anabranch.core.diskless.rows import LogKey, LogState
+    from anabranch.core.types import TopicId
     from anabranch.server.config import NodeConfig
 
 LOG = logger("diskless")
@@ -109,6 +112,7 @@ class DisklessShell:
         self._machine = broker.diskless
         self._begin, self._settle, self._read_on = begin, settle, read_on
         self._stores: Stores | None = None
+        self._upkeep: DisklessUpkeep | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = FAR_MS
@@ -141,6 +145,13 @@ class DisklessShell:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+
+    def topics_deleted(self, topic_ids: Iterable[TopicId]) -> None:
+        """Topics are gone, of whatever kind."""
+        if self._upkeep is not None:
+            self._upkeep.deleted(topic_ids)
 
     def perform(self) -> None:
         """Make the calls that are wanted; called at the end of every step."""
@@ -243,8 +254,24 @@ class DisklessShell:
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._say("Register", None)
+                self._keep_up(self._stores, cluster_id)
                 self._step(partial(self._machine.registered, cluster_id, epoch))
                 return
+
+    def _keep_up(self, stores: Stores, cluster_id: str) -> None:
+        """The coordinator knows this broker: begin what is done beside serving."""
+        self._upkeep = DisklessUpkeep(self._broker, stores.coordinator, stores.objects, cluster_id)
+        self._machine.note_commit = self._upkeep.committed
+        self._upkeep.start()
+
+    def _shortened(self, key: LogKey, state: LogState | None) -> None:
+        if self._upkeep is not None and state is not None:
+            self._upkeep.shortened(key, state.start_offset)
+
+    async def _delete_before(self, stores: Stores, effect: does.DeleteBefore) -> Any:
+        states = await stores.coordinator.delete_before([(effect.key, effect.offset)])
+        self._shortened(effect.key, states[0])
+        return states
 
     async def _watch(self) -> None:
         assert self._stores is not None
@@ -286,10 +313,12 @@ class DisklessShell:
             for each, state in zip(page, states, strict=True):
                 dropped = MOST_RUNS if state is not None and state.byte_size else 0
                 while dropped >= MOST_RUNS:
-                    _, dropped = await coordinator.expire(
+                    state, dropped = await coordinator.expire(
                         each.key, older_than_ms=each.older_than_ms, most_bytes=each.most_bytes,
                         most_runs=MOST_RUNS,
                     )  # fmt: skip
+                    if dropped:
+                        self._shortened(each.key, state)
 
 
 _Call = Callable[[DisklessShell, Stores, Any], Awaitable[Any]]
@@ -302,10 +331,7 @@ _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.AskStates: (lambda _, on, it: on.coordinator.states(it.keys), CoordinatorAway),
     does.FindRuns: (lambda _, on, it: on.coordinator.find(it.wanted), CoordinatorAway),
     does.FindByTime: (DisklessShell._by_time, CoordinatorAway),
-    does.DeleteBefore: (
-        lambda _, on, it: on.coordinator.delete_before([(it.key, it.offset)]),
-        CoordinatorAway,
-    ),
+    does.DeleteBefore: (DisklessShell._delete_before, CoordinatorAway),
     does.ReadObject: (lambda _, on, it: on.objects.read(it.object_key, it.ranges), ObjectsAway),
 }
 """How each effect is performed, and what it is when it has no answer."""

@@ -216,6 +216,7 @@ class BrokerRole:
         self.broker.diskless.follow(self.broker.image, published)
         self.broker.changed.add(METADATA)
         if delta.deleted_topics:
+            self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
             deleted = {topic.name for topic in delta.deleted_topics}
             offsets.topics_deleted(self.broker.groups, deleted, wall_ms())
         self._partitions_changed()

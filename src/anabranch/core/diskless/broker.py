@@ -108,6 +108,8 @@ class Diskless:
         self.times: dict[tuple[LogKey, int | None], tuple[int, Run | None]] = {}
         self.complaints: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLAINTS)
         """(what, why) for an operator."""
+        self.note_commit: Callable[[Commit, Committed], object] = _unnoted
+        """Told of each object of this broker that is committed, for manifests."""
         self._effects: list[Effect] = []
         self.writing = Writing(self._effects, self._stored, self._committed, self._settled)
         self.writing.most_bytes = config.diskless_produce_buffer_max_bytes
@@ -295,6 +297,7 @@ class Diskless:
         self.blocks.add(upload.prepared.object_key, pieces)
 
     def _committed(self, _upload: Upload, commit: Commit, answer: Committed) -> None:
+        self.note_commit(commit, answer)
         for key, runs in committed_runs(commit, answer).items():
             partition = self.by_key.get(key)
             if partition is None or partition.state is None:
@@ -465,3 +468,7 @@ _TABLE: dict[type, Callable[[Diskless, Any, Any, int], None]] = {
     DeleteBefore: Diskless._deleted,
 }
 """What each answer does; an effect that is in neither table is a bug."""
+
+
+def _unnoted(_commit: Commit, _answer: Committed) -> None:
+    """Of what is committed while no manifests are written."""

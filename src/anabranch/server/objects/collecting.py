@@ -64,6 +64,9 @@ class Collector:
         except StorageFault as fault:
             self.rounds.failed(_now_ms())
             LOG.warning("a round of garbage collection failed", why=str(fault))
+        except Exception as fault:  # the rounds go on; what was left out comes again
+            self.rounds.failed(_now_ms())
+            LOG.error("a round of garbage collection failed", fault=repr(fault))
         else:
             self.rounds.ended(_now_ms(), brokers, left)
 

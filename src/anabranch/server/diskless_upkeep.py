@@ -1,0 +1,79 @@
+"""What a broker does for diskless storage beside serving: manifests and garbage rounds.
+
+What: begins both once the coordinator knows this broker, with its epoch; hears what was committed,
+shortened and deleted. Rule kept: no request waits for it, and no fault of it ends the broker. Not
+here: what is noted (`objects/manifests.py`), what is collected (`objects/collecting.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from anabranch.core.diskless.garbage import USUAL, GarbageRounds
+from anabranch.core.diskless.manifests import ManifestLog
+from anabranch.core.diskless.rows import Commit, Committed, LogKey
+from anabranch.server.clocks import steady_ms
+from anabranch.server.objects.collecting import Collector
+from anabranch.server.objects.manifests import Manifests
+
+if TYPE_CHECKING:
+    from anabranch.core.api.context import Broker
+    from anabranch.core.diskless.coordinator import Coordinator
+    from anabranch.core.diskless.objects import ObjectStore
+    from anabranch.core.types import TopicId
+
+
+class DisklessUpkeep:
+    """Of one registration of a broker."""
+
+    def __init__(
+        self, broker: Broker, coordinator: Coordinator, objects: ObjectStore, cluster_id: str
+    ) -> None:
+        self._broker = broker
+        notes = ManifestLog(cluster_id, broker.broker_id, broker.broker_epoch, self._name_of)
+        self._manifests = Manifests(objects, notes, steady_ms)
+        pace = USUAL._replace(idle_producer_ms=broker.config.producer_id_expiration_ms)
+        self._collector = Collector(coordinator, objects, cluster_id, GarbageRounds(pace))
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin both."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [
+            loop.create_task(self._manifests.run()),
+            loop.create_task(self._collector.run(self._turn)),
+        ]
+
+    async def stop(self) -> None:
+        """End both; the last manifest is stored if the store answers soon."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._manifests.stop()
+
+    def committed(self, commit: Commit, answer: Committed) -> None:
+        """This broker has committed an object."""
+        self._manifests.committed(commit, answer)
+
+    def shortened(self, key: LogKey, start_offset: int) -> None:
+        """This broker has moved the start of a partition."""
+        if start_offset > 0:
+            self._manifests.shortened(key, start_offset)
+
+    def deleted(self, topic_ids: Iterable[TopicId]) -> None:
+        """Topics were deleted, of whatever kind."""
+        for topic_id in topic_ids:
+            self._manifests.deleted(topic_id)
+
+    def _name_of(self, topic_id: TopicId) -> str | None:
+        topic = self._broker.image.topic_by_id(topic_id)
+        return None if topic is None else topic.name
+
+    def _turn(self) -> tuple[int, int]:
+        """Which of the living brokers this one is, and how many there are."""
+        brokers = self._broker.image.brokers
+        living = sorted(broker_id for broker_id, each in brokers.items() if not each.fenced)
+        mine = self._broker.broker_id
+        return (living.index(mine) if mine in living else len(living), max(1, len(living)))
