@@ -476,6 +476,35 @@ async def test_what_all_connections_hold_is_bounded(serve):
     assert service.memory.pool.made <= 3
 
 
+async def test_who_sends_more_than_there_is_room_for_is_not_read_until_there_is(serve):
+    """What has no room behind it holds up its own connection, and no other one."""
+    handled = []
+
+    def crowd(world, request, now_ms):
+        handled.append(request.correlation_id)
+        service.mailbox.is_crowded = request.correlation_id == 1
+        return echo(world, request, now_ms)
+
+    service = await serve(handler(0, crowd))
+    client, other = await service.connect(), await service.connect()
+    client.send(1, produce(b"first"), VERSION)
+    client.send(2, produce(b"second"), VERSION)
+    assert offset_of((await client.answer(0, VERSION))[1]) == 5
+    client.send(3, produce(b"third"), VERSION)
+    other.send(9, produce(b"other"), VERSION)
+    assert offset_of((await other.answer(0, VERSION))[1]) == 5
+    assert handled == [1, 9]
+    leaving = await service.connect()
+    leaving.send(1, produce(b"leaves"), VERSION)
+    await leaving.answer(0, VERSION)
+    leaving.writer.close()
+    await eventually(lambda: len(connections(service)) == 2)
+    service.memory.read_on()
+    for size in (6, 5):
+        assert offset_of((await client.answer(0, VERSION))[1]) == size
+    assert handled == [1, 9, 1, 2, 3]
+
+
 async def test_who_leaves_makes_room(serve):
     service = await serve(handler(0, echo), queued_max_request_bytes=MEGABYTE)
     first, gone, third = [await service.connect() for _ in range(3)]

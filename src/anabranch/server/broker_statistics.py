@@ -29,4 +29,6 @@ class BrokerStatistics(NamedTuple):
     groups: Mapping[str, int]
     cleaner: Mapping[str, float]
     flush_rounds: int
+    diskless: Mapping[str, float]
+    """Empty where diskless topics are off."""
     image: MetadataImage

@@ -23,6 +23,7 @@ from anabranch.core.diskless.retention import to_look_over
 from anabranch.core.diskless.writing import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.coordinator.front import Front
 from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
 from anabranch.server.diskless_upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
@@ -90,6 +91,11 @@ class Stores(NamedTuple):
         if interval_ms is None:
             interval_ms = 0 if url.startswith(FREE) else INTERVAL_MS
         return cls(coordinator, objects, interval_ms)
+
+    def abandon(self) -> None:
+        """See `Node.abandon`."""
+        if isinstance(self.coordinator, Front):
+            self.coordinator.abandon()
 
     async def close(self) -> None:
         """Let go of both."""

@@ -25,7 +25,55 @@ class Exported(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+DISKLESS: tuple[Exported, ...] = (
+    Exported(
+        "anabranch_diskless_put_seconds", SUMMARY, "Objects that were stored, and the time it took."
+    ),
+    Exported("anabranch_diskless_put_bytes_total", COUNTER, "Bytes of objects that were stored."),
+    Exported(
+        "anabranch_diskless_commit_seconds",
+        SUMMARY,
+        "Objects that were committed, and the time it took.",
+    ),
+    Exported(
+        "anabranch_diskless_batches_total", COUNTER, "Batches of objects that were committed."
+    ),
+    Exported(
+        "anabranch_diskless_failed_objects_total",
+        COUNTER,
+        "Objects that were not stored after all attempts, or not committed.",
+        ("step",),
+    ),
+    Exported(
+        "anabranch_diskless_last_put_age_seconds",
+        GAUGE,
+        "Time since an object was last stored; left out before the first one.",
+    ),
+    Exported(
+        "anabranch_diskless_last_commit_age_seconds",
+        GAUGE,
+        "Time since an object was last committed; left out before the first one.",
+    ),
+    Exported(
+        "anabranch_diskless_waiting_bytes",
+        GAUGE,
+        "Bytes of diskless batches that are not committed yet.",
+    ),
+    Exported(
+        "anabranch_diskless_cache_bytes", GAUGE, "Bytes of diskless records kept for readers."
+    ),
+    Exported(
+        "anabranch_diskless_cache_hits_total", COUNTER, "Runs of batches that readers found cached."
+    ),
+    Exported(
+        "anabranch_diskless_cache_misses_total",
+        COUNTER,
+        "Runs of batches that had to be read from the store.",
+    ),
+)
+
 METRICS: tuple[Exported, ...] = (
+    *DISKLESS,
     Exported(
         "kafka_server_brokertopicmetrics_messagesin_total",
         COUNTER,

@@ -76,6 +76,7 @@ class NodeCollector(Collector):
             yield from samples_of_replication(counts)
             yield from samples_of_groups(counts.groups)
             yield from samples_of_cleaner(counts.cleaner)
+            yield from samples_of_diskless(counts.diskless)
             yield from samples_of_image(counts.image)
 
     def _count_records(self, replicas: Iterable[Replica]) -> None:
@@ -108,6 +109,27 @@ class NodeCollector(Collector):
             yield from samples_of_replica(replica)
         for topic, size in appended.items():
             yield "kafka_server_brokertopicmetrics_bytesin_total", (topic,), size
+
+
+def samples_of_diskless(counts: Mapping[str, float]) -> Iterator[Sample]:
+    """The data path of diskless topics, where there is one."""
+    if not counts:
+        return
+    prefix = "anabranch_diskless_"
+    for step in ("put", "commit"):
+        seconds = counts[f"{step}_ms"] / 1000
+        yield f"{prefix}{step}_seconds", (), (counts[f"{step}s"], seconds)
+        if counts[f"last_{step}_age_ms"] >= 0:
+            age_seconds = counts[f"last_{step}_age_ms"] / 1000
+            yield f"{prefix}last_{step}_age_seconds", (), age_seconds
+    yield prefix + "put_bytes_total", (), counts["put_bytes"]
+    yield prefix + "batches_total", (), counts["batches"]
+    yield prefix + "failed_objects_total", ("put",), counts["failed"]
+    yield prefix + "failed_objects_total", ("commit",), counts["refused"]
+    yield prefix + "waiting_bytes", (), counts["waiting_bytes"]
+    yield prefix + "cache_bytes", (), counts["cache_bytes"]
+    yield prefix + "cache_hits_total", (), counts["cache_hits"]
+    yield prefix + "cache_misses_total", (), counts["cache_misses"]
 
 
 def samples_of_leaders(leaders: list[Any]) -> Iterator[Sample]:

@@ -333,6 +333,8 @@ class Node:
             self.broker.cleaner.abandon()
         if self._store is not None:
             self._store.abandon()
+        if self.stores is not None:
+            self.stores.abandon()
         if self._folders is not None:
             self._folders.release()
 

@@ -268,6 +268,7 @@ class BrokerRole:
             groups=broker.groups.statistics(),
             cleaner=self.cleaner.statistics(),
             flush_rounds=self.flusher.rounds_total,
+            diskless=broker.diskless.statistics(steady_ms()),
             image=broker.image,
         )
 

@@ -10,6 +10,7 @@ when the schedules change.
 
 from __future__ import annotations
 
+from anabranch.sim.diskless_mutants import DATA_PATH
 from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
 
@@ -434,6 +435,7 @@ CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
+    *DATA_PATH,
     *MANAGED,
     Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",

@@ -52,6 +52,7 @@ def produce(node, records, *, topic="t", index=0, acks=-1, timeout_ms=30_000):
 
 def told(response):
     """(code, base offset) of the one partition that was produced to."""
+    assert response is not None, "still waiting"
     (topic,) = response.responses
     (answer,) = topic.partition_responses
     return ErrorCode(answer.error_code), answer.base_offset
@@ -80,6 +81,7 @@ def fetch(node, offset, *, topic="t", index=0, max_bytes=1 << 20, min_bytes=1, m
 
 def got(response):
     """(code, values, high watermark) of the one partition that was fetched."""
+    assert response is not None, "still waiting"
     (topic,) = response.responses
     (answer,) = topic.partitions
     values = []
@@ -135,6 +137,7 @@ def test_nothing_is_acknowledged_before_its_commit_is_known(cluster):
     node = cluster.node()
     cluster.topic()
     waits = [produce(node, batch(b"a"), acks=acks) for acks in (-1, 1)]
+    assert all(isinstance(each, Wait) for each in waits)
     assert isinstance(produce(node, batch(b"a"), acks=0), NoAnswer)
     node.perform(node.next(does.AskStates))
     node.perform(node.next(does.PrepareObjects))
@@ -180,8 +183,9 @@ def test_a_commit_without_an_answer_is_looked_up_and_counts_once(cluster, is_don
         asked.append(1) or (CoordinatorAway("still") if len(asked) < 3 else None)
     )
     node.pass_time(5_000)
+    assert len(asked) == 3
     assert told(node.polled(wait)) == (NONE, 1)
-    assert got(fetch(node, 0))[1] == [(0, b"warm"), (1, b"a")]
+    assert everything(node) == [(0, b"warm"), (1, b"a")]
 
 
 def test_a_refused_object_is_a_retriable_error(cluster):

@@ -248,6 +248,25 @@ class Diskless:
         if not isinstance(effect, DeleteBefore):
             self.reading.ended(effect)
 
+    def statistics(self, now_ms: int) -> dict[str, float]:
+        """For metrics; empty while this is off. An age of -1: there is none yet."""
+        if not self.is_on:
+            return {}
+        counts = self.writing.counts
+        names = ("puts", "put_bytes", "put_ms", "commits", "commit_ms", "batches")
+        found: dict[str, float] = {name: getattr(counts, name) for name in names}
+        for name in ("put", "commit"):
+            last_ms = getattr(counts, f"last_{name}_ms")
+            found[f"last_{name}_age_ms"] = now_ms - last_ms if last_ms >= 0 else -1
+        return found | {
+            "failed": counts.failed,
+            "refused": counts.refused,
+            "waiting_bytes": self.writing.waiting_bytes,
+            "cache_bytes": self.blocks.size_bytes,
+            "cache_hits": self.blocks.hits,
+            "cache_misses": self.blocks.misses,
+        }
+
     # The watch.
 
     def changed(self, changes: Iterable[Change]) -> None:

@@ -90,6 +90,10 @@ class Front(ABC):
     async def close(self) -> None:
         """See `Coordinator.close`."""
 
+    def abandon(self) -> None:
+        """Close without a turn of the loop: see `Node.abandon`."""
+        return
+
     async def take_control(self, controller_epoch: int) -> None:
         """See `Coordinator.take_control`."""
         await self.call(Lane.UPKEEP, lambda on: on.take_control(controller_epoch))

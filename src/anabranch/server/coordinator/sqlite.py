@@ -137,6 +137,13 @@ class SqliteCoordinator(Front):
             await self._worker.run(self._disconnect, CALL_TIMEOUT_S)
         self._worker.end()
 
+    def abandon(self) -> None:
+        """See `Front.abandon`."""
+        if not self._closed:
+            self._closed = True
+            self._worker.post(self._disconnect)
+            self._worker.end()
+
     async def _run(self, call: Callable[[], ResultT]) -> ResultT:
         if self._closed:
             raise CoordinatorAway(f"coordinator {self.path} is closed")

@@ -32,6 +32,10 @@ class Worker:
         async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation in Python 3.11
             return await asyncio.wrap_future(future)
 
+    def post(self, call: Callable[[], None]) -> None:
+        """Make a call whose end nobody waits for."""
+        self._calls.put((call, Future()))
+
     def end(self) -> None:
         """Take no more calls."""
         self._calls.put(None)

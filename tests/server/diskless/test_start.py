@@ -1,0 +1,70 @@
+"""What a node says at its start about where diskless records shall lie."""
+
+from __future__ import annotations
+
+import pytest
+
+from anabranch.core.errors import StorageFault
+from anabranch.server.config import load_config
+from anabranch.server.diskless import INTERVAL_MS, Stores
+
+ON = "diskless.storage.system.enable=true"
+
+
+def config(tmp_path, *settings):
+    return load_config(None, [f"log.dirs={tmp_path}/node", ON, *settings])
+
+
+async def test_without_the_setting_nothing_is_opened(tmp_path):
+    assert await Stores.open(load_config(None, [f"log.dirs={tmp_path}"]), "c") is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ([], "diskless.storage.url is empty"),
+        (["diskless.storage.url=ftp://there"], "names no known store"),
+        (["diskless.storage.url=file://objects"], "must be absolute"),
+        (["diskless.storage.url=file:///nowhere/at/all"], "/nowhere/at/all"),
+        (
+            ["diskless.storage.url=memory://a", "diskless.coordinator.url=mysql://x"],
+            "names no known coordinator",
+        ),
+        (
+            [
+                "diskless.storage.url=memory://a", "process.roles=broker",
+                "controller.quorum.bootstrap.servers=127.0.0.1:1",
+            ],
+            "diskless.coordinator.url is empty",
+        ),
+    ],
+)  # fmt: skip
+async def test_a_wrong_url_is_said_at_the_start(tmp_path, settings, said):
+    with pytest.raises(StorageFault, match=said):
+        await Stores.open(config(tmp_path, *settings), "c")
+
+
+async def test_what_belongs_to_another_cluster_is_refused(tmp_path):
+    (tmp_path / "node").mkdir()
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "others").mkdir()
+    mine = config(tmp_path, f"diskless.storage.url=file://{tmp_path}/objects")
+    stores = await Stores.open(mine, "first")
+    assert stores is not None
+    assert stores.interval_ms == 0
+    await stores.close()
+    with pytest.raises(StorageFault, match="'first'"):
+        await Stores.open(mine, "second")
+    another = config(tmp_path, f"diskless.storage.url=file://{tmp_path}/others")
+    with pytest.raises(StorageFault, match="first"):
+        await Stores.open(another, "second")
+
+
+async def test_an_interval_that_is_set_holds_on_any_store(tmp_path):
+    (tmp_path / "node").mkdir()
+    url, interval = "diskless.storage.url=memory://b", "diskless.produce.commit.interval.ms=7"
+    stores = await Stores.open(config(tmp_path, url, interval), "c")
+    assert stores is not None
+    assert stores.interval_ms == 7
+    assert INTERVAL_MS == 250
+    await stores.close()
