@@ -498,10 +498,10 @@ async def test_who_sends_more_than_there_is_room_for_is_not_read_until_there_is(
     leaving.send(1, produce(b"leaves"), VERSION)
     await leaving.answer(0, VERSION)
     leaving.writer.close()
-    await eventually(lambda: len(connections(service)) == 2)
     service.memory.read_on()
     for size in (6, 5):
         assert offset_of((await client.answer(0, VERSION))[1]) == size
+    await eventually(lambda: len(connections(service)) == 2)
     assert handled == [1, 9, 1, 2, 3]
 
 
