@@ -30,8 +30,8 @@ from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
-from anabranch.server.diskless import Stores
-from anabranch.server.diskless_rows import LogRowsShell
+from anabranch.server.diskless.rows import LogRowsShell
+from anabranch.server.diskless.stores import Stores
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles

@@ -38,7 +38,7 @@ from anabranch.server.assigning import Assigning
 from anabranch.server.broker_statistics import BrokerStatistics
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.diskless import DisklessShell
+from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell

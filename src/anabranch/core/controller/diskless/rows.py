@@ -6,7 +6,7 @@ compared with the metadata in pages; from then on each committed change is follo
 metadata log comes first, so that only committed metadata is looked at, and none that is older than
 the begin of this controller's term; one call at a time, and each may be made again; what fails is
 tried again after a pause. Rows are known by topic id, and those of a deleted id never come back.
-Times are of the steady clock. Not here: calls (`server/diskless_rows.py`).
+Times are of the steady clock. Not here: calls (`server/diskless/rows.py`).
 """
 
 from __future__ import annotations

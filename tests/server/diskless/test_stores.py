@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
-from anabranch.server.diskless import INTERVAL_MS, Stores
+from anabranch.server.diskless.stores import INTERVAL_MS, Stores
 
 ON = "diskless.storage.system.enable=true"
 

@@ -1,10 +1,9 @@
 """The shell around a broker's diskless half: calls of coordinator and store, watch, timers.
 
-What: `Stores.open` opens both, and says at the start what is wrong with them; `DisklessShell`
-makes the calls that `broker.diskless` wants, each in a task, and brings what came of it back as a
-step of its own. Rule kept: nothing is decided here; no call waits for ever; a call whose end is not
-known is told as such. Not here: which calls (`core/diskless`), rows of the active controller
-(`diskless_rows.py`).
+What: `DisklessShell` makes the calls that `broker.diskless` wants, each in a task, and brings what
+came of it back as a step of its own. Rule kept: nothing is decided here; no call waits for ever; a
+call whose end is not known is told as such. Not here: which calls (`core/diskless`), opening both
+(`stores.py`), rows of the active controller (`rows.py`).
 """
 
 from __future__ import annotations
@@ -13,28 +12,23 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.coordinator import Coordinator, CoordinatorAway
-from anabranch.core.diskless.objects import ObjectsAway, ObjectStore
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.retention import to_look_over
 from anabranch.core.diskless.writing import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.coordinator.front import Front
-from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
-from anabranch.server.diskless_upkeep import DisklessUpkeep
+from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
-from anabranch.server.objects.checking import check_store
-from anabranch.server.objects.opening import open_objects
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
     from anabranch.core.diskless.rows import LogKey, LogState
     from anabranch.core.types import TopicId
-    from anabranch.server.config import NodeConfig
+    from anabranch.server.diskless.stores import Stores
 
 LOG = logger("diskless")
 
@@ -46,61 +40,6 @@ LEAVE_SECONDS = 5.0
 MOST_RUNS = 1_000
 """That one call of retention deletes: a transaction of tens of milliseconds."""
 STATES_PAGE = 1_000
-INTERVAL_MS = 250
-"""`diskless.produce.commit.interval.ms` where requests cost money."""
-FREE = ("file://", "memory://")
-"""Stores in which an object costs no money."""
-
-
-class Stores(NamedTuple):
-    """Coordinator and object store of a cluster."""
-
-    coordinator: Coordinator
-    objects: ObjectStore
-    interval_ms: int
-
-    @classmethod
-    async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:
-        """Both, tried; None where diskless topics are off. Raises StorageFault."""
-        broker = config.broker
-        if not broker.diskless_storage_system_enable:
-            return None
-        url = broker.diskless_storage_url
-        if not url:
-            raise StorageFault(
-                "diskless.storage.system.enable is true and diskless.storage.url is empty; write "
-                "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
-            )
-        where = broker.diskless_coordinator_url
-        if not where:
-            if not config.is_controller or not config.is_broker:
-                raise StorageFault(
-                    "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
-                    "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
-                    "same on every node"
-                )
-            where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
-        objects = await open_objects(url)
-        try:
-            await check_store(objects, cluster_id)
-            coordinator = await open_coordinator(where, cluster_id)
-        except BaseException:
-            await objects.close()
-            raise
-        interval_ms = broker.diskless_produce_commit_interval_ms
-        if interval_ms is None:
-            interval_ms = 0 if url.startswith(FREE) else INTERVAL_MS
-        return cls(coordinator, objects, interval_ms)
-
-    def abandon(self) -> None:
-        """See `Node.abandon`."""
-        if isinstance(self.coordinator, Front):
-            self.coordinator.abandon()
-
-    async def close(self) -> None:
-        """Let go of both."""
-        await self.coordinator.close()
-        await self.objects.close()
 
 
 class DisklessShell:
@@ -327,7 +266,7 @@ class DisklessShell:
                         self._shortened(each.key, state)
 
 
-_Call = Callable[[DisklessShell, Stores, Any], Awaitable[Any]]
+_Call = Callable[["DisklessShell", Any, Any], Awaitable[Any]]
 _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.PrepareObjects: (DisklessShell._prepare, CoordinatorAway),
     does.PutObject: (lambda _, on, it: on.objects.put(it.object_key, it.buffers), ObjectsAway),

@@ -1,0 +1,1 @@
+"""Diskless topics of a node: their stores, the broker's calls, the active controller's rows."""

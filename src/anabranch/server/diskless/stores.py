@@ -1,0 +1,77 @@
+"""Coordinator and object store of a cluster, opened and tried when a node starts.
+
+Rule kept: what is wrong with them is said before the first record comes, with place, reason and
+remedy, and nothing stays open. Not here: how they work (`server/coordinator`, `server/objects`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.diskless.coordinator import Coordinator
+from anabranch.core.diskless.objects import ObjectStore
+from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.front import Front
+from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
+from anabranch.server.objects.checking import check_store
+from anabranch.server.objects.opening import open_objects
+
+if TYPE_CHECKING:
+    from anabranch.server.config import NodeConfig
+
+INTERVAL_MS = 250
+"""`diskless.produce.commit.interval.ms` where requests cost money."""
+FREE = ("file://", "memory://")
+"""Stores in which an object costs no money."""
+
+
+class Stores(NamedTuple):
+    """Coordinator and object store of a cluster."""
+
+    coordinator: Coordinator
+    objects: ObjectStore
+    interval_ms: int
+
+    @classmethod
+    async def open(cls, config: NodeConfig, cluster_id: str) -> Stores | None:
+        """Both, tried; None where diskless topics are off. Raises StorageFault."""
+        broker = config.broker
+        if not broker.diskless_storage_system_enable:
+            return None
+        url = broker.diskless_storage_url
+        if not url:
+            raise StorageFault(
+                "diskless.storage.system.enable is true and diskless.storage.url is empty; write "
+                "file:///path/to/folder, s3://bucket/prefix, gs://… or az://…"
+            )
+        where = broker.diskless_coordinator_url
+        if not where:
+            if not config.is_controller or not config.is_broker:
+                raise StorageFault(
+                    "diskless.storage.system.enable is true and diskless.coordinator.url is empty; "
+                    "write sqlite:///path/to/diskless.db, or postgresql://user@host/database, the "
+                    "same on every node"
+                )
+            where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
+        objects = await open_objects(url)
+        try:
+            await check_store(objects, cluster_id)
+            coordinator = await open_coordinator(where, cluster_id)
+        except BaseException:
+            await objects.close()
+            raise
+        interval_ms = broker.diskless_produce_commit_interval_ms
+        if interval_ms is None:
+            interval_ms = 0 if url.startswith(FREE) else INTERVAL_MS
+        return cls(coordinator, objects, interval_ms)
+
+    def abandon(self) -> None:
+        """See `Node.abandon`."""
+        if isinstance(self.coordinator, Front):
+            self.coordinator.abandon()
+
+    async def close(self) -> None:
+        """Let go of both."""
+        await self.coordinator.close()
+        await self.objects.close()
