@@ -30,8 +30,8 @@ WRITTEN = Struct("<iiq")
 OBJECT = Struct("<qH")
 CHANGE = Struct("<16sibqqqH")
 RUN = Struct("<qqqqqb")
-MOST_KEY_BYTES = 256
-"""Of an object's key: what is left for changes is what lies beside it."""
+MOST_KEY_BYTES = 512
+"""Of an object's key, as stores take them."""
 
 
 def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:

@@ -36,7 +36,7 @@ from anabranch.server.coordinator.sql_tables import OBJECT, SqlTables, object_ro
 Connection: TypeAlias = psycopg.Connection[Any]
 
 CHANNEL = "anabranch_diskless"
-CHANGE_BYTES = 5800
+CHANGE_BYTES = 5900
 """In base64 below the 8000 bytes that a NOTIFY may have."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 KEYS = "unnest(%s::bytea[], %s::bigint[]) WITH ORDINALITY AS k (topic_id, partition, place)"
@@ -199,7 +199,9 @@ class PostgresTables(SqlTables):
         epoch = self._execute(
             "SELECT broker_epoch FROM brokers WHERE broker_id = ? FOR SHARE", (commit.broker_id,)
         )
-        logs = self._execute(LOCKED, _columns(sorted({b.key for b in commit.batches}), 2))
+        logs = self._execute(
+            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)
+        )
         wanted = sorted(producer_keys(commit.batches))
         producers = self._execute(
             PRODUCERS, _columns([(*each.key, each.producer_id) for each in wanted], 3)

@@ -1,0 +1,203 @@
+"""What only a server can do to a coordinator: lose a connection, end, be locked by others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import psycopg
+import pytest
+from coordinator_kit import (
+    BROKER,
+    CLUSTER,
+    EPOCH,
+    RIVER,
+    TOPICS,
+    batch,
+    commit,
+    make_river,
+    placed,
+    prepare,
+)
+
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.rows import CommitState, LogKey, LogState
+from anabranch.server.coordinator import postgres as engine
+from anabranch.server.coordinator.postgres import PostgresCoordinator
+
+
+class Relay:
+    """A way to the server that is cut at the next COMMIT: before it arrives, or when it is done."""
+
+    def __init__(self, url: str) -> None:
+        self._to = urlsplit(url)
+        self.cut: str | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def open(self) -> str:
+        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        place = f"{self._to.username}:{self._to.password}@127.0.0.1:{port}"
+        return f"postgresql://{place}{self._to.path}"
+
+    async def close(self) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connect(self, asks: asyncio.StreamReader, told: asyncio.StreamWriter) -> None:
+        assert self._to.hostname is not None
+        answers, onward = await asyncio.open_connection(self._to.hostname, self._to.port)
+        ends = (told, onward)
+        self._tasks += (
+            asyncio.create_task(self._pass(asks, onward, ends, is_client=True)),
+            asyncio.create_task(self._pass(answers, told, ends, is_client=False)),
+        )
+
+    async def _pass(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        ends: tuple[asyncio.StreamWriter, asyncio.StreamWriter],
+        *,
+        is_client: bool,
+    ) -> None:
+        with suppress(ConnectionError):
+            while chunk := await reader.read(1 << 16):
+                if not is_client and self.cut == "done":
+                    self.cut = None
+                    break
+                if is_client and self.cut is not None and b"COMMIT" in chunk:
+                    self.cut = {"before": None, "after": "done"}[self.cut]
+                    if self.cut is None:
+                        break
+                writer.write(chunk)
+        for end in ends:
+            end.transport.abort()
+
+
+@pytest.fixture
+async def relay(empty_database: str) -> AsyncIterator[Relay]:
+    made = Relay(empty_database)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def coordinator(empty_database: str) -> AsyncIterator[PostgresCoordinator]:
+    on = await PostgresCoordinator.open(empty_database, CLUSTER)
+    await make_river(on)
+    yield on
+    await on.close()
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+async def test_the_outcome_of_a_commit_without_an_answer_is_told(
+    coordinator: PostgresCoordinator, relay: Relay, when: str
+) -> None:
+    cut_off = await PostgresCoordinator.open(await relay.open(), CLUSTER)
+    await coordinator.register(2, 1)
+    prepared = await prepare(cut_off, broker=2, epoch=1)
+    relay.cut = when
+    wanted = placed(prepared, batch(producer=4, sequence=0), batch(), broker=2, epoch=1)
+    with pytest.raises(CoordinatorAway):
+        await cut_off.commit(wanted)
+    if when == "before":
+        assert (await cut_off.outcome(prepared.object_key)).state is CommitState.PENDING
+        await cut_off.refuse([prepared.object_id])
+    answer = await cut_off.outcome(prepared.object_key)
+    assert [each.base_offset for each in answer.verdicts] == ([0, 1] if when == "after" else [])
+    expected = CommitState.COMMITTED if when == "after" else CommitState.REFUSED
+    assert answer.state is expected
+    assert await coordinator.states([RIVER]) == [
+        LogState(0, 2, 200) if when == "after" else LogState(0, 0)
+    ]
+    await cut_off.close()
+
+
+async def test_partitions_are_locked_in_order_whatever_the_order_of_batches(
+    coordinator: PostgresCoordinator, empty_database: str
+) -> None:
+    """Two that lock in different orders could wait for each other."""
+    keys = [LogKey(TOPICS[0], number) for number in range(2)]
+    with psycopg.connect(empty_database) as holds:
+        holds.execute("SET search_path = anabranch_diskless")
+        holds.execute("SELECT 1 FROM logs WHERE partition = 0 FOR UPDATE")
+        backwards = placed(await prepare(coordinator), batch(keys[1]), batch(keys[0]))
+        waiting = asyncio.create_task(coordinator.commit(backwards))
+        await until_somebody_waits(empty_database)
+        taken = holds.execute("SELECT 1 FROM logs WHERE partition = 1 FOR UPDATE NOWAIT").fetchone()
+        assert taken == (1,), "nothing is held by who waits for the first"
+    assert (await waiting).state is CommitState.COMMITTED
+
+
+async def until_somebody_waits(url: str) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            with psycopg.connect(url, autocommit=True) as connection:
+                row = connection.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
+                    "AND datname = current_database()"
+                ).fetchone()
+            if row and row[0]:
+                return
+            await asyncio.sleep(0.01)
+
+
+async def test_what_the_server_rolled_back_is_tried_again(
+    coordinator: PostgresCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def deadlocked_once(tables: Any) -> str:
+        calls.append(1)
+        if len(calls) == 1:
+            raise psycopg.errors.DeadlockDetected("deadlock detected")
+        return "done"
+
+    assert await coordinator.call(engine.Lane.WRITE, deadlocked_once) == "done"
+    calls.clear()
+
+    def lost(tables: Any) -> str:
+        calls.append(1)
+        raise psycopg.OperationalError("the connection is lost")
+
+    with pytest.raises(CoordinatorAway):
+        await coordinator.call(engine.Lane.WRITE, lost)
+    assert len(calls) == 1, "what may have been done is not done again"
+
+
+async def test_a_call_that_takes_too_long_is_cut_off(
+    coordinator: PostgresCoordinator, empty_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = await prepare(coordinator)
+    monkeypatch.setattr(engine, "CALL_TIMEOUT_S", 0.3)
+    with psycopg.connect(empty_database) as holds:
+        holds.execute("SET search_path = anabranch_diskless")
+        holds.execute("SELECT 1 FROM logs FOR UPDATE")
+        with pytest.raises(CoordinatorAway, match="no answer within"):
+            await coordinator.commit(placed(prepared, batch()))
+        assert await coordinator.states([RIVER]) == [LogState(0, 0)], "readers go on"
+    monkeypatch.setattr(engine, "CALL_TIMEOUT_S", 10)
+    assert (await commit(coordinator, batch())).state is CommitState.COMMITTED
+
+
+async def test_a_server_that_ends_ends_listening_and_comes_back(
+    coordinator: PostgresCoordinator, postgres: Any
+) -> None:
+    async with asyncio.timeout(60), aclosing(coordinator.changes()) as changes:
+        assert await anext(changes) == []
+        await commit(coordinator, batch())
+        assert (await anext(changes))[0].state == LogState(0, 1, 100)
+        await asyncio.to_thread(postgres.stop, at_once=True)
+        with pytest.raises(CoordinatorAway):
+            await anext(changes)
+        with pytest.raises(CoordinatorAway):
+            await coordinator.prepare(BROKER, EPOCH, 1, 1000)
+        await asyncio.to_thread(postgres.start)
+        assert await coordinator.states([RIVER]) == [LogState(0, 1, 100)]
+        assert (await commit(coordinator, batch())).verdicts[0].base_offset == 1

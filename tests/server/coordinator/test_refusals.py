@@ -1,0 +1,113 @@
+"""Which databases are refused, and what is said of those that do not answer."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from coordinator_kit import CLUSTER
+
+from anabranch.client.ports import free_ports
+from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.migrations import NEWEST
+from anabranch.server.coordinator.opening import open_coordinator
+from anabranch.server.sqlite_file import REMEDIES
+
+
+@pytest.fixture(params=("sqlite", "postgres"))
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgres":
+        return str(request.getfixturevalue("empty_database"))
+    return f"sqlite://{tmp_path}/diskless.db"
+
+
+def execute(url: str, statement: str) -> list[tuple[Any, ...]]:
+    """In the coordinator's tables, past the coordinator."""
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite://"))) as on, on:
+            return on.execute(statement).fetchall()
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET search_path = anabranch_diskless")
+        cursor = connection.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
+
+
+async def opened_once(url: str) -> None:
+    await (await open_coordinator(url, CLUSTER)).close()
+
+
+async def test_a_database_is_made_once_and_keeps_its_mark(url: str) -> None:
+    await opened_once(url)
+    facts = dict(execute(url, "SELECT name, value FROM facts"))
+    await opened_once(url)
+    assert dict(execute(url, "SELECT name, value FROM facts")) == facts
+    assert (facts["cluster.id"], facts["schema.version"]) == (CLUSTER, str(NEWEST))
+
+
+async def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
+    await opened_once(url)
+    execute(url, f"UPDATE facts SET value = '{NEWEST + 1}' WHERE name = 'schema.version'")
+    with pytest.raises(StorageFault, match=f"version {NEWEST + 1}, this program knows only"):
+        await open_coordinator(url, CLUSTER)
+    found = execute(url, "SELECT value FROM facts WHERE name = 'schema.version'")
+    assert found == [(str(NEWEST + 1),)]
+
+
+async def test_the_coordinator_of_another_cluster_is_refused(url: str) -> None:
+    await opened_once(url)
+    with pytest.raises(StorageFault, match=f"belongs to cluster {CLUSTER}, this node to .*other"):
+        await open_coordinator(url, "other")
+
+
+async def test_a_schema_of_no_version_gets_all_steps(url: str) -> None:
+    """A process that ended while it made the tables left none of them."""
+    if url.startswith("postgres"):
+        execute(url, "CREATE SCHEMA anabranch_diskless")
+    execute(url, "CREATE TABLE facts (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)")
+    await opened_once(url)
+    assert execute(url, "SELECT count(*) FROM logs") == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("mysql://me:river@host/db", "names no known coordinator; write"),
+        ("postgresql://me:river@127.0.0.1:1/db?nonsense=1", "is no PostgreSQL URL; write"),
+    ],
+)
+async def test_what_is_no_coordinator_is_said(url: str, said: str) -> None:
+    with pytest.raises(StorageFault, match=said) as told:
+        await open_coordinator(url, CLUSTER)
+    assert "river" not in str(told.value)
+    assert "diskless.coordinator.url" in str(told.value)
+
+
+async def test_a_server_that_is_not_there_is_away(postgres: Any) -> None:
+    (port,) = free_ports(1)
+    with pytest.raises(CoordinatorAway) as told:
+        await open_coordinator(f"postgresql://me:river@127.0.0.1:{port}/db", CLUSTER)
+    assert f"127.0.0.1:{port}/db" in str(told.value)
+    assert "river" not in str(told.value)
+    for refused in (postgres.url("postgres", "not-the-password"), postgres.url("no-such")):
+        with pytest.raises(StorageFault) as told:
+            await open_coordinator(refused, CLUSTER)
+        assert not isinstance(told.value, CoordinatorAway)
+        assert "not-the-password" not in str(told.value)
+
+
+async def test_what_is_no_file_or_no_database_is_said_with_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database" * 500)
+    (tmp_path / "folder").mkdir()
+    for path, said in (
+        ("text", "name another file in diskless.coordinator.url"),
+        ("folder", REMEDIES["SQLITE_CANTOPEN"]),
+        ("text/diskless.db", "text/diskless.db"),
+    ):
+        with pytest.raises(StorageFault, match=said) as told:
+            await open_coordinator(str(tmp_path / path), CLUSTER)
+        assert not isinstance(told.value, CoordinatorAway)
