@@ -36,6 +36,14 @@ HOSTING_TESTS = "tests/core/broker/test_hosting.py"
 
 TENURE = "anabranch.core.controller.tenure.tenure"
 
+DISKLESS_COMMIT = "anabranch.core.diskless.commit"
+SQL_TABLES = "anabranch.server.coordinator.sql_tables"
+SQLITE_COORDINATOR = "anabranch.server.coordinator.sqlite"
+POSTGRES_COORDINATOR = "anabranch.server.coordinator.postgres"
+POSTGRES_TABLES = "anabranch.server.coordinator.postgres_tables"
+COMMIT_TESTS = "tests/core/diskless/test_commit.py"
+COORDINATOR_TESTS = "tests/server/coordinator"
+
 NO_SCHEDULE = -1
 
 MUTANTS = (
@@ -1551,6 +1559,123 @@ DIRECTED = (
         new="if group.state is EMPTY or generation_id < group.generation_id:",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_transactions.py::test_only_the_member_of_this_generation_may_commit",
+    ),
+    Mutant(
+        name="duplicate-is-written-again",
+        rule="a batch of a producer that comes again gets the offset of the first",
+        module=DISKLESS_COMMIT,
+        old="if written[:2] == sequences:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_five_batches_are_known_and_the_sixth_is_not",
+    ),
+    Mutant(
+        name="gap-is-written",
+        rule="a gap in a producer's sequence is refused, and the number that is next is told",
+        module=DISKLESS_COMMIT,
+        old="if batch.base_sequence != producer.next_sequence:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}"
+        "::test_a_gap_tells_what_is_next_and_whether_the_producer_is_known",
+    ),
+    Mutant(
+        name="object-is-committed-after-its-lease",
+        rule="no object is committed once its lease is over",
+        module=DISKLESS_COMMIT,
+        old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
+        new="if found.state is not ObjectState.PREPARED:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_nothing_is_committed_after_its_lease[memory]",
+    ),
+    Mutant(
+        name="earlier-incarnation-commits",
+        rule="a broker commits in its newest epoch alone",
+        module=DISKLESS_COMMIT,
+        old="if broker_epoch != commit.broker_epoch:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_an_older_incarnation_of_a_broker_neither_prepares_nor_commits[memory]",
+    ),
+    Mutant(
+        name="offset-is-given-twice",
+        rule="each batch moves the end of its partition",
+        module=DISKLESS_COMMIT,
+        old="log.start_offset, end_offset, log.byte_size + batch.byte_size",
+        new="log.start_offset, log.high_watermark, log.byte_size + batch.byte_size",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_verdicts_and_offsets_are_those_of_the_whole_history",
+    ),
+    Mutant(
+        name="apart-is-one-run",
+        rule="batches are one run only where their bytes touch",
+        module=DISKLESS_COMMIT,
+        old="run.byte_offset + run.byte_size == batch.byte_offset\n        and",
+        new="True\n        and",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_a_refused_batch_parts_two_runs_and_a_bound_does",
+    ),
+    Mutant(
+        name="outcome-is-not-final",
+        rule="an object that was said to be refused is never committed",
+        module=DISKLESS_COMMIT,
+        old='return Decided(_refused("its lease is over"), ObjectState.REFUSED)',
+        new='return Decided(_refused("its lease is over"))',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_who_asks_about_an_expired_object_refuses_it_for_good[sqlite]",
+    ),
+    Mutant(
+        name="deleted-topic-comes-back",
+        rule="an id that was deleted gets no partitions again",
+        module=SQL_TABLES,
+        old="                    continue\n",
+        new="                    pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_a_deleted_topic_is_gone_for_good[sqlite]",
+    ),
+    Mutant(
+        name="object-is-garbage-with-runs",
+        rule="an object waits for deletion when its last run is gone",
+        module=SQL_TABLES,
+        old="AND state = 1 AND live_runs = 0",
+        new="AND state = 1",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_an_object_is_garbage_when_its_last_run_is_gone_and_after_grace[sqlite]",
+    ),
+    Mutant(
+        name="missed-changes-are-not-told",
+        rule="a listener that may have missed changes is told so",
+        module=SQLITE_COORDINATOR,
+        old="if found and found[0][0] != after + 1:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_sqlite.py::test_a_listener_that_is_too_far_behind_is_told_so",
+    ),
+    Mutant(
+        name="lost-commit-is-tried-again",
+        rule="a commit whose connection was lost is not made again",
+        module=POSTGRES_COORDINATOR,
+        old="or not (self._may_repeat or error.sqlstate in ROLLED_BACK)",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_postgres.py::test_what_the_server_rolled_back_is_tried_again",
+    ),
+    Mutant(
+        name="partitions-locked-in-any-order",
+        rule="a commit locks its partitions in their order",
+        module=POSTGRES_TABLES,
+        old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
+        new='"FOR UPDATE OF l"',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_postgres.py::test_partitions_are_locked_in_order_whatever_the_order_of_batches",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

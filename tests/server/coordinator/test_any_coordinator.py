@@ -39,6 +39,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.server.coordinator import front
 
 NOWHERE = LogKey(TOPICS[3], 0)
 
@@ -331,7 +332,11 @@ async def test_rows_of_one_answer_are_bounded(coordinator: Coordinator) -> None:
     assert found == [(at, at + 1) for at in range(10, 510)]
 
 
-async def test_runs_are_found_by_time(coordinator: Coordinator) -> None:
+@pytest.mark.parametrize("step", [1, 2, 10_000])
+async def test_runs_are_found_by_time(
+    coordinator: Coordinator, step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(front, "MOST_RUNS_WALKED", step)
     for timestamp in (1000, 3000, 2000, 3000):
         await commit(coordinator, batch(timestamp=timestamp))
     first = {time: await coordinator.by_time(RIVER, time) for time in (0, 1000, 1001, 3001)}

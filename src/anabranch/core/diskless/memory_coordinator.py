@@ -9,7 +9,7 @@ asynchronous).
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -212,13 +212,20 @@ class MemoryCoordinator:
         """See `Coordinator.find`."""
         return [self._find(each) for each in wanted]
 
-    def by_time(self, key: LogKey, timestamp: int) -> Run | None:
-        """See `Coordinator.by_time`."""
-        return next((run for run in self._runs(key) if run.max_timestamp >= timestamp), None)
+    def by_time(
+        self, key: LogKey, timestamp: int, first: int = 0, most_runs: int = 1 << 62
+    ) -> tuple[Run | None, int | None]:
+        """The first run that is not older, among some from an offset on; where others begin."""
+        some, beyond = self._runs(key, first, most_runs)
+        return next((run for run in some if run.max_timestamp >= timestamp), None), beyond
 
-    def newest(self, key: LogKey) -> Run | None:
-        """See `Coordinator.newest`."""
-        return max(self._runs(key), key=lambda run: run.max_timestamp, default=None)
+    def newest(
+        self, key: LogKey, first: int = 0, most_runs: int = 1 << 62
+    ) -> tuple[Run | None, int | None]:
+        """The first run of the greatest timestamp, among some from an offset on; where others
+        begin."""
+        some, beyond = self._runs(key, first, most_runs)
+        return max(some, key=lambda run: run.max_timestamp, default=None), beyond
 
     # Shortening.
 
@@ -371,11 +378,16 @@ class MemoryCoordinator:
         if state in (ObjectState.REFUSED, ObjectState.UNUSED):
             found.marked_ms = self._clock()
 
-    def _runs(self, key: LogKey) -> list[Run]:
+    def _runs(self, key: LogKey, first: int, most: int) -> tuple[list[Run], int | None]:
         log = self._logs.get(key)
         if log is None:
-            return []
-        return [run for run in log.runs if run.end_offset > log.state.start_offset]
+            return [], None
+        place = bisect_left(log.runs, first, key=lambda run: run.base_offset)
+        beyond = log.runs[place + most : place + most + 1]
+        some = [
+            run for run in log.runs[place : place + most] if run.end_offset > log.state.start_offset
+        ]
+        return some, beyond[0].base_offset if beyond else None
 
     def _find(self, wanted: Wanted) -> Found:
         log = self._logs.get(wanted.key)

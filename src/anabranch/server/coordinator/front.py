@@ -29,6 +29,10 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.types import TopicId
 
 ResultT = TypeVar("ResultT")
+Step = tuple[Run | None, int | None]
+"""What was found among some runs, from an offset on, and where the next ones begin, if any."""
+MOST_RUNS_WALKED = 10_000
+"""In one step through a partition: a few milliseconds."""
 
 
 def wall_clock_ms() -> int:
@@ -60,8 +64,8 @@ class Tables(Protocol):
     def refuse(self, object_ids: Sequence[int]) -> None: ...
     def states(self, keys: Sequence[LogKey]) -> list[LogState | None]: ...
     def find(self, wanted: Sequence[Wanted]) -> list[Found]: ...
-    def by_time(self, key: LogKey, timestamp: int) -> Run | None: ...
-    def newest(self, key: LogKey) -> Run | None: ...
+    def by_time(self, key: LogKey, timestamp: int, first: int, most_runs: int) -> Step: ...
+    def newest(self, key: LogKey, first: int, most_runs: int) -> Step: ...
     def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]: ...
     def expire(
         self, key: LogKey, *, older_than_ms: int, most_bytes: int, most_runs: int
@@ -143,12 +147,30 @@ class Front(ABC):
         return await self.call(Lane.READ, lambda on: on.find(wanted))
 
     async def by_time(self, key: LogKey, timestamp: int) -> Run | None:
-        """See `Coordinator.by_time`."""
-        return await self.call(Lane.READ, lambda on: on.by_time(key, timestamp))
+        """See `Coordinator.by_time`; in steps, between which others have their turn."""
+        after: int | None = 0
+        while after is not None:
+            found, after = await self._by_time(key, timestamp, after)
+            if found is not None:
+                return found
+        return None
 
     async def newest(self, key: LogKey) -> Run | None:
-        """See `Coordinator.newest`."""
-        return await self.call(Lane.READ, lambda on: on.newest(key))
+        """See `Coordinator.newest`; in steps too."""
+        newest, after = await self._newest(key, 0)
+        while after is not None:
+            found, after = await self._newest(key, after)
+            if found is not None and (newest is None or found.max_timestamp > newest.max_timestamp):
+                newest = found
+        return newest
+
+    async def _by_time(self, key: LogKey, timestamp: int, after: int) -> Step:
+        return await self.call(
+            Lane.READ, lambda on: on.by_time(key, timestamp, after, MOST_RUNS_WALKED)
+        )
+
+    async def _newest(self, key: LogKey, after: int) -> Step:
+        return await self.call(Lane.READ, lambda on: on.newest(key, after, MOST_RUNS_WALKED))
 
     async def delete_before(self, wanted: Iterable[tuple[LogKey, int]]) -> list[LogState | None]:
         """See `Coordinator.delete_before`."""

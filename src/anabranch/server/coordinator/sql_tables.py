@@ -263,15 +263,17 @@ class SqlTables(ABC):
 
     # Brokers: reading.
 
-    def by_time(self, key: LogKey, timestamp: int) -> Run | None:
-        """See `Coordinator.by_time`."""
-        return self._first_run(
-            key, "AND end_offset > ? AND max_timestamp >= ? ORDER BY base_offset", timestamp
-        )
+    def by_time(
+        self, key: LogKey, timestamp: int, first: int, most_runs: int
+    ) -> tuple[Run | None, int | None]:
+        """The first run that is not older, among some from an offset on; where others begin."""
+        chosen = "AND max_timestamp >= ? ORDER BY base_offset"
+        return self._step(key, first, most_runs, chosen, timestamp)
 
-    def newest(self, key: LogKey) -> Run | None:
-        """See `Coordinator.newest`."""
-        return self._first_run(key, "AND end_offset > ? ORDER BY max_timestamp DESC, base_offset")
+    def newest(self, key: LogKey, first: int, most_runs: int) -> tuple[Run | None, int | None]:
+        """The first run of the greatest timestamp, among some from an offset on; where others
+        begin."""
+        return self._step(key, first, most_runs, "ORDER BY max_timestamp DESC, base_offset")
 
     # Shortening.
 
@@ -469,12 +471,23 @@ class SqlTables(ABC):
             ((now_ms, number) for number in sorted(object_ids)),
         )
 
-    def _first_run(self, key: LogKey, rest: str, *values: int) -> Run | None:
+    def _step(
+        self, key: LogKey, first: int, most_runs: int, chosen: str, *values: int
+    ) -> tuple[Run | None, int | None]:
         (state,) = self.states([key])
         if state is None:
-            return None
-        row = self._one(f"{RUNS} {rest} LIMIT 1", (*key, state.start_offset, *values))
-        return None if row is None else Run(key, *row)
+            return None, None
+        beyond = self._one(
+            f"SELECT base_offset FROM runs WHERE {OF_LOG} AND base_offset >= ? "
+            "ORDER BY base_offset LIMIT 1 OFFSET ?",
+            (*key, first, most_runs),
+        )
+        end = state.high_watermark if beyond is None else beyond[0]
+        row = self._one(
+            f"{RUNS} AND base_offset >= ? AND base_offset < ? AND end_offset > ? {chosen} LIMIT 1",
+            (*key, first, end, state.start_offset, *values),
+        )
+        return None if row is None else Run(key, *row), None if beyond is None else end
 
     def _drop_below_start(
         self, key: LogKey, state: LogState, limit: int
