@@ -39,8 +39,12 @@ def open_file(path: str, what: str) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )
-    connection.execute("PRAGMA journal_mode=PERSIST")
-    connection.execute("PRAGMA synchronous=FULL")
+    try:
+        connection.execute("PRAGMA journal_mode=PERSIST")
+        connection.execute("PRAGMA synchronous=FULL")
+    except sqlite3.Error:
+        connection.close()
+        raise
     return connection
 
 

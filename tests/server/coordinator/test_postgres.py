@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
 from typing import Any
@@ -184,6 +185,33 @@ async def test_a_call_that_takes_too_long_is_cut_off(
         assert await coordinator.states([RIVER]) == [LogState(0, 0)], "readers go on"
     monkeypatch.setattr(engine, "CALL_TIMEOUT_S", 10)
     assert (await commit(coordinator, batch())).state is CommitState.COMMITTED
+
+
+async def test_a_server_that_only_reads_is_left_and_a_call_that_waits_cuts_no_other(
+    coordinator: PostgresCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_only(tables: Any) -> None:
+        tables.connection.execute("SET default_transaction_read_only = on")
+
+    await coordinator.call(engine.Lane.WRITE, read_only)
+    with pytest.raises(CoordinatorAway, match="read-only"):
+        await prepare(coordinator)
+    prepared = await prepare(coordinator)
+
+    started, goes_on = threading.Event(), threading.Event()
+
+    def slow(tables: Any) -> Any:
+        started.set()
+        assert goes_on.wait(20)
+        return tables.states([RIVER])
+
+    under_way = asyncio.create_task(coordinator.call(engine.Lane.WRITE, slow))
+    await asyncio.to_thread(started.wait)
+    monkeypatch.setattr(engine, "CALL_TIMEOUT_S", 0.01)
+    with pytest.raises(CoordinatorAway, match="no answer within"):
+        await coordinator.commit(placed(prepared, batch()))
+    goes_on.set()
+    assert await under_way == [LogState(0, 0)]
 
 
 async def test_a_server_that_ends_ends_listening_and_comes_back(

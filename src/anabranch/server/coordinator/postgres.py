@@ -123,14 +123,15 @@ class _Lane:
         self._url, self._name, self._cluster_id = url, name, cluster_id
         self._may_repeat = lane is Lane.READ
         self._tables: PostgresTables | None = None
+        self._was_lost = False
+        """In the call under way, whose error may then be over with the next connection."""
         self._worker = Worker(f"diskless-{lane.value}")
 
     async def run(self, call: Callable[[Tables], ResultT]) -> ResultT:
         """A call in the thread; one that takes too long is cut off."""
         try:
-            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S)
+            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S, self._cut)
         except TimeoutError:
-            self._cut()
             raise CoordinatorAway(
                 f"coordinator {self._name}: no answer within {CALL_TIMEOUT_S:g} s"
             ) from None
@@ -152,10 +153,11 @@ class _Lane:
     # Everything below runs in the lane's thread.
 
     def _guard(self, call: Callable[[Tables], ResultT]) -> ResultT:
+        self._was_lost = False
         try:
             return self._repeat(call)
         except psycopg.Error as error:
-            kind = CoordinatorAway if is_away(error) else StorageFault
+            kind = CoordinatorAway if is_away(error) or self._was_lost else StorageFault
             raise kind(f"coordinator {self._name}: {one_line(error)}") from error
 
     def _repeat(self, call: Callable[[Tables], ResultT]) -> ResultT:
@@ -168,9 +170,12 @@ class _Lane:
                 if tries == TRIES or not (self._may_repeat or error.sqlstate in ROLLED_BACK):
                     raise
                 time.sleep(PAUSE_S * tries * random.random())
+            except psycopg.errors.ReadOnlySqlTransaction:
+                self._lose()  # another server may be the primary now
+                raise
             finally:
                 if self._tables is not None and self._tables.connection.closed:
-                    self._drop()
+                    self._lose()
 
     def _open(self) -> PostgresTables:
         if self._tables is None:
@@ -184,6 +189,10 @@ class _Lane:
                 raise
             self._tables = PostgresTables(connection, self._cluster_id, mark)
         return self._tables
+
+    def _lose(self) -> None:
+        self._was_lost = True
+        self._drop()
 
     def _drop(self) -> None:
         tables, self._tables = self._tables, None

@@ -25,12 +25,23 @@ class Worker:
         self._thread = Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    async def run(self, call: Callable[[], ResultT], timeout_s: float) -> ResultT:
-        """What a call gives. Raises TimeoutError: if it had begun, it goes on."""
+    async def run(
+        self,
+        call: Callable[[], ResultT],
+        timeout_s: float,
+        cut: Callable[[], None] = lambda: None,
+    ) -> ResultT:
+        """What a call gives. Raises TimeoutError: if it had begun, it goes on, and `cut` is called
+        to have it end."""
         future: Future[ResultT] = Future()
         self._calls.put((call, future))
-        async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation in Python 3.11
-            return await asyncio.wrap_future(future)
+        try:
+            async with asyncio.timeout(timeout_s):  # wait_for may lose a cancellation in 3.11
+                return await asyncio.wrap_future(future)
+        except TimeoutError:
+            if future.running():
+                cut()
+            raise
 
     def post(self, call: Callable[[], None]) -> None:
         """Make a call whose end nobody waits for."""
