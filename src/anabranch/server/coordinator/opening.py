@@ -37,4 +37,9 @@ async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
         )
     from anabranch.server.coordinator.sqlite import SqliteCoordinator
 
-    return await SqliteCoordinator.open(url.removeprefix(SQLITE), cluster_id)
+    path = url.removeprefix(SQLITE)
+    if path in ("", ":memory:"):
+        raise StorageFault(
+            f"diskless.coordinator.url={url} names no file; write sqlite:///path/to/diskless.db"
+        )
+    return await SqliteCoordinator.open(path, cluster_id)

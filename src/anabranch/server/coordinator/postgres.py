@@ -209,12 +209,16 @@ class _Lane:
             on.execute(statement.encode())
         with on.transaction():
             on.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING_LOCK,))
-            on.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}".encode())
+            have = on.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
+            if have is None or have[0] is None:  # making what is there needs rights all the same
+                on.execute(f"CREATE SCHEMA {SCHEMA}".encode())
             on.execute(f"SET search_path = {SCHEMA}".encode())
-            on.execute(FACTS.encode())
             return self._migrate(on)
 
     def _migrate(self, on: Connection) -> str:
+        have = on.execute("SELECT to_regclass(%s)", (f"{SCHEMA}.facts",)).fetchone()
+        if have is None or have[0] is None:
+            on.execute(FACTS.encode())
         stored: dict[str, Any] = dict(on.execute("SELECT name, value FROM facts").fetchall())
         check_cluster(stored.get("cluster.id", self._cluster_id), self._cluster_id, self._name)
         for statement in steps_from(int(stored.get("schema.version", 0)), POSTGRES, self._name):

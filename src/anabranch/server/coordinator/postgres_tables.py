@@ -54,19 +54,22 @@ PRODUCERS = (
     "unnest(%s::bytea[], %s::bigint[], %s::bigint[]) AS k (topic_id, partition, producer_id) "
     "JOIN producers p USING (topic_id, partition, producer_id)"
 )
+NEAREST = (
+    "SELECT base_offset, end_offset, object_id, byte_offset, byte_size, max_timestamp, "
+    "timestamp_type, sum(byte_size) OVER (ORDER BY base_offset) AS total "
+    "FROM runs WHERE runs.topic_id = k.topic_id AND runs.partition = k.partition "
+    "AND base_offset >= (SELECT max(first.base_offset) FROM runs first "
+    "WHERE first.topic_id = k.topic_id AND first.partition = k.partition "
+    f"AND first.base_offset <= k.wanted) ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}"
+)
 FIND = (
     "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, r.* FROM "
     "unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[]) WITH ORDINALITY "
     "AS k (topic_id, partition, wanted, most_bytes, place) "
-    "LEFT JOIN logs l USING (topic_id, partition) LEFT JOIN LATERAL (SELECT * FROM ("
-    "SELECT base_offset, end_offset, object_id, object_key, byte_offset, "
-    "runs.byte_size AS run_size, max_timestamp, timestamp_type, "
-    "sum(runs.byte_size) OVER (ORDER BY base_offset) AS total "
-    "FROM runs JOIN wal_objects USING (object_id) WHERE runs.topic_id = k.topic_id "
-    "AND runs.partition = k.partition AND base_offset >= (SELECT max(first.base_offset) "
-    "FROM runs first WHERE first.topic_id = k.topic_id AND first.partition = k.partition "
-    f"AND first.base_offset <= k.wanted) ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}) AS nearest "
-    "WHERE total <= k.most_bytes OR total = run_size) AS r "
+    "LEFT JOIN logs l USING (topic_id, partition) LEFT JOIN LATERAL ("
+    "SELECT base_offset, end_offset, object_id, object_key, byte_offset, n.byte_size, "
+    f"max_timestamp, timestamp_type FROM ({NEAREST}) n JOIN wal_objects USING (object_id) "
+    "WHERE total <= k.most_bytes OR total = n.byte_size) AS r "
     "ON k.wanted >= l.log_start_offset AND k.wanted < l.high_watermark "
     "ORDER BY place, r.base_offset"
 )
@@ -180,7 +183,7 @@ class PostgresTables(SqlTables):
         for place, start, high_watermark, size, *run in self._execute(FIND, columns).fetchall():
             states[place - 1] = _state((start, high_watermark, size))
             if run[0] is not None:
-                runs[place - 1].append(Run(wanted[place - 1].key, *run[:-1]))
+                runs[place - 1].append(Run(wanted[place - 1].key, *run))
         return [
             Found(each.key, state, tuple(found))
             for each, state, found in zip(wanted, states, runs, strict=True)

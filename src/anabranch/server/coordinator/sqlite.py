@@ -190,7 +190,7 @@ class SqliteCoordinator(Front):
 
     def _connect(self, cluster_id: str) -> None:
         self._connection = open_file(self.path, "coordinator")
-        self._turn = _Turn(self.path)
+        self._turn = _Turn(os.path.realpath(self.path))
         with self._turn.taken(), transaction(self._connection) as on:
             mark = self._migrate(on, cluster_id)
         self._header = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
