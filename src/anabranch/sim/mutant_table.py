@@ -1658,6 +1658,17 @@ DIRECTED = (
         "/test_sqlite.py::test_a_listener_that_is_too_far_behind_is_told_so",
     ),
     Mutant(
+        name="counter-of-an-unfinished-transaction",
+        rule="a listener notes a file's counter after it has read its changes, not before",
+        module=SQLITE_COORDINATOR,
+        old="        return await self._run(lambda: self._in_turn(read))",
+        new="        early = self._counter()\n"
+        "        return early, (await self._run(lambda: self._in_turn(read)))[1]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_sqlite.py::test_a_transaction_that_a_killed_process_left_hides_no_later_one",
+    ),
+    Mutant(
         name="lost-commit-is-tried-again",
         rule="a commit whose connection was lost is not made again",
         module=POSTGRES_COORDINATOR,

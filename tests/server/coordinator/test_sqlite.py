@@ -11,6 +11,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from coordinator_kit import CLUSTER, RIVER, batch, commit, make_river, placed, prepare
@@ -106,6 +107,43 @@ async def test_a_listener_that_is_too_far_behind_is_told_so(
             await commit(coordinator, batch())
         with pytest.raises(CoordinatorAway, match="changes were missed"):
             await anext(changes)
+
+
+async def test_a_transaction_that_a_killed_process_left_hides_no_later_one(
+    coordinator: SqliteCoordinator, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The header has its number for a while; the next transaction gets the same one."""
+    prepared = await prepare(coordinator)
+    looked = asyncio.Event()
+    run = coordinator._worker.run
+
+    async def noted(*arguments: Any) -> Any:
+        looked.set()
+        return await run(*arguments)
+
+    async with asyncio.timeout(5), aclosing(coordinator.changes()) as changes:
+        assert await anext(changes) == []
+        monkeypatch.setattr(coordinator._worker, "run", noted)
+        with turn_taken(path):
+            before = coordinator._counter()
+            write_counter(path, (int.from_bytes(before, "big") + 1).to_bytes(4, "big"))
+            heard = asyncio.create_task(anext(changes))
+            await looked.wait()
+            later = asyncio.create_task(coordinator.commit(placed(prepared, batch())))
+            await asyncio.sleep(0)
+            write_counter(path, before)
+        while coordinator._counter() == before:
+            pass  # the loop stands still, so that the listener does not look in between
+        await later
+        told = await asyncio.wait([heard], timeout=2)
+        assert told[0], "the listener was not told of the later one"
+        assert [change.key for change in heard.result()] == [RIVER]
+
+
+def write_counter(path: str, counter: bytes) -> None:
+    with Path(path).open("rb+") as file:
+        file.seek(sqlite.COUNTER_PLACE)
+        file.write(counter)
 
 
 async def test_processes_take_turns_without_hole_or_repeat(

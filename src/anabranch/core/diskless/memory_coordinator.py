@@ -46,6 +46,7 @@ from anabranch.core.diskless.shortening import outlived
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 
+ALL = 1 << 62
 Listener = Callable[[list[Change]], None]
 
 
@@ -212,16 +213,22 @@ class MemoryCoordinator:
         """See `Coordinator.find`."""
         return [self._find(each) for each in wanted]
 
-    def by_time(
-        self, key: LogKey, timestamp: int, first: int = 0, most_runs: int = 1 << 62
+    def by_time(self, key: LogKey, timestamp: int) -> Run | None:
+        """See `Coordinator.by_time`."""
+        return self.some_by_time(key, timestamp, 0, ALL)[0]
+
+    def newest(self, key: LogKey) -> Run | None:
+        """See `Coordinator.newest`."""
+        return self.some_newest(key, 0, ALL)[0]
+
+    def some_by_time(
+        self, key: LogKey, timestamp: int, first: int, most_runs: int
     ) -> tuple[Run | None, int | None]:
         """The first run that is not older, among some from an offset on; where others begin."""
         some, beyond = self._runs(key, first, most_runs)
         return next((run for run in some if run.max_timestamp >= timestamp), None), beyond
 
-    def newest(
-        self, key: LogKey, first: int = 0, most_runs: int = 1 << 62
-    ) -> tuple[Run | None, int | None]:
+    def some_newest(self, key: LogKey, first: int, most_runs: int) -> tuple[Run | None, int | None]:
         """The first run of the greatest timestamp, among some from an offset on; where others
         begin."""
         some, beyond = self._runs(key, first, most_runs)

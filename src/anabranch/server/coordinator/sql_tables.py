@@ -263,14 +263,14 @@ class SqlTables(ABC):
 
     # Brokers: reading.
 
-    def by_time(
+    def some_by_time(
         self, key: LogKey, timestamp: int, first: int, most_runs: int
     ) -> tuple[Run | None, int | None]:
         """The first run that is not older, among some from an offset on; where others begin."""
         chosen = "AND max_timestamp >= ? ORDER BY base_offset"
         return self._step(key, first, most_runs, chosen, timestamp)
 
-    def newest(self, key: LogKey, first: int, most_runs: int) -> tuple[Run | None, int | None]:
+    def some_newest(self, key: LogKey, first: int, most_runs: int) -> tuple[Run | None, int | None]:
         """The first run of the greatest timestamp, among some from an offset on; where others
         begin."""
         return self._step(key, first, most_runs, "ORDER BY max_timestamp DESC, base_offset")

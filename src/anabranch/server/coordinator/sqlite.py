@@ -113,20 +113,17 @@ class SqliteCoordinator(Front):
 
     async def changes(self) -> AsyncIterator[list[Change]]:
         """See `Coordinator.changes`."""
-        counter = self._counter()
-        after = await self._run(lambda: self._in_turn(SqliteTables.last_change))
+        counter, after = await self._in_turn_with_counter(SqliteTables.last_change)
         yield []
         while True:
-            if (now := self._counter()) == counter:
+            if self._counter() == counter:
                 await asyncio.sleep(POLL_S)
                 continue
-            counter = now
-            found: list[tuple[int, list[Change]]] = [(after, [])]
+            counter, found = await self._changes_after(after)
             while found:
-                found = await self._changes_after(after)
-                if found:
-                    after = found[-1][0]
-                    yield [change for _, changes in found for change in changes]
+                after = found[-1][0]
+                yield [change for _, changes in found for change in changes]
+                counter, found = await self._changes_after(after)
 
     async def close(self) -> None:
         """Close the file once the call under way is done, for which nothing waits here long."""
@@ -155,13 +152,25 @@ class SqliteCoordinator(Front):
                 "slow, or a process that was stopped holds its lock: continue or end that process"
             ) from None
 
-    async def _changes_after(self, after: int) -> list[tuple[int, list[Change]]]:
-        found = await self._run(
-            lambda: self._in_turn(lambda tables: tables.changes_after(after, PACKETS_READ))
+    async def _changes_after(self, after: int) -> tuple[bytes, list[tuple[int, list[Change]]]]:
+        counter, found = await self._in_turn_with_counter(
+            lambda tables: tables.changes_after(after, PACKETS_READ)
         )
         if found and found[0][0] != after + 1:
             raise CoordinatorAway(f"coordinator {self.path}: changes were missed")
-        return found
+        return counter, found
+
+    async def _in_turn_with_counter(
+        self, call: Callable[[SqliteTables], ResultT]
+    ) -> tuple[bytes, ResultT]:
+        """What was read, and the counter then: before, it may be of a transaction that a process
+        has not ended, and that is rolled back by who reads next."""
+
+        def read(tables: SqliteTables) -> tuple[bytes, ResultT]:
+            found = call(tables)
+            return self._counter(), found
+
+        return await self._run(lambda: self._in_turn(read))
 
     def _counter(self) -> bytes:
         try:
