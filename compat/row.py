@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-OWED = frozenset({"quotas", "transactions"})
+OWED = frozenset({"quotas"})
 """Features that rows of the table wait for."""
 
 

@@ -197,7 +197,7 @@ def reassigns(peer: Peer) -> object:
     return made, done, seen
 
 
-@row("transactions-list", owed="transactions")
+@row("transactions-list")
 def lists_transactions(peer: Peer) -> object:
     """No transaction is there."""
     return peer.tool(TRANSACTIONS, *peer.at, "list").lines

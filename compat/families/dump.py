@@ -62,7 +62,7 @@ def dumps_records(peer: Peer) -> object:
     return [without_places(line) for line in found]
 
 
-@row("dump-control-batches", owed="transactions")
+@row("dump-control-batches")
 def dumps_control_batches(peer: Peer) -> object:
     """The markers that end a transaction are read."""
     create(peer, "dumped-markers")

@@ -44,7 +44,7 @@ def measures_a_producer(peer: Peer) -> object:
     return seen, sum(int(line.rpartition(":")[2]) for line in offsets(peer, "--topic", "perf"))
 
 
-@row("producer-perf-transactional", owed="transactions")
+@row("producer-perf-transactional")
 def measures_a_transactional_producer(peer: Peer) -> object:
     """The producer's performance test commits transactions."""
     create(peer, "perf-transactional")

@@ -1462,6 +1462,16 @@ DIRECTED = (
         caught_by="tests/core/api/test_p00_transactions.py::test_a_marker_overtakes_what_the_coordinator_said_before",
     ),
     Mutant(
+        name="marker-overtakes-the-next-transaction",
+        rule="a marker that raises the epoch ends no transaction of that epoch",
+        module="anabranch.core.broker.verifying",
+        old="if found is not None and (found.epoch < epoch or not raises_epoch):",
+        new="if found is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_the_marker_of_the_transaction_before_overtakes_nothing",
+    ),
+    Mutant(
         name="verification-skipped",
         rule="the coordinator is asked before the first batch of a transaction",
         module="anabranch.core.broker.verifying",

@@ -112,6 +112,29 @@ def test_a_marker_overtakes_what_the_coordinator_said_before(world):
     assert not world.node.replica().producers.open_transactions
 
 
+def test_the_marker_of_the_transaction_before_overtakes_nothing(world):
+    """A client goes on as soon as its commit is decided; the marker may come behind its batches."""
+    world.open()
+    first = world.produce(transactional(epoch=1))
+    world.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
+    assert marked(world.end(epoch=1, version=2)) == 0
+    second = world.produce(transactional(1, epoch=1))
+    world.broker.steady_ms += 20
+    world.broker.groups.tick(world.node.now_ms)
+    world.answer()
+    assert [codes(world.node.poll(each)) for each in (first, second)] == [[0], [0]]
+
+
+def test_who_comes_after_a_marker_asks_anew(world):
+    before = world.produce(transactional(), version=OLD)
+    world.end(commit=False)
+    after = world.produce(transactional(), version=OLD)
+    assert codes(world.node.poll(before)) == [ErrorCode.INVALID_TXN_STATE]
+    for _ in range(2):
+        world.answer()
+    assert codes(world.node.poll(after)) == [0]
+
+
 def test_a_late_batch_after_a_marker_is_refused(world):
     """KIP-890's hanging transaction: the marker raised the epoch, the batch is of the old one."""
     world.open()

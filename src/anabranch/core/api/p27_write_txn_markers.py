@@ -138,7 +138,7 @@ def _end(
         offsets.decide(broker.groups, shard, batch, producer_id, now_ms, committed=committed)
     else:
         _append(broker, cast("Replica", replica), batch, now_ms)
-    broker.verifier.ended(replica.topic_partition, producer_id)
+    broker.verifier.ended(replica.topic_partition, producer_id, epoch, raises_epoch=raises_epoch)
     return Pending(result, replica, Written(replica.end_offset - 1), led_from_epoch)
 
 

@@ -193,13 +193,13 @@ class Verifier:
         found = self._open.get((partition.topic_partition, producer_id))
         if found is None:
             return None
-        if (
-            found.partition is not partition
-            or found.led_from_epoch != partition.led_from_epoch
-            or found.is_overtaken
-            or found.epoch < epoch
-        ):
-            self._settle(found, ErrorCode.INVALID_PRODUCER_EPOCH)
+        is_old = (
+            found.partition is not partition or found.led_from_epoch != partition.led_from_epoch
+        )
+        if is_old or found.is_overtaken or found.epoch < epoch:
+            is_fenced = found.epoch < epoch
+            code = ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else ErrorCode.INVALID_TXN_STATE
+            self._settle(found, code)
             return None
         if found.epoch > epoch:
             raise ApiError(ErrorCode.INVALID_PRODUCER_EPOCH)
@@ -222,10 +222,14 @@ class Verifier:
         self._ask_about(begun)
         return begun
 
-    def ended(self, place: TopicPartition, producer_id: int) -> None:
-        """A marker was appended: what the coordinator said before it counts no more."""
+    def ended(
+        self, place: TopicPartition, producer_id: int, epoch: int, *, raises_epoch: bool
+    ) -> None:
+        """A marker was appended: what the coordinator said before it counts no more. Where markers
+        raise the epoch, the marker's epoch is that of the next transaction, which may be asked
+        about already."""
         found = self._open.get((place, producer_id))
-        if found is not None:
+        if found is not None and (found.epoch < epoch or not raises_epoch):
             found.is_overtaken = True
 
     # Asking.
