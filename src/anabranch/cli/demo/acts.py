@@ -56,11 +56,14 @@ def place_of(message: Message) -> Place:
     return partition, offset
 
 
-def create_topic(bootstrap: str, topic: str) -> float:
+def create_topic(bootstrap: str, topic: str, *, is_diskless: bool = False) -> float:
     """Create a topic of six partitions; returns the seconds until all of them have a leader."""
     begin = time.perf_counter()
     admin = AdminClient({"bootstrap.servers": bootstrap, **QUIET})
     new = NewTopic(topic, num_partitions=PARTITIONS, replication_factor=REPLICAS)
+    if is_diskless:  # one replica a rack, by the controller
+        config = {"diskless.enable": "true"}
+        new = NewTopic(topic, PARTITIONS, replication_factor=-1, config=config)
     admin.create_topics([new])[topic].result(WAIT_SECONDS)
     while time.perf_counter() - begin < WAIT_SECONDS:
         found = admin.list_topics(topic, timeout=WAIT_SECONDS).topics[topic].partitions

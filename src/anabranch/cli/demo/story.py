@@ -29,9 +29,11 @@ from anabranch.cli.demo.acts import (
 )
 from anabranch.cli.demo.flights import Delay, Keyed, Tally, carrier_names, delays_from, flights
 from anabranch.cli.local_brokers import LocalBrokers
+from anabranch.server.one_machine import OBJECTS
 
 TOPIC = "flights"
 CRASH_TOPIC = "flights-during-a-crash"
+DISKLESS_TOPIC = "flights-diskless"
 KILL_AFTER_SHARE = 0.3
 """Of the records: the node is killed when this many are acknowledged and more are under way."""
 RACKS = ("a", "b", "c")
@@ -83,7 +85,8 @@ class Story:
             tally = self._read_back()
             self._carriers(tally)
             self._sizes(tally)
-            self._crash(loaded)
+            self._crash(loaded, CRASH_TOPIC)
+            self._diskless(loaded)
             if self.with_spark:
                 self._lake(loaded, tally)
         verdict = "every promise held" if self.held else "[red]a promise was broken[/red]"
@@ -181,18 +184,38 @@ class Story:
             f"{megabytes(sum(node.disk_bytes() for node in nodes))} on disk{memory}"
         )
 
-    def _crash(self, loaded: list[Keyed]) -> None:
-        create_topic(self.cluster.bootstrap, CRASH_TOPIC)
+    def _diskless(self, loaded: list[Keyed]) -> None:
+        """The same flights, with their bytes in objects and their order in a database."""
+        self.console.print(
+            f"topic {DISKLESS_TOPIC}: diskless, one replica in each rack; any broker buffers "
+            "records, stores them as objects, and acknowledges once they have their offsets"
+        )
+        kept = sum(node.disk_bytes() for node in self.cluster.nodes)
+        self._crash(loaded, DISKLESS_TOPIC, is_diskless=True)
+        grown = sum(node.disk_bytes() for node in self.cluster.nodes) - kept
+        objects = os.path.join(self.folder, OBJECTS)
+        stored = sum(
+            os.path.getsize(os.path.join(place, name))
+            for place, _, names in os.walk(objects)
+            for name in names
+        )
+        self.console.print(
+            f"  {megabytes(stored)} of objects, once; the brokers' own disks took "
+            f"{megabytes(max(0, grown))}"
+        )
+
+    def _crash(self, loaded: list[Keyed], topic: str, *, is_diskless: bool = False) -> None:
+        create_topic(self.cluster.bootstrap, topic, is_diskless=is_diskless)
         with self._progress("sending, with a SIGKILL") as advance:
-            sender, before, victim = self._send_through_a_kill(loaded, advance)
+            sender, before, victim = self._send_through_a_kill(loaded, topic, advance)
         self.console.print(
             f"every one of the {sender.acknowledged:,} records was acknowledged in the end; the "
             f"longest time without an acknowledgement was {sender.longest_gap_s:.2f} s"
         )
-        self._look_for_each(sender, before)
+        self._look_for_each(sender, topic, before)
         self.cluster.node(victim).start()
         self.cluster.node(victim).wait_ready()
-        seconds = wait_in_sync(self.cluster.bootstrap, (TOPIC, CRASH_TOPIC))
+        seconds = wait_in_sync(self.cluster.bootstrap, (TOPIC, topic))
         self._promise(
             True, f"broker {victim} is back, and every replica in sync {seconds:.2f} s after that"
         )
@@ -254,7 +277,7 @@ class Story:
             table.add_row(name, f"{delay.flights:,}", f"{delay.mean_minutes:.1f}")
         self.console.print(table)
 
-    def _look_for_each(self, sender: Sender, before: int) -> None:
+    def _look_for_each(self, sender: Sender, topic: str, before: int) -> None:
         lost = dict(sender.places)
         tally = Tally(self.records)
 
@@ -263,7 +286,7 @@ class Story:
                 del lost[place]
 
         with self._progress("looking for each acknowledged record") as advance:
-            read_all(self.cluster.bootstrap, CRASH_TOPIC, tally, advance=advance, each=found)
+            read_all(self.cluster.bootstrap, topic, tally, advance=advance, each=found)
         self._promise(
             not lost,
             f"each record acknowledged ({before:,} of them before the kill) lies where the "
@@ -272,12 +295,13 @@ class Story:
         self._promise(tally.holds, "none is missing, doubled or out of order")
 
     def _send_through_a_kill(
-        self, loaded: list[Keyed], advance: Advance
+        self, loaded: list[Keyed], topic: str, advance: Advance
     ) -> tuple[Sender, int, int]:
-        """Kill a leader while records are being acknowledged, and leave it dead."""
+        """Kill a leader while records are being acknowledged, and leave it dead. Of a diskless
+        topic, what it had buffered is gone."""
         queue = int(self.records * UNDER_WAY_SHARE)
-        sender = Sender(self.cluster.bootstrap, CRASH_TOPIC, advance=advance, queue_records=queue)
-        victim = leader_of(self.cluster.bootstrap, CRASH_TOPIC, 0)
+        sender = Sender(self.cluster.bootstrap, topic, advance=advance, queue_records=queue)
+        victim = leader_of(self.cluster.bootstrap, topic, 0)
         kill_at = int(self.records * KILL_AFTER_SHARE)
         acknowledged_before = -1
         for record in loaded:
