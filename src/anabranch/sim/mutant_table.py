@@ -44,6 +44,8 @@ POSTGRES_TABLES = "anabranch.server.coordinator.postgres_tables"
 COMMIT_TESTS = "tests/core/diskless/test_commit.py"
 COORDINATOR_TESTS = "tests/server/coordinator"
 
+TRANSACTIONS = "anabranch.core.coordination.transactions"
+TRANSACTION_TESTS = "tests/core/coordination/transactions"
 NO_SCHEDULE = -1
 
 MUTANTS = (
@@ -1697,6 +1699,150 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{COORDINATOR_TESTS}"
         "/test_postgres.py::test_partitions_are_locked_in_order_whatever_the_order_of_batches",
+    ),
+    Mutant(
+        name="zombie-not-fenced",
+        rule="a producer of an older epoch is refused",
+        module=f"{TRANSACTIONS}.rules",
+        old="    if before.producer_epoch != producer.epoch:\n"
+        "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
+        "    return before\n",
+        new="    return before\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_second_producer_fences_the_first",
+    ),
+    Mutant(
+        name="markers-before-the-decision-is-committed",
+        rule="no marker is sent before the decision is committed",
+        module=f"{TRANSACTIONS}.coordinator",
+        old="        else:\n"
+        "            shard.change(transactional_id, after, now_ms, then)\n"
+        "        return shard, answer\n"
+        "\n"
+        "    def abort(",
+        new="        else:\n"
+        "            shard.change(transactional_id, after, now_ms, then)\n"
+        "            self.markers.send(shard, transactional_id, after, now_ms)\n"
+        "        return shard, answer\n"
+        "\n"
+        "    def abort(",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_nothing_is_answered_and_no_marker_is_sent_before_the_record_is_committed",
+    ),
+    Mutant(
+        name="epoch-not-raised-at-the-end",
+        rule="each end of a transaction raises the producer's epoch (KIP-890)",
+        module=f"{TRANSACTIONS}.transaction",
+        old="    if client_version < BUMPS_EPOCHS:\n"
+        "        return after\n"
+        "    return after._replace",
+        new="    if client_version < BUMPS_EPOCHS + 1:\n"
+        "        return after\n"
+        "    return after._replace",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_transaction_ends_with_a_marker_in_each_partition_and_in_no_other",
+    ),
+    Mutant(
+        name="end-asked-again-is-fenced",
+        rule="the same EndTxn again is answered as before, in the epoch before (KAFKA-14402)",
+        module=f"{TRANSACTIONS}.rules",
+        old="        and before.producer_epoch == producer.epoch + 1\n",
+        new="        and before.producer_epoch == producer.epoch\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_an_end_that_is_asked_again_is_answered_as_before",
+    ),
+    Mutant(
+        name="opposite-end-is-answered",
+        rule="what was decided is not confirmed to one who wants the opposite",
+        module=f"{TRANSACTIONS}.rules",
+        old="    return before.state is (COMPLETE_COMMIT if commits else COMPLETE_ABORT)\n",
+        new="    return before.state in (COMPLETE_COMMIT, COMPLETE_ABORT)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_end_with_an_epoch_for_each_transaction",
+    ),
+    Mutant(
+        name="late-transaction-goes-on",
+        rule="a transaction that outlives its timeout is aborted",
+        module=f"{TRANSACTIONS}.transaction",
+        old="        return self.state is ONGOING and self.started_ms + self.timeout_ms < now_ms\n",
+        new="        return False\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py::test_a_late_transaction_is_aborted",
+    ),
+    Mutant(
+        name="id-with-a-record-on-its-way-expires",
+        rule="an id that a record on its way is about is not forgotten",
+        module=f"{TRANSACTIONS}.upkeep",
+        old="now_ms, expiration_ms) and name not in shard.pending\n",
+        new="now_ms, expiration_ms)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_an_id_with_a_record_on_its_way_does_not_expire",
+    ),
+    Mutant(
+        name="fenced-producer-is-told-the-next-epoch",
+        rule="a producer that the coordinator fenced is not told the epoch that fences it",
+        module=f"{TRANSACTIONS}.rules",
+        old="        and not before.is_fenced\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_fenced_producer_is_not_told_the_epoch_of_its_successor",
+    ),
+    Mutant(
+        name="decisions-carried-out-before-they-are-committed",
+        rule="a new coordinator carries out what it read once that is committed",
+        module=f"{TRANSACTIONS}.coordinator",
+        old="        shard.when_committed(loader.read_to, ready, now_ms)\n",
+        new="        ready(now_ms)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_new_coordinator_says_nothing_before_all_that_it_read_is_committed",
+    ),
+    Mutant(
+        name="decision-of-the-past-is-left-alone",
+        rule="a new coordinator carries out what the one before it decided",
+        module=f"{TRANSACTIONS}.coordinator",
+        old="                if each.state in DECIDED:\n",
+        new="                if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_three_coordinators.py"
+        "::test_a_transaction_is_decided_once_and_ends",
+    ),
+    Mutant(
+        name="partition-without-a-marker",
+        rule="a transaction is complete when each partition has its marker",
+        module=f"{TRANSACTIONS}.markers",
+        old="                if code in HAS_NO_NEED:\n",
+        new="                if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_partition_is_asked_until_it_has_its_marker",
+    ),
+    Mutant(
+        name="epoch-raised-twice-by-a-fence",
+        rule="the coordinator's own abort raises the epoch once (KAFKA-19367)",
+        module=f"{TRANSACTIONS}.transaction",
+        old="become(PREPARE_EPOCH_FENCE, producer_epoch=_raised(before))\n",
+        new="become(PREPARE_EPOCH_FENCE, producer_epoch=before.producer_epoch + 2)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_every_way_out_of_a_transaction_raises_the_epoch_by_one",
+    ),
+    Mutant(
+        name="transactions-wait-for-a-client",
+        rule="a decision is carried out when it is committed, whoever looks",
+        module=f"{TRANSACTIONS}.coordinator",
+        old="                if shard is not None:\n                    shard.catch_up(now_ms)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_markers_are_sent_when_the_record_is_committed_though_no_client_waits",
     ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes

@@ -39,9 +39,12 @@ FOR_TESTS = {
     "log.cleaner.backoff.ms": "200",
     "log.retention.check.interval.ms": "1000",
     "offsets.retention.check.interval.ms": "1000",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
+    "transaction.state.log.num.partitions": "1",
 }
 """Settings in which a test cluster differs from a production one, unless the test says otherwise:
-a first consumer waits for nobody, sessions may be short, cleaning and retention run often."""
+a first consumer waits for nobody, sessions and transactions may be short, cleaning and retention
+run often."""
 
 USUAL_REPLICAS = 3
 SQLITE = "sqlite"

@@ -320,7 +320,9 @@ def test_an_id_with_a_record_on_its_way_does_not_expire():
     producer = Producer(box[0].producer_id, 0)
     world.advance(10)
     added = world.ask_add(producer, HERE)
+    ends = [each.log.end_offset for each in world.state_replicas]
     world.coordinator.upkeep.expire(world.node.now_ms)
+    assert [each.log.end_offset for each in world.state_replicas] == ends
     world.replicate()
     assert added and world.state() == "Ongoing"
 
