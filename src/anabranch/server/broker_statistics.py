@@ -28,6 +28,8 @@ class BrokerStatistics(NamedTuple):
     replication: Mapping[str, int]
     groups: Mapping[str, int]
     cleaner: Mapping[str, float]
+    diskless_upkeep: Mapping[str, float]
+    """Of manifests and garbage; empty where there are none."""
     flush_rounds: int
     diskless: Mapping[str, float]
     """Empty where diskless topics are off."""

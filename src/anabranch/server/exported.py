@@ -278,6 +278,36 @@ METRICS: tuple[Exported, ...] = (
     Exported("anabranch_cleaner_readbytes_total", COUNTER, "Bytes that compaction has read."),
     Exported("anabranch_cleaner_writtenbytes_total", COUNTER, "Bytes that compaction has written."),
     Exported(
+        "anabranch_diskless_garbage_age_seconds",
+        GAUGE,
+        "Time since the last round of diskless garbage collection of this broker that succeeded.",
+    ),
+    Exported(
+        "anabranch_diskless_garbage_waiting_objects",
+        GAUGE,
+        "Objects that the last round of garbage collection left to the next one.",
+    ),
+    Exported(
+        "anabranch_diskless_garbage_deleted_total",
+        COUNTER,
+        "Diskless objects that this broker has deleted, as nothing needs them.",
+    ),
+    Exported(
+        "anabranch_diskless_foreign_objects",
+        GAUGE,
+        "Objects in the store that another coordinator named, by this broker's last listing.",
+    ),
+    Exported(
+        "anabranch_diskless_manifest_age_seconds",
+        GAUGE,
+        "Time since this broker stored a manifest of what it had committed.",
+    ),
+    Exported(
+        "anabranch_diskless_unnoted_objects_total",
+        COUNTER,
+        "Objects that no manifest names, as the store took none for too long.",
+    ),
+    Exported(
         "kafka_coordinator_group_groupmetadatamanager_numgroups",
         GAUGE,
         "Groups that this node coordinates.",

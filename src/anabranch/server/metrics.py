@@ -77,6 +77,8 @@ class NodeCollector(Collector):
             yield from samples_of_groups(counts.groups)
             yield from samples_of_cleaner(counts.cleaner)
             yield from samples_of_diskless(counts.diskless)
+            for name, value in counts.diskless_upkeep.items():
+                yield f"anabranch_diskless_{name}", (), value
             yield from samples_of_image(counts.image)
 
     def _count_records(self, replicas: Iterable[Replica]) -> None:

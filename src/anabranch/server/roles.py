@@ -267,6 +267,7 @@ class BrokerRole:
             replication=broker.replication.statistics(),
             groups=broker.groups.statistics(),
             cleaner=self.cleaner.statistics(),
+            diskless_upkeep=self.diskless.statistics(),
             flush_rounds=self.flusher.rounds_total,
             diskless=broker.diskless.statistics(steady_ms()),
             image=broker.image,

@@ -13,6 +13,7 @@ from __future__ import annotations
 from anabranch.sim.diskless_mutants import DATA_PATH
 from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
+from anabranch.sim.storage_mutants import STORAGE
 
 REPLICA = "anabranch.core.replication.replica"
 FOLLOWING = "anabranch.core.replication.following"
@@ -446,6 +447,7 @@ ROOM_TESTS = "tests/core/controller/test_room.py"
 
 DIRECTED = (
     *DATA_PATH,
+    *STORAGE,
     *MANAGED,
     Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",

@@ -93,6 +93,10 @@ class DisklessShell:
         if self._upkeep is not None:
             await self._upkeep.stop()
 
+    def statistics(self) -> dict[str, float]:
+        """What is done beside serving, for metrics."""
+        return {} if self._upkeep is None else self._upkeep.statistics()
+
     def topics_deleted(self, topic_ids: Iterable[TopicId]) -> None:
         """Topics are gone, of whatever kind."""
         if self._upkeep is not None:

@@ -67,6 +67,21 @@ class DisklessUpkeep:
         for topic_id in topic_ids:
             self._manifests.deleted(topic_id)
 
+    def statistics(self) -> dict[str, float]:
+        """Figures for metrics; an age is there once something has succeeded."""
+        now_ms, rounds, manifests = steady_ms(), self._collector.rounds, self._manifests
+        ages = {
+            "garbage_age_seconds": rounds.succeeded_ms,
+            "manifest_age_seconds": manifests.stored_ms,
+        }
+        return {
+            **{name: (now_ms - at_ms) / 1000 for name, at_ms in ages.items() if at_ms is not None},
+            "garbage_waiting_objects": rounds.waiting_objects,
+            "garbage_deleted_total": rounds.deleted_objects + rounds.deleted_orphans,
+            "foreign_objects": rounds.foreign_objects,
+            "unnoted_objects_total": manifests.given_up_objects,
+        }
+
     def _name_of(self, topic_id: TopicId) -> str | None:
         topic = self._broker.image.topic_by_id(topic_id)
         return None if topic is None else topic.name

@@ -1,0 +1,94 @@
+"""Broken rules of diskless storage, each caught by a test that is named.
+
+Not here: how a mutant is made (`mutants.py`), the data path's mutants.
+"""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants import Mutant
+
+NO_SCHEDULE = -1
+OBJECTS = "anabranch.server.objects"
+TESTS = "tests/server/objects"
+COLLECTING_TESTS = f"{TESTS}/test_collecting.py"
+
+STORAGE = (
+    Mutant(
+        name="object-replaced",
+        rule="an object that exists is never replaced",
+        module=f"{OBJECTS}.folder",
+        old="            os.link(temporary, place)\n",
+        new="            os.replace(temporary, place)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_objects.py::test_an_object_is_never_replaced[folder]",
+    ),
+    Mutant(
+        name="object-s-name-not-synced",
+        rule="an object is stored when its folder is synced too",
+        module=f"{OBJECTS}.folder",
+        old="                os.unlink(temporary)\n        sync_folder(folder)\n",
+        new="                os.unlink(temporary)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_folder.py"
+        "::test_an_object_has_its_name_when_it_is_synced_and_then_the_folder_is",
+    ),
+    Mutant(
+        name="index-checksum-not-checked",
+        rule="an index whose checksum is wrong is not read",
+        module="anabranch.core.diskless.layout",
+        old="    if crc != crc32c(held[len(index) + _CRC.size :], crc32c(index)):\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_layout.py"
+        "::test_any_changed_byte_of_header_index_or_footer_is_noticed",
+    ),
+    Mutant(
+        name="retried-put-owns-any-object",
+        rule="a put that finds its name taken succeeds only if the object is what it was to put",
+        module=f"{OBJECTS}.cloud",
+        old="if attempt > 1 and await self._holds(key, buffers):",
+        new="if attempt > 1:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_cloud.py"
+        "::test_a_put_tried_again_does_not_take_another_s_object_for_its_own[other]",
+    ),
+    Mutant(
+        name="garbage-without-grace",
+        rule="an object that lost its last row stays for the grace",
+        module=f"{OBJECTS}.collecting",
+        old="            grace_ms = self.rounds.pace.grace_ms\n",
+        new="            grace_ms = 0\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_an_object_without_rows_goes_after_the_grace",
+    ),
+    Mutant(
+        name="listing-deletes-what-is-prepared",
+        rule="a listing deletes no object that the coordinator knows",
+        module=f"{OBJECTS}.collecting",
+        old="unknown = await self._coordinator.unknown(old) if old else []",
+        new="unknown = old",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_what_a_living_broker_has_prepared_is_never_deleted",
+    ),
+    Mutant(
+        name="listing-deletes-of-a-lost-database",
+        rule="a listing deletes only objects that this coordinator's database named",
+        module=f"{OBJECTS}.collecting",
+        old="orphans = [key for key in unknown if is_ours(key, mark)]",
+        new="orphans = unknown",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}"
+        "::test_an_old_object_that_nobody_knows_goes_when_this_database_named_it",
+    ),
+    Mutant(
+        name="object-forgotten-before-it-is-deleted",
+        rule="the coordinator forgets an object when the store has deleted it",
+        module=f"{OBJECTS}.collecting",
+        old="        gone = set(await self._store.delete([key for _, key in waiting]))\n",
+        new="        await self._coordinator.deleted([number for number, _ in waiting])\n"
+        "        gone = set(await self._store.delete([key for _, key in waiting]))\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_a_deletion_that_failed_is_done_again",
+    ),
+)
+"""Rules of the stores, of the object format and of garbage: no schedule has a store yet."""

@@ -1,0 +1,75 @@
+"""What a broker does for diskless storage beside serving: its turn, its figures, its end."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+
+from anabranch.core.diskless.manifests import decode_manifest, manifests_prefix
+from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, LogKey, Verdict
+from anabranch.core.errors import ErrorCode
+from anabranch.core.types import TopicId
+from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
+from anabranch.server.diskless.upkeep import DisklessUpkeep
+from anabranch.server.exported import METRICS
+from anabranch.server.objects.opening import open_objects
+
+NAMES = itertools.count()
+KEY = LogKey(TopicId(bytes([7]) * 16), 0)
+
+
+def new_broker(broker_id, fenced):
+    """Of a cluster whose brokers are fenced or not."""
+    brokers = {each: SimpleNamespace(fenced=is_fenced) for each, is_fenced in fenced.items()}
+    image = SimpleNamespace(
+        brokers=brokers,
+        topic_by_id=lambda topic_id: (
+            SimpleNamespace(name="t") if topic_id == KEY.topic_id else None
+        ),
+    )
+    config = SimpleNamespace(producer_id_expiration_ms=1000)
+    return SimpleNamespace(broker_id=broker_id, broker_epoch=5, image=image, config=config)
+
+
+async def new_upkeep(broker_id=2, fenced=None):
+    store = await open_objects(f"memory://upkeep-{next(NAMES)}")
+    broker = new_broker(broker_id, fenced or {1: False, 2: False, 3: True, 4: False})
+    return store, DisklessUpkeep(broker, AsyncMemoryCoordinator(), store, "c")
+
+
+@pytest.mark.parametrize(
+    ("broker_id", "turn"), [(1, (0, 3)), (2, (1, 3)), (4, (2, 3)), (3, (3, 3))]
+)
+async def test_living_brokers_take_turns_by_their_ids(broker_id, turn):
+    _, upkeep = await new_upkeep(broker_id)
+    assert upkeep._turn() == turn
+
+
+async def test_what_was_noted_is_stored_when_the_broker_stops():
+    store, upkeep = await new_upkeep()
+    upkeep.start()
+    commit = Commit(1, "o/1", 900, 2, 5, (Batch(KEY, 30, 100, 1, 5),))
+    upkeep.committed(commit, Committed(CommitState.COMMITTED, (Verdict(ErrorCode.NONE, 40),)))
+    upkeep.shortened(KEY, 12)
+    upkeep.shortened(LogKey(KEY.topic_id, 1), 0)  # it has not moved
+    await upkeep.stop()
+    [key] = [each.key async for page in store.list(manifests_prefix("c")) for each in page]
+    [held] = await store.read(key, [(0, await store.size(key))])
+    manifest = decode_manifest(held, key)
+    assert manifest.objects[0].batches[0].base_offset == 40
+    assert (manifest.starts, manifest.names) == ([(KEY, 12)], {KEY.topic_id: "t"})
+
+
+async def test_every_figure_is_an_exported_metric():
+    _, upkeep = await new_upkeep()
+    await upkeep._collector.round(0, 1)
+    upkeep.deleted([KEY.topic_id])
+    await upkeep.stop()
+    figures = {f"anabranch_diskless_{name}" for name in upkeep.statistics()}
+    assert figures <= {metric.name for metric in METRICS}
+    assert {
+        "anabranch_diskless_garbage_age_seconds",
+        "anabranch_diskless_manifest_age_seconds",
+    } <= figures
