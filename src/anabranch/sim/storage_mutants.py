@@ -53,6 +53,16 @@ STORAGE = (
         "::test_a_put_tried_again_does_not_take_another_s_object_for_its_own[other]",
     ),
     Mutant(
+        name="coordinator-made-anew-serves",
+        rule="a coordinator that did not name the store's objects is refused",
+        module="anabranch.core.diskless.claim",
+        old="    if known != mark:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_objects.py"
+        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[memory]",
+    ),
+    Mutant(
         name="garbage-without-grace",
         rule="an object that lost its last row stays for the grace",
         module=f"{OBJECTS}.collecting",

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from anabranch.cli.main import main
 from anabranch.server.one_machine import COORDINATOR, OBJECTS
-from anabranch.testing import LocalCluster
+from anabranch.testing import ClusterError, LocalCluster
 
 SECONDS = 30.0
 PARTITIONS = 3
@@ -95,6 +95,9 @@ def test_a_lost_coordinator_is_restored_and_the_cluster_goes_on(folder):
     sound = anabranch("verify", folder, "--whole")
     assert sound.exit_code == 0, sound.output
     assert json.loads(sound.stdout)["manifests"] >= 1
+    lose_coordinator(folder)
+    with pytest.raises(ClusterError, match="anabranch diskless restore"), cluster(folder):
+        pass
     lose_coordinator(folder)
     done = anabranch("restore", folder)
     assert done.exit_code == 0, done.output

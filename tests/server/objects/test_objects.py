@@ -9,6 +9,7 @@ import pytest
 from anabranch.core.diskless.claim import CLAIM_KEY
 from anabranch.core.diskless.objects import ObjectMissing, ObjectTaken
 from anabranch.core.errors import StorageFault
+from anabranch.server.objects.checking import check_coordinator, record_restored
 from anabranch.server.objects.opening import open_objects
 
 KEY = "objects/3f/000000000000003f"
@@ -125,6 +126,30 @@ async def test_a_claim_that_names_no_cluster_is_refused(store, held):
     await store.put(CLAIM_KEY, [held])
     with pytest.raises(StorageFault, match=CLAIM_KEY):
         await store.check("cluster-1")
+
+
+async def test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored(store):
+    marks = ["first", "second", "third"]
+    results = await asyncio.gather(
+        *(check_coordinator(store, "c", mark) for mark in marks), return_exceptions=True
+    )
+    assert results.count(None) == 1
+    [winner] = [mark for mark, result in zip(marks, results, strict=True) if result is None]
+    await check_coordinator(store, "c", winner)
+    for number in range(2):
+        with pytest.raises(StorageFault, match="anabranch diskless restore"):
+            await check_coordinator(store, "c", f"new-{number}")
+        await record_restored(store, "c", f"new-{number}")
+        await check_coordinator(store, "c", f"new-{number}")
+    with pytest.raises(StorageFault, match="names coordinator new-1, and this is first"):
+        await check_coordinator(store, "c", "first")
+    await check_coordinator(store, "another", "first")
+
+
+async def test_a_record_that_names_no_coordinator_is_refused(store):
+    await store.put("c/coordinators/000000", [b"{}"])
+    with pytest.raises(StorageFault, match="names no coordinator"):
+        await check_coordinator(store, "c", "first")
 
 
 async def test_a_store_that_replaces_is_refused(store, monkeypatch):

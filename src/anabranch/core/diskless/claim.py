@@ -1,9 +1,10 @@
-"""Which cluster a store belongs to: one small object that the first broker puts.
+"""Which cluster and which coordinator a store belongs to: small objects that tell.
 
-What: the object's key and bytes. Why: two clusters with one prefix would each collect the other's
-objects as garbage. Rule kept: the object is put create-only and never removed, so that of two
-clusters that come at once, one is refused. Not here: putting and reading it
-(`server/objects/checking.py`).
+What: the objects' keys and bytes. Why: two clusters with one prefix would each collect the other's
+objects as garbage; a coordinator that was lost and made anew would give offsets a second time.
+Rule kept: each object is put create-only and never removed, so that of two clusters that come at
+once, one is refused. Coordinators are numbered: a restore records the next one. Not here: putting
+and reading them (`server/objects/checking.py`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,10 @@ from anabranch.core.types import Buffer
 CLAIM_KEY = "anabranch-cluster.json"
 CLAIM_MOST = 4096
 """Bytes; a larger object of that name is not ours."""
+
+
+class _Recorded(msgspec.Struct):
+    mark: str
 
 
 class _Claim(msgspec.Struct):
@@ -45,4 +50,33 @@ def check_claim(held: Buffer, cluster_id: str, url: str) -> None:
         raise StorageFault(
             f"{url}: the object {CLAIM_KEY} belongs to cluster {owner!r}, and this is cluster "
             f"{cluster_id!r}; choose a folder or prefix of its own in diskless.storage.url"
+        )
+
+
+def coordinators_prefix(cluster_id: str) -> str:
+    """What the names of all records of coordinators begin with."""
+    return f"{cluster_id}/coordinators/"
+
+
+def coordinator_key(cluster_id: str, number: int) -> str:
+    """The name of the record of a cluster's first, second … coordinator."""
+    return f"{coordinators_prefix(cluster_id)}{number:06d}"
+
+
+def recorded(mark: str) -> bytes:
+    """The record of a coordinator, by the mark of its database."""
+    return msgspec.json.encode(_Recorded(mark)) + b"\n"
+
+
+def check_recorded(held: Buffer, mark: str, place: str) -> None:
+    """Whether the newest record is that of the coordinator with this mark; raises StorageFault."""
+    try:
+        known = msgspec.json.decode(held, type=_Recorded).mark
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise StorageFault(f"{place} names no coordinator; it was overwritten") from None
+    if known != mark:
+        raise StorageFault(
+            f"{place} names coordinator {known}, and this is {mark}: another database, which would "
+            "give offsets a second time; name the former one in diskless.coordinator.url, or, if "
+            "it is lost, rebuild it with `anabranch diskless restore`"
         )

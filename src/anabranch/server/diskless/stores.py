@@ -14,7 +14,7 @@ from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.front import Front
 from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
-from anabranch.server.objects.checking import check_store
+from anabranch.server.objects.checking import check_coordinator, check_store
 from anabranch.server.objects.opening import open_objects
 
 if TYPE_CHECKING:
@@ -59,6 +59,12 @@ class Stores(NamedTuple):
             await check_store(objects, cluster_id)
             coordinator = await open_coordinator(where, cluster_id)
         except BaseException:
+            await objects.close()
+            raise
+        try:
+            await check_coordinator(objects, cluster_id, await coordinator.mark())
+        except BaseException:
+            await coordinator.close()
             await objects.close()
             raise
         interval_ms = broker.diskless_produce_commit_interval_ms

@@ -1,6 +1,7 @@
 """Whether a store can be used: tried with small objects before a producer needs it.
 
-What: claims the store for the cluster, then puts, reads, lists and deletes a probe. Why: wrong
+What: claims the store for the cluster, then puts, reads, lists and deletes a probe; records which
+coordinator names its objects. Why: wrong
 rights or a server that ignores "create only" would be noticed with the first record, or only when
 an object has been replaced. Rule kept: what is found is said with the store's name and a remedy,
 and no probe stays. Not here: what the claim says (`core/diskless/claim.py`).
@@ -10,7 +11,16 @@ from __future__ import annotations
 
 import uuid
 
-from anabranch.core.diskless.claim import CLAIM_KEY, CLAIM_MOST, check_claim, claim
+from anabranch.core.diskless.claim import (
+    CLAIM_KEY,
+    CLAIM_MOST,
+    check_claim,
+    check_recorded,
+    claim,
+    coordinator_key,
+    coordinators_prefix,
+    recorded,
+)
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore, ObjectTaken
 from anabranch.core.errors import StorageFault
 
@@ -27,6 +37,33 @@ async def check_store(store: ObjectStore, cluster_id: str) -> None:
         await _probe(store, key)
     finally:
         await store.delete([key])
+
+
+async def check_coordinator(store: ObjectStore, cluster_id: str, mark: str) -> None:
+    """Whether the coordinator with this mark named the store's objects; the first one is recorded.
+    Raises StorageFault for one that was made anew."""
+    keys = await _coordinators(store, cluster_id)
+    if not keys:
+        first = coordinator_key(cluster_id, 0)
+        try:
+            await store.put(first, [recorded(mark)])
+            return
+        except ObjectTaken:  # by another broker, just now
+            keys = [first]
+    size = await store.size(keys[-1])
+    [held] = await store.read(keys[-1], [(0, min(size, CLAIM_MOST))])
+    check_recorded(held, mark, f"{store.url}: the object {keys[-1]}")
+
+
+async def record_restored(store: ObjectStore, cluster_id: str, mark: str) -> None:
+    """Record that another coordinator goes on for a lost one."""
+    number = len(await _coordinators(store, cluster_id))
+    await store.put(coordinator_key(cluster_id, number), [recorded(mark)])
+
+
+async def _coordinators(store: ObjectStore, cluster_id: str) -> list[str]:
+    prefix = coordinators_prefix(cluster_id)
+    return [each.key async for page in store.list(prefix) for each in page]
 
 
 async def _claim(store: ObjectStore, cluster_id: str) -> None:

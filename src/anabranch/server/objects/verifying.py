@@ -42,6 +42,7 @@ from anabranch.core.diskless.rows import LogKey, LogState, Run, Wanted
 from anabranch.core.diskless.verifying import Verifier
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID
+from anabranch.server.objects.checking import record_restored
 
 AT_ONCE = 16
 """Objects that are read at the same time: of 8 MiB each, 128 MiB."""
@@ -255,6 +256,7 @@ async def restore(
         key = manifest_key(held.cluster_id, RESTORED, now_ms, 0)
         await store.put(key, [encode_manifest(guess)])
     await coordinator.load(rebuilt.contents)
+    await record_restored(store, held.cluster_id, await coordinator.mark())
     return Restored(
         held.cluster_id,
         len(rebuilt.contents.logs),
