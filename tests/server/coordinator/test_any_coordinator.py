@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from contextlib import aclosing
 
 import pytest
@@ -39,7 +40,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.server.coordinator import front
+from anabranch.server.coordinator import front, postgres, sqlite
 
 NOWHERE = LogKey(TOPICS[3], 0)
 
@@ -514,3 +515,23 @@ async def test_a_lost_coordinator_s_rows_are_loaded_and_go_on(
     assert (await prepare(fresh)).object_id > 40
     with pytest.raises(StorageFault, match="not empty"):
         await fresh.load(contents)
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], indirect=True)
+async def test_rows_are_loaded_however_long_it_takes(
+    engine: Engine, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A call is given up after a while; a load is not."""
+    monkeypatch.setattr(sqlite if engine.name == "sqlite" else postgres, "CALL_TIMEOUT_S", 0.05)
+    goes_on = threading.Event()
+
+    def slow(tables: front.Tables) -> str:
+        assert goes_on.wait(20)
+        return tables.mark()
+
+    assert isinstance(coordinator, front.Front)
+    loading = asyncio.create_task(coordinator.call(front.Lane.LOAD, slow))
+    await asyncio.wait([loading], timeout=0.2)
+    assert not loading.done()
+    goes_on.set()
+    assert await loading

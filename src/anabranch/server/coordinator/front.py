@@ -29,6 +29,8 @@ from anabranch.core.diskless.rows import (
 from anabranch.core.types import TopicId
 
 ResultT = TypeVar("ResultT")
+LOAD_TIMEOUT_S = 3600.0
+"""Millions of rows take minutes."""
 Step = tuple[Run | None, int | None]
 """What was found among some runs, from an offset on, and where the next ones begin, if any."""
 MOST_RUNS_WALKED = 10_000
@@ -46,6 +48,8 @@ class Lane(Enum):
     WRITE = "write"
     READ = "read"
     UPKEEP = "upkeep"
+    LOAD = "load"
+    """All rows at once, while no broker runs."""
 
 
 class Tables(Protocol):
@@ -213,4 +217,4 @@ class Front(ABC):
 
     async def load(self, contents: Contents) -> None:
         """See `Coordinator.load`."""
-        await self.call(Lane.UPKEEP, lambda on: on.load(contents))
+        await self.call(Lane.LOAD, lambda on: on.load(contents))

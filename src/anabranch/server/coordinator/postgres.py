@@ -1,8 +1,8 @@
 """The batch coordinator in a PostgreSQL database: for brokers on several machines.
 
 What: the tables of `migrations.py` in the schema `anabranch_diskless` of the database that the URL
-names; a thread and a connection for each lane (writing, reading, upkeep), made when it is first
-used and anew when it was lost; LISTEN on a connection of its own. Rules kept: only what the server
+names; a thread and a connection for each lane, made when it is first used and anew when it was
+lost; LISTEN on a connection of its own. Rules kept: only what the server
 rolled back to let others on (SQLSTATE 40001, 40P01) is tried again here; a connection that is lost
 raises CoordinatorAway, since what it was told last may have been done; one that is silent is cut
 off. Passwords belong into PGPASSWORD or a password file; no error shows one. Not here: SQL
@@ -26,7 +26,7 @@ import psycopg
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
-from anabranch.server.coordinator.front import Front, Lane, Tables
+from anabranch.server.coordinator.front import LOAD_TIMEOUT_S, Front, Lane, Tables
 from anabranch.server.coordinator.migrations import (
     FACTS,
     MARK_BYTES,
@@ -121,7 +121,7 @@ class _Lane:
 
     def __init__(self, url: str, name: str, cluster_id: str, lane: Lane) -> None:
         self._url, self._name, self._cluster_id = url, name, cluster_id
-        self._may_repeat = lane is Lane.READ
+        self._may_repeat, self._is_load = lane is Lane.READ, lane is Lane.LOAD
         self._tables: PostgresTables | None = None
         self._was_lost = False
         """In the call under way, whose error may then be over with the next connection."""
@@ -130,7 +130,8 @@ class _Lane:
     async def run(self, call: Callable[[Tables], ResultT]) -> ResultT:
         """A call in the thread; one that takes too long is cut off."""
         try:
-            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S, self._cut)
+            timeout_s = LOAD_TIMEOUT_S if self._is_load else CALL_TIMEOUT_S
+            return await self._worker.run(lambda: self._guard(call), timeout_s, self._cut)
         except TimeoutError:
             raise CoordinatorAway(
                 f"coordinator {self._name}: no answer within {CALL_TIMEOUT_S:g} s"

@@ -25,7 +25,7 @@ from typing import TypeVar
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
-from anabranch.server.coordinator.front import Front, Lane, Tables, wall_clock_ms
+from anabranch.server.coordinator.front import LOAD_TIMEOUT_S, Front, Lane, Tables, wall_clock_ms
 from anabranch.server.coordinator.migrations import (
     FACTS,
     MARK_BYTES,
@@ -109,7 +109,8 @@ class SqliteCoordinator(Front):
 
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """In the file's thread, in its process's turn."""
-        return await self._run(lambda: self._in_turn(call))
+        timeout_s = LOAD_TIMEOUT_S if lane is Lane.LOAD else CALL_TIMEOUT_S
+        return await self._run(lambda: self._in_turn(call), timeout_s)
 
     async def changes(self) -> AsyncIterator[list[Change]]:
         """See `Coordinator.changes`."""
@@ -141,11 +142,11 @@ class SqliteCoordinator(Front):
             self._worker.post(self._disconnect)
             self._worker.end()
 
-    async def _run(self, call: Callable[[], ResultT]) -> ResultT:
+    async def _run(self, call: Callable[[], ResultT], timeout_s: float = 0) -> ResultT:
         if self._closed:
             raise CoordinatorAway(f"coordinator {self.path} is closed")
         try:
-            return await self._worker.run(lambda: self._guard(call), CALL_TIMEOUT_S)
+            return await self._worker.run(lambda: self._guard(call), timeout_s or CALL_TIMEOUT_S)
         except TimeoutError:
             raise CoordinatorAway(
                 f"coordinator {self.path}: no answer within {CALL_TIMEOUT_S:g} s; its disk is "
