@@ -1,6 +1,6 @@
 """As much of Prometheus' language as the shipped alert rules use, over scraped pages.
 
-`AGGREGATE [by (label)] (metric)` or with `rate(metric[5m])` or `increase(…)` inside, compared with
+`AGGREGATE [by (label)] (metric)` or with `rate(metric[5m])`, `increase(…)` or `deriv(…)` inside, compared with
 a number. A page is one instance's text; rules that count over time get the pages of before too.
 """
 
@@ -13,12 +13,12 @@ from collections import defaultdict
 from prometheus_client.parser import text_string_to_metric_families
 
 RULE = re.compile(
-    r"(?P<aggregate>sum|max)\s*(by\s*\((?P<by>\w+(, \w+)*)\)\s*)?"
-    r"\(((?P<function>rate|increase)\()?(?P<metric>\w+)(\[(?P<minutes>\d+)m\]\))?\)"
-    r"\s*(?P<operator>>|!=)\s*(?P<limit>\d+)"
+    r"(?P<aggregate>sum|max|min)\s*(by\s*\((?P<by>\w+(, \w+)*)\)\s*)?"
+    r"\(((?P<function>rate|increase|deriv)\()?(?P<metric>\w+)(\[(?P<minutes>\d+)m\]\))?\)"
+    r"\s*(?P<operator>>|<|!=)\s*(?P<limit>\d+)"
 )
-OPERATORS = {">": operator.gt, "!=": operator.ne}
-AGGREGATES = {"sum": sum, "max": max}
+OPERATORS = {">": operator.gt, "<": operator.lt, "!=": operator.ne}
+AGGREGATES = {"sum": sum, "max": max, "min": min}
 
 
 def metric_of(expression):

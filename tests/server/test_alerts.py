@@ -55,7 +55,8 @@ def test_every_rule_uses_metrics_that_there_are_and_says_what_to_do():
 def test_each_rule_fires_on_what_it_is_for_and_not_without(alert):
     expression = RULES[alert]["expr"]
     name = metric_of(expression)
-    well, ill = (1, 0) if "!= 1" in expression else (0, 1)
+    limit = int(expression.split()[-1])
+    well, ill = (limit, limit - 1) if re.search("!=|<", expression) else (0, limit + 1)
     pages = [{"a": f'{name}{{topic="t"}} {value}\n'} for value in (well, ill)]
     assert fires(expression, pages[1], before=pages[0])
     assert not fires(expression, pages[0], before=pages[0])

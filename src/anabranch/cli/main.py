@@ -26,6 +26,7 @@ VERBS = {
     "partitions": "Elect leaders, and move replicas between brokers.",
     "plan": "Plan moves of replicas, with reasons; control plans under way.",
     "apply": "Carry out a plan that was reviewed.",
+    "placement": "Show how the cluster places the replicas of a diskless topic.",
     "explain": "Explain why a partition's replicas are where they are.",
     "configs": "Describe and alter the settings of topics and brokers.",
     "produce": "Write records from standard input or a file.",

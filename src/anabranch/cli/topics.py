@@ -278,6 +278,7 @@ def _print_described(described: list[dict[str, Any]]) -> None:
         configs = ", ".join(f"{key}={value}" for key, value in each["configs"].items())
         click.echo(
             f"{each['topic']}  id {each['topic_id']}  {len(each['partitions'])} partition(s)  "
+            f"{_said_of_diskless(each)}"
             f"{configs or 'no settings of its own'}"
         )
         sometimes = ("observers", "adding", "removing")
@@ -286,6 +287,12 @@ def _print_described(described: list[dict[str, Any]]) -> None:
             ("partition", "leader", *("in sync" if name == "isr" else name for name in lists)),
             [_row(part, lists) for part in each["partitions"]],
         )
+
+
+def _said_of_diskless(told: dict[str, Any]) -> str:
+    if not told["IsDiskless"]:
+        return ""
+    return f"diskless, effective replication factor {told['effectiveRF']}  "
 
 
 def _print_ill(described: list[dict[str, Any]], wanted: list[str]) -> None:
@@ -343,6 +350,12 @@ def _partitions(
                 "reasons": why.get(f"{topic.name}-{each.partition}", []),
             }
         )
+    if topic.diskless is not None:
+        from anabranch.core.api.diskless_view import as_json
+
+        placed = {each["partition"]: each for each in as_json(topic.diskless)["partitions"]}
+        for part in told:
+            part["placement"] = placed.get(part["partition"])
     return told
 
 
@@ -358,6 +371,8 @@ async def _described(
         "topic_id": topic_id_text(topic.topic_id),
         "internal": topic.is_internal,
         "min_insync_replicas": topic.minimum,
+        "IsDiskless": topic.diskless is not None,
+        "effectiveRF": None if topic.diskless is None else topic.diskless.effective_rf,
         "configs": {
             each.name: each.value for each in configs if each.config_source == TOPIC_SOURCE
         },

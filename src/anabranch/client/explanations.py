@@ -61,10 +61,22 @@ async def explained(cluster: Cluster, place: TopicPartition) -> Explained:
     )
 
 
+def _of_diskless(view: View, place: TopicPartition) -> list[str]:
+    """What the controller does to a diskless partition, or waits for, as it says itself."""
+    return [
+        sentence
+        for topic in view.topics
+        if topic.name == place.topic and topic.diskless is not None
+        for each in topic.diskless.partitions
+        if each.partition_index == place.partition
+        for sentence in each.sentences
+    ]
+
+
 def _moves(
     view: View, place: TopicPartition, plan: PlanTold | None, explanation: Explanation
 ) -> list[str]:
-    found: list[str] = []
+    found = _of_diskless(view, place)
     moving = view.moving.get(place)
     if moving is not None:
         target = ", ".join(map(str, moving.target))

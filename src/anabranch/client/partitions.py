@@ -42,6 +42,7 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from anabranch.core.wire.own_fields import ASKED, DisklessTopic, DisklessTopics, untagged
 
 MINIMUM = "min.insync.replicas"
 NO_LEADER = -1
@@ -121,6 +122,8 @@ class Topic(NamedTuple):
     partitions: tuple[Partition, ...]
     constraints: Constraints | None = None
     """Its placement constraints, as far as they can be read here."""
+    diskless: DisklessTopic | None = None
+    """How it is placed, if it is diskless: `minimum` is 0 then, since all are in sync."""
 
 
 async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list[Topic]:
@@ -131,7 +134,7 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
             code = ErrorCode(each.error_code)
             raise ApiError(code, f"Topic {each.name!r}: {ERRORS[code].sentence}")
     every = sorted(each.name or "" for each in found)
-    exact = await _described(cluster, every)
+    exact, diskless = await described(cluster, every)
     settings = await settings_of(cluster, every)
     live = set(cluster.brokers)
     topics = []
@@ -143,9 +146,12 @@ async def describe_topics(cluster: Cluster, names: Sequence[str] | None) -> list
         )
         in_order = tuple(sorted(partitions, key=lambda each: each.partition))
         own = settings.get(name, {})
-        minimum = int(own.get(MINIMUM) or 1)
+        minimum = 0 if name in diskless else int(own.get(MINIMUM) or 1)
         constraints = _constraints(own.get(CONSTRAINTS, ""))
-        told = Topic(name, topic.topic_id, topic.is_internal, minimum, in_order, constraints)
+        told = Topic(
+            name, topic.topic_id, topic.is_internal, minimum, in_order, constraints,
+            diskless.get(name),
+        )  # fmt: skip
         topics.append(told)
     return await _judged_by_racks(cluster, topics)
 
@@ -195,28 +201,45 @@ def _partition(known: Any, exact: Any | None, live: set[int]) -> Partition:
     )
 
 
-async def _described(cluster: Cluster, names: Sequence[str]) -> dict[str, dict[int, Any]]:
-    """Topic -> index -> DescribeTopicPartitions' answer; nothing from nodes that lack it."""
+class Described(NamedTuple):
+    """What DescribeTopicPartitions tells: topic -> index -> its answer; and diskless topics with
+    the placement of their partitions, from nodes that know them."""
+
+    exact: dict[str, dict[int, Any]]
+    diskless: dict[str, DisklessTopic]
+
+
+async def described(cluster: Cluster, names: Sequence[str]) -> Described:
+    """Ask for these topics; nothing comes from nodes that lack the request."""
     found: dict[str, dict[int, Any]] = {}
+    placed: dict[str, DisklessTopic] = {}
     if not names:
-        return found
-    request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name) for name in names])
+        return Described(found, placed)
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names], unknown_tagged_fields=ASKED
+    )
     while True:
         try:
             response: DescribeTopicPartitionsResponse = await cluster.send(request)
         except ApiError as fault:
             if fault.code is ErrorCode.UNSUPPORTED_VERSION:
-                return {}
+                return Described({}, {})
             raise
+        for told in untagged(DisklessTopics, response.unknown_tagged_fields).topics:
+            known_topic = placed.setdefault(told.name, told)
+            if known_topic is not told:
+                known_topic.partitions += told.partitions
         for topic in response.topics:
             known = found.setdefault(topic.name or "", {})
             known.update({each.partition_index: each for each in topic.partitions})
         cursor = response.next_cursor
         if cursor is None:
-            return found
+            return Described(found, placed)
         left = [name for name in names if name >= cursor.topic_name]
         request = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(name=name) for name in left], cursor=cursor
+            topics=[TopicRequest(name=name) for name in left],
+            cursor=cursor,
+            unknown_tagged_fields=ASKED,
         )
 
 

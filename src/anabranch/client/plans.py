@@ -44,7 +44,11 @@ class View(NamedTuple):
             for topic in self.topics
             if topic.constraints is not None
         }
-        return Layout(self.sites, self.rows, rules)
+        for topic in self.topics:
+            if topic.diskless is not None:
+                rules[topic.name] = dict.fromkeys(topic.diskless.target_racks, 1)
+        diskless = {topic.name for topic in self.topics if topic.diskless is not None}
+        return Layout(self.sites, self.rows, rules, diskless)
 
 
 async def look(cluster: Cluster) -> View:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from anabranch.core.api.metadata_view import Zones
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
 
@@ -34,3 +35,5 @@ class BrokerStatistics(NamedTuple):
     diskless: Mapping[str, float]
     """Empty where diskless topics are off."""
     image: MetadataImage
+    zones: Zones
+    """Whom clients of diskless topics were shown."""

@@ -75,6 +75,83 @@ DISKLESS: tuple[Exported, ...] = (
 METRICS: tuple[Exported, ...] = (
     *DISKLESS,
     Exported(
+        "kafka_controller_diskless_effective_rf",
+        GAUGE,
+        "Racks that have a replica of each partition of a diskless topic.",
+        ("topic",),
+    ),
+    Exported(
+        "kafka_controller_diskless_rack_state",
+        GAUGE,
+        "0 for a HEALTHY rack, 1 for a DEGRADED one, 2 for an UNAVAILABLE one.",
+        ("rack",),
+    ),
+    Exported(
+        "kafka_controller_diskless_rack_degraded_since_ms",
+        GAUGE,
+        "When a rack lost its last eligible broker, in ms since 1970; 0 while it has one.",
+        ("rack",),
+    ),
+    Exported(
+        "anabranch_diskless_rack_waited_percent",
+        GAUGE,
+        "Share of the threshold that a DEGRADED rack has waited; 0 for others.",
+        ("rack",),
+    ),
+    Exported(
+        "kafka_controller_diskless_reassignment_backlog",
+        GAUGE,
+        "Diskless partitions that the controller has still to look at or to change.",
+    ),
+    Exported(
+        "kafka_controller_diskless_rack_coverage",
+        GAUGE,
+        "Percent of racks with a replica. Above 10,000 partitions, of those not steady alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_controller_diskless_placement_state",
+        GAUGE,
+        "0 steady, 1 reconciling, 2 frozen. Above 10,000 partitions, of those not steady alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_controller_diskless_placement_drift",
+        GAUGE,
+        "1 where replicas are not one a rack. Above 10,000 partitions, of those not steady alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_controller_diskless_exceptions",
+        GAUGE,
+        "1 while a rack lacks capacity. Above 10,000 partitions, of those not steady alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_broker_diskless_preferred_broker_hit_ratio",
+        GAUGE,
+        "Share of diskless partitions told to clients that name a rack that are led in that rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_client_az_hit_total",
+        COUNTER,
+        "Diskless partitions told to clients with a leader in the client's rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_client_az_miss_total",
+        COUNTER,
+        "Diskless partitions told to clients with a leader outside the client's rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_client_az_unaware_total",
+        COUNTER,
+        "Diskless partitions told to clients whose rack is not known.",
+        ("topic",),
+    ),
+    Exported(
         "kafka_server_brokertopicmetrics_messagesin_total",
         COUNTER,
         "Records appended since the node started.",

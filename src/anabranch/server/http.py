@@ -3,6 +3,8 @@
     GET /metrics   Prometheus text
     GET /healthz   200 while the process works, 503 when it has to stop
     GET /readyz    200 while clients are served, 503 before and after
+    GET /placement          racks and diskless topics, as JSON
+    GET /placement/TOPIC    how the partitions of a diskless topic are placed
 
 Rules kept: it only reads; what is no HTTP is refused with a line in the log that says what it
 probably was. Not here: the admin interface and the console.
@@ -25,12 +27,15 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.server.listener import BindFault, bind_sentence
 from anabranch.server.logs import logger
 from anabranch.server.metrics import registry_of
+from anabranch.server.placed import placed_partitions, placed_topics
 from anabranch.server.strangers import kafka_on_http
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.server.node import Node
 
 STOP_SECONDS = 1
@@ -122,9 +127,35 @@ def application(node: Node) -> Starlette:
     async def readyz(_request: Request) -> Response:
         return health(node.is_ready)
 
+    async def placement(_request: Request) -> Response:
+        return JSONResponse(placed_topics(known(node)[0]))
+
+    async def placement_of(request: Request) -> Response:
+        name = request.path_params["topic"]
+        image, config = known(node)
+        if name not in image.topic_ids_by_name:
+            return JSONResponse({"error": f"There is no topic {name}."}, status_code=404)
+        reconciles = config.diskless_managed_rf_auto_reconcile
+        return JSONResponse(placed_partitions(image, name, reconciles=reconciles))
+
     return Starlette(
-        routes=[Route("/metrics", metrics), Route("/healthz", healthz), Route("/readyz", readyz)]
+        routes=[
+            Route("/metrics", metrics),
+            Route("/healthz", healthz),
+            Route("/readyz", readyz),
+            Route("/placement", placement),
+            Route("/placement/{topic}", placement_of),
+        ]
     )
+
+
+def known(node: Node) -> tuple[MetadataImage, BrokerConfig]:
+    """The newest metadata that this node has, and its settings."""
+    if node.broker is not None:
+        return node.broker.broker.image, node.broker.broker.config
+    if node.controller is not None:
+        return node.controller.controller.known, node.controller.controller.config
+    return MetadataImage.empty(), node.config.broker
 
 
 def health(is_well: bool) -> Response:

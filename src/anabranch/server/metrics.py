@@ -19,10 +19,13 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from anabranch.core.controller.diskless.figures import Figures, figures
 from anabranch.core.groups.states import GroupState
+from anabranch.server.clocks import steady_ms
 from anabranch.server.exported import COUNTER, METRICS, SUMMARY, Exported
 
 if TYPE_CHECKING:
+    from anabranch.core.api.metadata_view import Zones
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher
@@ -68,6 +71,9 @@ class NodeCollector(Collector):
             yield from samples_of_dispatcher(node.controller_dispatcher)
         if node.controller is not None:
             yield from samples_of_controller(node.controller.statistics())
+            if node.controller.controller.active:
+                found = figures(node.controller.controller, steady_ms())
+                yield from samples_of_managed_placement(found)
         if node.broker is not None:
             counts = node.broker.statistics()
             yield from samples_of_dispatcher(node.broker.dispatcher)
@@ -80,6 +86,7 @@ class NodeCollector(Collector):
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
             yield from samples_of_image(counts.image)
+            yield from samples_of_zones(counts.zones)
 
     def _count_records(self, replicas: Iterable[Replica]) -> None:
         for replica in replicas:
@@ -177,6 +184,36 @@ def samples_of_controller(counts: dict[str, int]) -> Iterator[Sample]:
     elections = counts["elections_total"], counts["elections_ms_total"]
     yield prefix + "leaderelectionrateandtimems", (), elections
     yield prefix + "uncleanleaderelections_total", (), counts["unclean_elections_total"]
+
+
+def samples_of_managed_placement(found: Figures) -> Iterator[Sample]:
+    """What the active controller knows about the racks and replicas of diskless partitions."""
+    prefix = "kafka_controller_diskless_"
+    if found.topics:
+        yield prefix + "reassignment_backlog", (), found.reassignment_backlog
+    for topic in found.topics:
+        yield prefix + "effective_rf", (topic,), found.effective_rf
+    for rack in found.racks:
+        yield prefix + "rack_state", (rack.name,), int(rack.state)
+        yield prefix + "rack_degraded_since_ms", (rack.name,), rack.degraded_since_ms
+        yield "anabranch_diskless_rack_waited_percent", (rack.name,), rack.waited_percent
+    for each in found.partitions:
+        labels = each.topic, str(each.partition)
+        yield prefix + "rack_coverage", labels, each.rack_coverage
+        yield prefix + "placement_state", labels, each.placement_state
+        yield prefix + "placement_drift", labels, each.placement_drift
+        yield prefix + "exceptions", labels, each.exceptions
+
+
+def samples_of_zones(zones: Zones) -> Iterator[Sample]:
+    """Whom clients of diskless topics are shown."""
+    for topic in sorted(zones.hits.keys() | zones.misses.keys()):
+        hits, aware = zones.hits[topic], zones.hits[topic] + zones.misses[topic]
+        yield "kafka_broker_diskless_preferred_broker_hit_ratio", (topic,), hits / max(aware, 1)
+        yield "anabranch_diskless_client_az_hit_total", (topic,), hits
+        yield "anabranch_diskless_client_az_miss_total", (topic,), zones.misses[topic]
+    for topic in sorted(zones.unaware):
+        yield "anabranch_diskless_client_az_unaware_total", (topic,), zones.unaware[topic]
 
 
 def samples_of_replica(replica: Any) -> Iterator[Sample]:

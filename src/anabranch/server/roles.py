@@ -271,6 +271,7 @@ class BrokerRole:
             flush_rounds=self.flusher.rounds_total,
             diskless=broker.diskless.statistics(steady_ms()),
             image=broker.image,
+            zones=broker.metadata_cache.zones,
         )
 
     # What the dispatcher calls.

@@ -10,6 +10,9 @@ from anabranch.sim.mutants import Mutant
 
 NO_SCHEDULE = -1
 
+PLACER = "tests/core/placement/test_managed.py"
+PLANS = "tests/core/placement/test_managed_plans.py"
+VIEW = "tests/core/api/test_client_zone.py"
 REPLICAS = "tests/core/controller/test_managed_replicas.py"
 STEPS = "tests/core/controller/test_managed_reconciliation.py"
 CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
@@ -186,5 +189,50 @@ MANAGED = (
         new="step.row if step is not None else",
         seed=NO_SCHEDULE,
         caught_by=f"{CONTROLLER}::test_with_auto_reconcile_off_drift_stays_and_is_said_once",
+    ),
+    Mutant(
+        name="counting-holds-up-the-rest",
+        rule="while absences are counted the racks are followed",
+        module="anabranch.core.controller.diskless.reconciling",
+        old="            reasons += self._followed(state, config, now_ms)\n",
+        new="            reasons += [] if absences else self._followed(state, config, now_ms)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_counting_holds_nothing_else_up",
+    ),
+    Mutant(
+        name="dead-local-replica-shown",
+        rule="a client sees the replica in its rack only while that lives",
+        module="anabranch.core.diskless.client_zone",
+        old="local = [each for each in living if",
+        new="local = [each for each in replicas if",
+        seed=NO_SCHEDULE,
+        caught_by=f"{VIEW}::test_without_a_living_local_replica_it_sees_all_with_a_living_leader",
+    ),
+    Mutant(
+        name="any-zone-believed",
+        rule="a rack that no broker is in is no rack of a client",
+        module="anabranch.core.diskless.client_zone",
+        old="if named is not None and named.group(1) in racks:",
+        new="if named is not None:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{VIEW}::test_where_it_does_not_its_listener_may_and_the_client_id_comes_first",
+    ),
+    Mutant(
+        name="diskless-drain-leaves-the-rack",
+        rule="a replica of a diskless partition is drained to its own rack",
+        module="anabranch.core.placement.layout",
+        old="return [site for site in sites if rack_name(site.rack) in room]",
+        new="return sites",
+        seed=NO_SCHEDULE,
+        caught_by=f"{PLANS}::test_a_drain_stays_in_the_rack_and_copies_nothing",
+    ),
+    Mutant(
+        name="diskless-leaders-on-one-broker",
+        rule="preferred leaders of diskless partitions are spread",
+        module="anabranch.core.placement.managed",
+        old="    first = min(taken, key=lambda each: (led[each], each))\n",
+        new="    first = min(taken)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{PLACER}::test_leaders_are_spread_over_racks_and_a_broker_without_a_rack_is_of_rack_unknown",
     ),
 )

@@ -225,6 +225,23 @@ def test_a_controller_that_hears_nobody_counts_nothing():
     assert duties.reconciling.elapsed_ms(3) <= 4_000
 
 
+def test_counting_holds_nothing_else_up():
+    """With a short threshold an absence is written at almost every look."""
+    name = "diskless_managed_rf_rack_unavailable_threshold_ms"
+    world = racked_world(1, 2, 3, 4, **{name: "9000"})
+    diskless(world)
+    live(world, 2_000, 1, 2, 3, 4)
+    world.beat(3, want_fence=True)
+    live(world, 500, 1, 2, 4)  # one look
+    reconciling = world.controller.duties.reconciling
+    assert reconciling.racks.by_name["c"].state is DEGRADED
+    reassign(world, "t", 0, [1, 4, 2, 3])
+    live(world, 1_700, 1, 2, 4)
+    assert racks_of(rows(world)[0]) == ["a", "b", "c"]
+    rack = reconciling.racks.by_name["c"]
+    assert 1_500 <= reconciling.degraded_ms(rack, world.now_ms) <= 2_500
+
+
 # Dead replicas in healthy racks
 
 

@@ -117,7 +117,11 @@ def test_with_what_it_would_take_that_broker_is_chosen(
     row = st.lists(st.sampled_from(ids), min_size=1, max_size=4, unique=True).map(tuple)
     rows = data.draw(st.lists(row, min_size=1, max_size=6))
     rules = data.draw(st.none() | RULES)
-    plan = Layout(cluster, layout(cluster, *rows).before, {"t": rules} if rules else {})
+    diskless = {"t"} if rules is None and data.draw(st.booleans()) else set()
+    if diskless:
+        rules = dict.fromkeys((each.rack or "unknown" for each in cluster), 1)
+    before = layout(cluster, *rows).before
+    plan = Layout(cluster, before, {"t": rules} if rules else {}, diskless)
     for broker_id in set(ids) - set(rows[0]):
         changes = what_it_takes(plan, T0, broker_id)
         chosen = applied(plan, rows[0], changes)

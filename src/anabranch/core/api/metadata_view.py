@@ -5,14 +5,19 @@ reached, offline replicas, errors. Why cached: a topic's image is immutable, so 
 made once for an image of the brokers and asked for ever after. Rule kept: Metadata names observers
 after the replicas, since Java clients fetch only from brokers that it names;
 DescribeTopicPartitions does not, since tools take a replica that is not in sync for a failure
-(decision 13). Source: Kafka's KRaftMetadataCache.
+(decision 13). Of a diskless topic a client sees what is near it
+(`core/diskless/client_zone.py`); whom it is shown is counted. Source: Kafka's KRaftMetadataCache.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
+from anabranch.core.diskless.client_zone import NO_ZONE, racks_of, shown, zone_of
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from anabranch.core.wire.messages.metadata import MetadataResponsePartition
@@ -30,12 +35,36 @@ class View(NamedTuple):
     """Version 0: replicas that are not alive are left out, with an error."""
     names_missing_listeners: bool = True
     """Version 6 on: a leader without the listener is LISTENER_NOT_FOUND."""
+    zone: str | None = None
+    """Of a diskless topic: the rack of the client, "" where it is not known."""
 
 
 class _Cached(NamedTuple):
     topic: TopicImage
     brokers: Mapping[int, BrokerImage]
     partitions: list[MetadataResponsePartition]
+    local: int
+    """Those of them that are shown in the zone of the client."""
+
+
+class Zones:
+    """Partitions of diskless topics in answers to clients: `hits` were led in the client's rack,
+    `misses` were not, and to the `unaware` no rack is known."""
+
+    def __init__(self) -> None:
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self.unaware: Counter[str] = Counter()
+
+    def count(self, topic: str, zone: str, local: int, partitions: int) -> None:
+        """An answer told of so many partitions, `local` of them in the client's zone."""
+        if len(self.hits) + len(self.unaware) >= 2 * CACHED_TOPICS:
+            self.__init__()  # type: ignore[misc]
+        if zone == NO_ZONE:
+            self.unaware[topic] += partitions
+        else:
+            self.hits[topic] += local
+            self.misses[topic] += partitions - local
 
 
 class MetadataCache:
@@ -43,6 +72,20 @@ class MetadataCache:
 
     def __init__(self) -> None:
         self._topics: dict[tuple[View, bytes], _Cached] = {}
+        self._racks: tuple[object, dict[int, str]] = None, {}
+        self.zones = Zones()
+
+    def racks(self, image: MetadataImage) -> dict[int, str]:
+        """Broker -> rack, made once for the brokers of an image."""
+        if self._racks[0] is not image.brokers:
+            self._racks = image.brokers, racks_of(image)
+        return self._racks[1]
+
+    def zone(
+        self, image: MetadataImage, client_id: str | None, listener: str, pairs: Sequence[str]
+    ) -> str:
+        """The rack of a client; see `zone_of`."""
+        return zone_of(client_id, listener, pairs, self.racks(image).values())
 
     def partitions(
         self, image: MetadataImage, topic: TopicImage, view: View
@@ -50,16 +93,43 @@ class MetadataCache:
         """Every partition of a topic; the list is shared and must not be changed."""
         key = (view, topic.topic_id)
         cached = self._topics.get(key)
-        if cached is not None and cached.topic is topic and cached.brokers is image.brokers:
-            return cached.partitions
-        partitions = [
-            partition_view(image, index, state, view)
-            for index, state in sorted(topic.partitions.items())
-        ]
-        if len(self._topics) >= CACHED_TOPICS:
-            self._topics.clear()
-        self._topics[key] = _Cached(topic, image.brokers, partitions)
-        return partitions
+        if cached is None or cached.topic is not topic or cached.brokers is not image.brokers:
+            cached = self._made(image, topic, view)
+            if len(self._topics) >= CACHED_TOPICS:
+                self._topics.clear()
+            self._topics[key] = cached
+        if view.zone is not None:
+            self.zones.count(topic.name, view.zone, cached.local, len(cached.partitions))
+        return cached.partitions
+
+    def _made(self, image: MetadataImage, topic: TopicImage, view: View) -> _Cached:
+        states = sorted(topic.partitions.items())
+        if view.zone is None:
+            partitions = [partition_view(image, index, state, view) for index, state in states]
+            return _Cached(topic, image.brokers, partitions, 0)
+        racks, local = self.racks(image), 0
+        partitions = []
+        for index, state in states:
+            near, is_local = as_seen_near(image, state, view, racks)
+            partitions.append(partition_view(image, index, near, view))
+            local += is_local
+        return _Cached(topic, image.brokers, partitions, local)
+
+
+def as_seen_near(
+    image: MetadataImage, state: PartitionImage, view: View, racks: dict[int, str]
+) -> tuple[PartitionImage, bool]:
+    """A diskless partition as a client in the view's zone sees it, and whether it has a living
+    replica there."""
+    near = shown(
+        state.replicas,
+        state.leader,
+        view.zone or NO_ZONE,
+        racks,
+        lambda broker_id: _alive(image, broker_id, view.listener),
+    )
+    seen = replace(state, replicas=near.replicas, isr=near.replicas, leader=near.leader)
+    return seen, near.is_local
 
 
 def partition_view(

@@ -8,7 +8,9 @@ Behaviour: no topics asked (null; empty in version 0) means all topics. Topics a
     that is named is a broker: every broker forwards (KIP-590). A client that may not DESCRIBE a
     topic is not told whether it exists. Where this broker's connection to a leader has just broken
     the answer waits for the controller's verdict, half a second at most; and a broker that was
-    fenced after that stays listed for a session's length (see `suspects`).
+    fenced after that stays listed for a session's length (see `suspects`). Of a diskless topic a
+    client that says its rack is shown the replica there. Who asks with a field of ours is told
+    which topics are diskless, with their effective replication factor.
 Skipped: nothing
 """
 
@@ -26,9 +28,10 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import METADATA, Broker
+from anabranch.core.api.diskless_view import told_of_topics, view_of
 from anabranch.core.api.groups import wish_topic
 from anabranch.core.api.handler import Handler
-from anabranch.core.api.metadata_view import View, listed_brokers, some_alive_broker
+from anabranch.core.api.metadata_view import listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, transaction_topic
@@ -46,6 +49,7 @@ from anabranch.core.wire.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
+from anabranch.core.wire.own_fields import has_own
 
 _BY_ID_SINCE = 12
 _MANAGED = -1
@@ -124,6 +128,9 @@ def _answer(broker: Broker, request: Request) -> MetadataResponse:
         response.topics = [_topic_by_name(broker, request, name) for name in names]
         _create_missing(broker, request, response)
     _add_operations(broker, request, response)
+    if has_own(body):
+        known = [topic.name for topic in response.topics if topic.name and not topic.error_code]
+        response.unknown_tagged_fields = told_of_topics(broker, known)
     return response
 
 
@@ -166,8 +173,10 @@ def _topic_by_name(broker: Broker, request: Request, name: str) -> MetadataRespo
 
 
 def _described(broker: Broker, request: Request, topic: TopicImage) -> MetadataResponseTopic:
-    view = View(
-        request.listener,
+    view = view_of(
+        broker,
+        request,
+        topic.name,
         hides_dead_replicas=request.version == 0,
         names_missing_listeners=request.version >= 6,
     )

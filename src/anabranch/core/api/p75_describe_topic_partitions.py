@@ -6,7 +6,8 @@ Behaviour: topics in order of name, all of them when none is named; a response h
     `response_partition_limit` partitions (and `max.request.partition.size.limit`), and a cursor
     that says where the next one begins. With topics named, the cursor's must be among them. A topic
     that may not be described is refused without saying whether it exists. Observers are left out:
-    they are no replicas that could be in sync.
+    they are no replicas that could be in sync. Diskless partitions look as in Metadata; who asks
+    with a field of ours is told how they are placed.
 Skipped: nothing
 """
 
@@ -19,9 +20,11 @@ from anabranch.core.access.authorize import (
     topic_allowed,
 )
 from anabranch.core.api.context import Broker
+from anabranch.core.api.diskless_view import told_of_partitions, view_of
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.metadata_view import (
     View,
+    as_seen_near,
     awaited_replicas,
     offline_replicas,
     reachable_leader,
@@ -38,6 +41,7 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from anabranch.core.wire.own_fields import has_own
 
 
 def run(broker: Broker, request: Request, _now_ms: int) -> DescribeTopicPartitionsResponse:
@@ -61,6 +65,8 @@ def run(broker: Broker, request: Request, _now_ms: int) -> DescribeTopicPartitio
         topic.topic_authorized_operations = authorized_operations(
             broker.authorizer, request, ResourceType.TOPIC, topic.name or ""
         )
+    if has_own(body):
+        response.unknown_tagged_fields = told_of_partitions(broker, response)
     response.topics += refused
     return response
 
@@ -116,21 +122,25 @@ def _page(
 def _topic(
     broker: Broker, request: Request, topic: TopicImage, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
+    view = view_of(broker, request, topic.name)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[
-            _partition(broker, request, index, topic.partitions[index])
+            _partition(broker, view, index, topic.partitions[index])
             for index in range(indexes.start, min(indexes.stop, len(topic.partitions)))
         ],
     )
 
 
 def _partition(
-    broker: Broker, request: Request, index: int, state: PartitionImage
+    broker: Broker, view: View, index: int, state: PartitionImage
 ) -> DescribeTopicPartitionsResponsePartition:
-    leader, error = reachable_leader(broker.image, state, View(request.listener))
+    if view.zone is not None:
+        racks = broker.metadata_cache.racks(broker.image)
+        state, _ = as_seen_near(broker.image, state, view, racks)
+    leader, error = reachable_leader(broker.image, state, view)
     return DescribeTopicPartitionsResponsePartition(
         error_code=error,
         partition_index=index,
@@ -141,7 +151,7 @@ def _partition(
         eligible_leader_replicas=list(state.elr),
         last_known_elr=list(state.last_known_elr),
         offline_replicas=offline_replicas(
-            broker.image, (*state.replicas, *awaited_replicas(state)), request.listener
+            broker.image, (*state.replicas, *awaited_replicas(state)), view.listener
         ),
     )
 

@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.planning import closed, mend_racks
 from anabranch.core.types import TopicPartition
 
@@ -130,6 +131,8 @@ def _not_there(layout: Layout, place: TopicPartition, site: Site) -> NotThere:
         sentence = "it is cordoned"
     elif changes[0].kind is Kind.UNCONSTRAIN:
         sentence = f"the placement constraints of {place.topic} want others, or no more"
+    elif changes[0].kind is Kind.GIVE_UP and place.topic in layout.diskless:
+        sentence = f"rack {rack_name(site.rack)} has one, and is to have one of a diskless topic"
     elif changes[0].kind is Kind.GIVE_UP:
         sharing = [each for each in row if layout.rack(each) == site.rack]
         sentence = f"rack {site.rack} has one on {_ids(sharing)}, and other racks have fewer"
@@ -154,6 +157,8 @@ def what_it_takes(layout: Layout, place: TopicPartition, broker_id: int) -> tupl
         changes.append(Change(Kind.START, broker_id))
     if site.cordoned:
         changes.append(Change(Kind.UNCORDON, broker_id))
+    if place.topic in layout.diskless:
+        return (*changes, *_in_its_rack(layout, place, site))
     if place.topic in layout.rules:
         changes.append(Change(Kind.UNCONSTRAIN, broker_id))
     rivals = [each for each in layout.open_sites(row) if each.broker_id != broker_id]
@@ -166,6 +171,17 @@ def what_it_takes(layout: Layout, place: TopicPartition, broker_id: int) -> tupl
         held[site.rack] -= len(gone)
     level = [each for each in rivals if _held(held, each) <= _held(held, site)]
     return (*changes, *_lighter(layout, site, level))
+
+
+def _in_its_rack(layout: Layout, place: TopicPartition, site: Site) -> list[Change]:
+    """What makes a broker come first for a diskless partition, once it may be given replicas."""
+    row, rack = layout.rows[place], rack_name(site.rack)
+    gone = [each for each in row if rack_name(layout.rack(each)) == rack]
+    stays = [each for each in row if each not in gone]
+    open_sites = [each for each in layout.open_sites(stays) if each not in (site, *gone)]
+    rivals = [each for each in layout.fitting(place, stays, open_sites)
+              if each.broker_id not in gone]  # fmt: skip
+    return [*(Change(Kind.GIVE_UP, each) for each in gone), *_lighter(layout, site, rivals)]
 
 
 def _lighter(layout: Layout, site: Site, rivals: list[Site]) -> list[Change]:
@@ -195,6 +211,12 @@ def _held(held: Counter[str], site: Site) -> int:
 def _moves(layout: Layout, place: TopicPartition) -> list[str]:
     """Whether racks, or brokers that are closed, ask for a move."""
     row = layout.rows[place]
+    if place.topic in layout.diskless:
+        racks = ", ".join(sorted(layout.rules.get(place.topic, ()))) or "none"
+        return [
+            f"{place.topic} is diskless: the controller keeps one replica in each of its racks, "
+            f"{racks}, and no bytes move with one"
+        ]
     found = []
     for broker_id in row:
         site = layout.sites.get(broker_id)

@@ -10,9 +10,10 @@ Not here: what should change (`planning.py`).
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from anabranch.core.placement.managed import rack_name
 from anabranch.core.types import TopicPartition
 
 Row = tuple[int, ...]
@@ -42,10 +43,14 @@ class Layout:
         sites: Iterable[Site],
         partitions: Mapping[TopicPartition, Row],
         rules: Mapping[str, Mapping[str, int]] | None = None,
+        diskless: Collection[str] = (),
     ) -> None:
         self.sites = {site.broker_id: site for site in sites}
         self.rules = rules or {}
-        """By topic: how many replicas its placement constraints want in each rack."""
+        """By topic: how many replicas its placement constraints want in each rack; of a diskless
+        topic one in each."""
+        self.diskless = diskless
+        """Topics of which no bytes move with a replica."""
         self.before = partitions
         self.rows: dict[TopicPartition, Row] = dict(partitions)
         self.replicas: Counter[int] = Counter()
@@ -108,11 +113,11 @@ class Layout:
         if rule is None:
             return sites
         room = set(self.racks_with_room(rule, row))
-        return [site for site in sites if site.rack in room]
+        return [site for site in sites if rack_name(site.rack) in room]
 
     def racks_with_room(self, rule: Mapping[str, int], row: Sequence[int]) -> list[str]:
         """The racks in which constraints want more than `row` has."""
-        held = self.in_racks(row)
+        held = Counter(rack_name(self.rack(broker_id)) for broker_id in row)
         return sorted(rack for rack, wanted in rule.items() if held[rack] < wanted)
 
     def choose(self, row: Sequence[int], sites: Sequence[Site]) -> Site | None:

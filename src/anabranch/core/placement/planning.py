@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.racks import spread_of
 from anabranch.core.types import TopicPartition
 
@@ -36,6 +37,10 @@ class Why(StrEnum):
     CONSTRAINTS = "CONSTRAINTS"
 
 
+NO_BYTES = "; the topic is diskless: no bytes move"
+"""How the sentence of a move ends of which nothing is copied."""
+
+
 class PlannedMove(NamedTuple):
     """One partition's move, and why."""
 
@@ -44,6 +49,13 @@ class PlannedMove(NamedTuple):
     after: Row
     why: Why
     sentence: str
+
+    @property
+    def copied(self) -> int:
+        """Replicas that are copied: none of a diskless topic, whose moves say so."""
+        if self.sentence.endswith(NO_BYTES):
+            return 0
+        return len(set(self.after) - set(self.before))
 
 
 class Obstacle(NamedTuple):
@@ -65,7 +77,7 @@ class Plan(NamedTuple):
     def sentence(self) -> str:
         """The plan in one sentence, also when it is empty."""
         if self.moves:
-            copied = sum(len(set(each.after) - set(each.before)) for each in self.moves)
+            copied = sum(each.copied for each in self.moves)
             return f"{self.goal}: {len(self.moves)} partition(s) move, {copied} replica(s) copied"
         if self.obstacles:
             return f"{self.goal}: nothing can move"
@@ -258,7 +270,10 @@ def _dispensable(layout: Layout, row: Row) -> int:
 
 def _moves(layout: Layout, notes: dict[TopicPartition, str], why: Why) -> Iterator[PlannedMove]:
     for place in layout.moved():
-        yield PlannedMove(place, layout.before[place], layout.rows[place], why, notes[place])
+        said = notes[place]
+        if place.topic in layout.diskless:
+            said += NO_BYTES
+        yield PlannedMove(place, layout.before[place], layout.rows[place], why, said)
 
 
 def _because(layout: Layout, stays: Sequence[int], site: Site, cause: str) -> str:
@@ -284,6 +299,8 @@ def _spare(layout: Layout, row: Row, broker_id: int) -> str:
 def _nowhere(
     layout: Layout, place: TopicPartition, row: Row, broker_id: int, leaving: Sequence[int]
 ) -> Obstacle:
+    if place.topic in layout.diskless:
+        return _no_other_of_the_rack(layout, place, broker_id)
     if place.topic in layout.rules:
         return _no_fitting(layout, place, row, broker_id)
     others = [site for each, site in sorted(layout.sites.items()) if each not in (*row, *leaving)]
@@ -315,7 +332,25 @@ def _no_fitting(layout: Layout, place: TopicPartition, row: Row, broker_id: int)
     )
 
 
+def _no_other_of_the_rack(layout: Layout, place: TopicPartition, broker_id: int) -> Obstacle:
+    """A diskless partition has one replica in each rack, and there is nobody else in this one."""
+    rack = rack_name(layout.rack(broker_id))
+    return Obstacle(
+        f"the replica of {place} on broker {broker_id}",
+        f"{place.topic} is diskless, with one replica in each rack, and no other broker of rack "
+        f"{rack} may be given it; no bytes lie there",
+        f"one more active broker in rack {rack} that is not cordoned, or the end of the broker: "
+        "once the whole rack is gone, its replicas go by themselves",
+    )
+
+
 def _constrained(layout: Layout, topic: str) -> Obstacle:
+    if topic in layout.diskless:
+        return Obstacle(
+            topic,
+            "it is diskless, and its replication factor is the number of racks",
+            "a broker in another rack, or one rack fewer",
+        )
     return Obstacle(
         topic,
         f"its placement constraints want {sum(layout.rules[topic].values())} replica(s)",

@@ -46,6 +46,7 @@ class BrokerConfig:
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
+    diskless_client_az_listener_map: tuple[str, ...]
     diskless_coordinator_url: str
     diskless_fetch_cache_max_bytes: int
     diskless_managed_rf_auto_reconcile: bool

@@ -126,6 +126,13 @@ def _cordoned(name: str, value: Value) -> str | None:
     return _message(name, value, f"{name} {why}")
 
 
+def _listener_racks(name: str, value: Value) -> str | None:
+    pairs = value if isinstance(value, tuple) else ()
+    if all(all(map(str.strip, pair.split(":"))) and pair.count(":") == 1 for pair in pairs):
+        return None
+    return _message(name, value, f"{name} must be LISTENER:RACK pairs, separated by commas")
+
+
 def _constraints(name: str, value: Value) -> str | None:
     try:
         read_constraints(str(value or ""))
@@ -162,6 +169,7 @@ PLACER = OneOf(tuple(PLACERS))
 GZIP_LEVEL = Satisfies("[1,...,9] or -1", _gzip_level)
 CONSTRAINTS = Satisfies("replicas=RACK:COUNT,…,observers=RACK:COUNT,… or JSON", _constraints)
 CORDONED = Satisfies("empty or *", _cordoned)
+LISTENER_RACKS = Satisfies("LISTENER:RACK,…", _listener_racks)
 REPLICA_LIST = Satisfies(THROTTLE_FORMAT, _throttled_replicas)
 SERVERS = Satisfies("host:port,…", _servers)
 VOTERS = Satisfies("id@host:port,…", _voters)

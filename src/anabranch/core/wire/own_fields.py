@@ -19,6 +19,10 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     CreateTopics, the request                 empty: tell where replicas are placed too
     CreateTopics, the response                `ReplicaMaps`
     BrokerRegistration, the request           `FolderHistory`: whose logs its folders hold
+    Metadata, the request                     empty: tell which topics are diskless too
+    Metadata, the response                    `DisklessTopics`, without partitions
+    DescribeTopicPartitions, the request      empty: tell how diskless partitions are placed too
+    DescribeTopicPartitions, the response     `DisklessTopics`
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
 `is_noted`; NoOpRecord has 10,003: `absences`. The reasons of a batch may ride on the same record.
@@ -199,6 +203,35 @@ class FolderHistory(Message, versions="0", flexible="0+"):
     """What a broker's folders have seen, without those that keep no account of that."""
 
     folders: list[SeenFolder] = []
+
+
+class PlacedPartition(Struct):
+    """How a diskless partition is placed, in the words of document 003."""
+
+    partition_index: Int32 = -1
+    assigned_racks: list[String] = []
+    rack_coverage: Int32 = 0
+    """Percent of the target racks that have a replica."""
+    placement_state: String = ""
+    has_drifted: Bool = False
+    exceptions: list[String] = []
+    sentences: list[String] = []
+
+
+class DisklessTopic(Struct):
+    """A diskless topic: the racks that should have a replica of each partition, and how many."""
+
+    name: String = ""
+    is_diskless: Bool = True
+    effective_rf: Int32 = 0
+    target_racks: list[String] = []
+    partitions: list[PlacedPartition] = []
+
+
+class DisklessTopics(Message, versions="0", flexible="0+"):
+    """The topics of an answer that are diskless."""
+
+    topics: list[DisklessTopic] = []
 
 
 def tagged(message: Message) -> dict[int, bytes]:

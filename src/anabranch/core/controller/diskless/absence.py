@@ -21,7 +21,7 @@ from anabranch.core.wire.metadata_records import BrokerAbsence
 
 MOST_STEP_MS = 5_000
 """More than this between two looks is a pause of the controller: looks are 0.5 s apart at most."""
-LEAST_CHECKPOINT_MS, MOST_CHECKPOINT_MS = 500, 10_000
+LEAST_CHECKPOINT_MS, MOST_CHECKPOINT_MS = 1_000, 10_000
 """Between two writes of an absence that lasts: a thirtieth of the threshold within these."""
 CHECKPOINTS = 30
 PRESENT = -1

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.controller.diskless.absence import Absences, forgotten
 from anabranch.core.controller.diskless.leaders import change_diskless
-from anabranch.core.controller.diskless.racks import HEALTHY, UNAVAILABLE, Racks
+from anabranch.core.controller.diskless.racks import HEALTHY, UNAVAILABLE, Rack, Racks
 from anabranch.core.controller.diskless.reconciliation import next_step, wish
 from anabranch.core.controller.diskless.sayings import (
     absence_reasons,
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
     from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.wire.metadata_records import BrokerAbsence
 
 IDLE_MS, BUSY_MS = 500, 100
 """Between two looks, when nothing is to be done and while something is."""
@@ -88,12 +89,19 @@ class Reconciling:
         """Racks that every partition was looked at for since they came."""
         self._reconciles = True
         self._said_frozen = 0
+        self._degraded_at_ms: dict[str, int] = {}
+        """Since when racks are seen without capacity in this term."""
 
     @property
     def backlog(self) -> int:
         """Partitions that are still to be looked at or changed."""
         pending = sum(1 for key, moves in self.unsteady.items() if moves and key not in self.todo)
         return len(self.todo) + pending
+
+    def degraded_ms(self, rack: Rack, now_ms: int) -> int:
+        """How long a rack is known to have been without capacity."""
+        since_ms = self._degraded_at_ms.get(rack.name, now_ms)
+        return max(now_ms - since_ms, min(map(self.elapsed_ms, rack.brokers)))
 
     def elapsed_ms(self, broker_id: int) -> int:
         """How long a broker is known to have been unreachable."""
@@ -105,17 +113,23 @@ class Reconciling:
         """What is to be written down now. `hears` says whether the controller hears any broker."""
         if now_ms < self.due_ms:
             return None
-        result = self._counted(state, config, now_ms, hears=hears)
-        if result is None and state.diskless.keys:
-            result = self._followed(state, config) or self._stepped(state, config, now_ms)
-        self.due_ms = now_ms + (BUSY_MS if self.todo else IDLE_MS)
+        absences, reasons = self._counted(state, config, now_ms, hears=hears)
+        result = None
+        if state.diskless.keys:
+            reasons += self._followed(state, config, now_ms)
+            if not absences and not reasons:
+                result = self._stepped(state, config, now_ms)
+        if absences or reasons:
+            result = Result((NoOpRecord(absences=absences),), None, tuple(reasons))
+        is_busy = self.todo or state.diskless.touched
+        self.due_ms = now_ms + (BUSY_MS if is_busy else IDLE_MS)
         return result
 
     # Time.
 
     def _counted(
         self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
-    ) -> Result[None] | None:
+    ) -> tuple[list[BrokerAbsence], list[Reason]]:
         """How long brokers have been unreachable, where that is to be written down."""
         image, index = state.image, state.diskless
         named = [broker_id for broker_id, keys in index.on.items() if keys]
@@ -123,14 +137,11 @@ class Reconciling:
         threshold_ms = config.diskless_managed_rf_rack_unavailable_threshold_ms
         if index.keys:
             found += self._absences.look(image, now_ms, threshold_ms, counts=hears)
-        if not found:
-            return None
-        reasons = absence_reasons(state, found, threshold_ms)
-        return Result((NoOpRecord(absences=list(found)),), None, tuple(reasons))
+        return list(found), list(absence_reasons(state, found, threshold_ms))
 
     # What is to be looked at.
 
-    def _followed(self, state: ClusterState, config: BrokerConfig) -> Result[None] | None:
+    def _followed(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> list[Reason]:
         """Take changes of racks and settings over; what is said of them."""
         if config.diskless_managed_rf_auto_reconcile != self._reconciles:
             self._reconciles = config.diskless_managed_rf_auto_reconcile
@@ -138,18 +149,22 @@ class Reconciling:
         image = state.image
         seen = image.brokers, image.absences, image.configs
         if self._seen and all(map(is_, seen, self._seen)):
-            return None
+            return []
         self._seen = seen
         before, self.racks = self.racks, Racks(image)
+        self._degraded_at_ms = {
+            name: self._degraded_at_ms.get(name, now_ms)
+            for name, rack in self.racks.by_name.items()
+            if not rack.eligible
+        }
         if before is None:
             self._queue(state.diskless.keys)
             self._swept = set(self.racks.target)
-            return None
+            return []
         if self.racks.is_as(before):
-            return None
+            return []
         self._queue(self._concerned(state, before, self.racks))
-        reasons = tuple(rack_reasons(before, self.racks))
-        return Result((NoOpRecord(),), None, reasons) if reasons else None
+        return list(rack_reasons(before, self.racks))
 
     def _concerned(
         self, state: ClusterState, before: Racks, after: Racks

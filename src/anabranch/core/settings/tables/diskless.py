@@ -12,16 +12,20 @@ from anabranch.core.settings.notation import (
     HIGH,
     IN_FORCE,
     INT,
+    LIST,
     LONG,
     MEDIUM,
     OURS,
     STRING,
     row,
 )
-from anabranch.core.settings.validators import at_least
+from anabranch.core.settings.validators import LISTENER_RACKS, at_least
 
 # fmt: off
 DISKLESS = (
+    row("diskless.client.az.listener.map",
+        "Racks of clients by listener, LISTENER:RACK,…; a client id with diskless_az= comes first.",
+        LIST, "", MEDIUM, LISTENER_RACKS, OURS, IN_FORCE),
     row("diskless.coordinator.url",
         "Where the order of diskless records is kept: sqlite:///FILE or postgresql://HOST/DATABASE.",
         STRING, "", HIGH, OURS, IN_FORCE),

@@ -1,0 +1,119 @@
+"""Managed placement in figures: what the metrics of document 003 say.
+
+Rule kept: with more than MOST_SERIES diskless partitions only those that are not steady are told,
+so that a page does not grow with the cluster. Cost: a partition that is steady is not looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from anabranch.core.controller.diskless.racks import DEGRADED, Rack, Racks, RackState
+from anabranch.core.controller.diskless.reconciliation import (
+    MISSING_RACK_CAPACITY,
+    Placement,
+    PlacementState,
+    placement,
+)
+
+if TYPE_CHECKING:
+    from anabranch.core.controller.cluster_state import PartitionKey
+    from anabranch.core.controller.controller import Controller
+
+MOST_SERIES = 10_000
+"""Partitions that are told although they are steady."""
+STATE_NUMBERS = {
+    PlacementState.STEADY: 0,
+    PlacementState.RECONCILING: 1,
+    PlacementState.FROZEN: 2,
+}
+
+
+class RackFigures(NamedTuple):
+    """`degraded_since_ms` is of the wall clock, 0 for a HEALTHY rack; `waited_percent` is how much
+    of the threshold a DEGRADED one has waited."""
+
+    name: str
+    state: RackState
+    degraded_since_ms: int
+    waited_percent: int
+
+
+class PartitionFigures(NamedTuple):
+    """One partition."""
+
+    topic: str
+    partition: int
+    rack_coverage: int
+    placement_state: int
+    placement_drift: int
+    exceptions: int
+
+
+class Figures(NamedTuple):
+    """Everything at once."""
+
+    racks: tuple[RackFigures, ...]
+    effective_rf: int
+    topics: tuple[str, ...]
+    reassignment_backlog: int
+    partitions: tuple[PartitionFigures, ...]
+
+
+NOTHING = Figures((), 0, (), 0, ())
+
+
+def figures(controller: Controller, now_ms: int) -> Figures:
+    """The figures of an active controller; nothing where no topic is diskless."""
+    reconciling, keys = controller.duties.reconciling, controller.state.diskless.keys
+    racks = reconciling.racks
+    if racks is None or not keys:
+        return NOTHING
+    told: Iterable[PartitionKey] = keys if len(keys) <= MOST_SERIES else reconciling.unsteady
+    topics = sorted({controller.state.topic_name((topic_id, 0)) for topic_id, _ in keys})
+    return Figures(
+        tuple(_rack(controller, rack, now_ms) for rack in racks.by_name.values()),
+        len(racks.target),
+        tuple(topics),
+        reconciling.backlog,
+        tuple(_partitions(controller, racks, told)),
+    )
+
+
+def _rack(controller: Controller, rack: Rack, now_ms: int) -> RackFigures:
+    if rack.eligible:
+        return RackFigures(rack.name, rack.state, 0, 0)
+    degraded_ms = controller.duties.reconciling.degraded_ms(rack, now_ms)
+    threshold_ms = controller.config.diskless_managed_rf_rack_unavailable_threshold_ms
+    percent = min(100, degraded_ms * 100 // max(threshold_ms, 1))
+    return RackFigures(
+        rack.name,
+        rack.state,
+        controller.wall_ms - degraded_ms,
+        percent if rack.state is DEGRADED else 0,
+    )
+
+
+def _partitions(
+    controller: Controller, racks: Racks, keys: Iterable[PartitionKey]
+) -> Iterator[PartitionFigures]:
+    state, reconciling = controller.state, controller.duties.reconciling
+    reconciles = controller.config.diskless_managed_rf_auto_reconcile
+    lacks = any(racks.by_name[name].state is DEGRADED for name in racks.target)
+    steady = 100 if racks.target else 0, 0, 0, int(lacks)
+    for key in keys:
+        topic = state.image.topics_by_id.get(key[0])
+        if topic is None or key[1] not in topic.partitions:
+            continue
+        if key not in reconciling.unsteady and key not in reconciling.todo:
+            yield PartitionFigures(topic.name, key[1], *steady)
+            continue
+        partition = topic.partitions[key[1]]
+        seen = placement(partition.replicas, partition.leader, racks, reconciles=reconciles)
+        yield PartitionFigures(topic.name, key[1], *_numbers(seen))
+
+
+def _numbers(seen: Placement) -> tuple[int, int, int, int]:
+    exceptions = seen.exceptions.count(MISSING_RACK_CAPACITY)
+    return seen.rack_coverage, STATE_NUMBERS[seen.state], int(seen.has_drifted), exceptions
