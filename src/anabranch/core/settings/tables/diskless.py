@@ -1,7 +1,8 @@
 """Settings of diskless topics: Anabranch's own, with the names that document 003 and its peers use.
 
 `diskless.enable` has no default among the broker's settings, although `log.diskless.enable` is one:
-that is written into a topic's settings when it is created, and later changes nothing.
+that is written into a topic's settings when it is created, and later changes nothing. The two URLs
+may hold keys and passwords, so they are sensitive: no client is told them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from anabranch.core.settings.notation import (
     LONG,
     MEDIUM,
     OURS,
-    STRING,
+    PASSWORD,
     row,
 )
 from anabranch.core.settings.validators import LISTENER_RACKS, at_least
@@ -28,7 +29,7 @@ DISKLESS = (
         LIST, "", MEDIUM, LISTENER_RACKS, OURS, IN_FORCE),
     row("diskless.coordinator.url",
         "Where the order of diskless records is kept: sqlite:///FILE or postgresql://HOST/DATABASE.",
-        STRING, "", HIGH, OURS, IN_FORCE),
+        PASSWORD, "", HIGH, OURS, IN_FORCE),
     row("diskless.fetch.cache.max.bytes",
         "Bytes of diskless records that a broker keeps in memory for readers.",
         LONG, "134217728", MEDIUM, at_least(1048576), OURS, IN_FORCE),
@@ -52,7 +53,7 @@ DISKLESS = (
         BOOLEAN, "false", HIGH, OURS, IN_FORCE),
     row("diskless.storage.url",
         "Where diskless records are stored: file:///FOLDER, s3://BUCKET/PREFIX, gs:// or az://.",
-        STRING, "", HIGH, OURS, IN_FORCE),
+        PASSWORD, "", HIGH, OURS, IN_FORCE),
     row("log.diskless.enable",
         "Say true to have new topics diskless, but for internal and compacted ones.",
         BOOLEAN, "false", MEDIUM, CLUSTER_WIDE, OURS, IN_FORCE),

@@ -1,0 +1,76 @@
+"""A broker whose diskless records lie in S3: written, read from the store, verified."""
+
+from __future__ import annotations
+
+import json
+import logging
+from urllib.request import Request, urlopen
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+
+from anabranch.cli.main import main
+from anabranch.testing import ClusterError, LocalCluster
+
+SECONDS = 30.0
+SECRET = "hush-hush-hush"
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    endpoint = "http://{}:{}".format(*server.get_host_and_port())
+    with urlopen(Request(f"{endpoint}/bucket", method="PUT"), timeout=10):
+        pass
+    yield endpoint
+    server.stop()
+
+
+def url_of(endpoint, bucket="bucket"):
+    return f"s3://{bucket}/p?endpoint={endpoint}&region=us-east-1&access_key_id=i&secret_access_key={SECRET}"
+
+
+def cluster(url, folder):
+    config = {"diskless.storage.url": url, "diskless.produce.commit.interval.ms": 20}
+    return LocalCluster(brokers=1, folder=folder, config=config)
+
+
+def test_records_lie_in_s3_and_are_read_from_there(endpoint, tmp_path):
+    url = url_of(endpoint)
+    for life in range(2):  # the second one reads what the first one wrote: nothing is cached
+        with cluster(url, tmp_path) as running:
+            servers = {"bootstrap.servers": running.bootstrap_servers, "log_level": 0}
+            admin = AdminClient(servers)
+            if not life:
+                topic = NewTopic("t", 1, config={"diskless.enable": "true"})
+                admin.create_topics([topic])["t"].result(SECONDS)
+                writes = Producer(servers)
+                for number in range(100):
+                    writes.produce("t", b"%d" % number, partition=0)
+                assert writes.flush(SECONDS) == 0
+            consumer = Consumer({**servers, "group.id": "none"})
+            consumer.assign([TopicPartition("t", 0, OFFSET_BEGINNING)])
+            found = [message.value() for message in consumer.consume(100, SECONDS)]
+            consumer.close()
+            assert found == [b"%d" % number for number in range(100)]
+            resource = ConfigResource(ResourceType.BROKER, "1")
+            (described,) = admin.describe_configs([resource]).values()
+            assert SECRET not in repr([str(each) for each in described.result(SECONDS).values()])
+    done = CliRunner().invoke(
+        main,
+        ["diskless", "verify", "--whole", "--json", "--storage-url", url,
+         "--coordinator-url", f"sqlite://{tmp_path}/diskless.db"],
+    )  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.stdout)["objects"] >= 1 and SECRET not in done.output
+
+
+def test_a_missing_bucket_ends_the_start_with_a_sentence(endpoint, tmp_path):
+    with pytest.raises(ClusterError, match="there is no such bucket") as raised:
+        cluster(url_of(endpoint, "none"), tmp_path).start()
+    assert SECRET not in str(raised.value)
