@@ -251,6 +251,7 @@ class BrokerRole:
 
     def _registered(self, broker_epoch: int) -> None:
         self.broker.broker_epoch = broker_epoch
+        self.diskless.registered()
 
     def statistics(self) -> BrokerStatistics:
         """What metrics tell."""

@@ -115,6 +115,16 @@ DATA_PATH = (
         caught_by=f"{TESTS}::test_what_waits_is_bounded_and_producers_are_held_up",
     ),
     Mutant(
+        name="diskless-found-runs-trimmed",
+        rule="what was just found for a reader far behind is kept until it is read",
+        module=f"{ROOM}.coordinates",
+        old=" and len(near.runs) <= MOST_JOINED:\n",
+        new=":\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_coordinates.py"
+        "::test_readers_that_begin_ever_further_back_get_on",
+    ),
+    Mutant(
         name="diskless-rows-by-old-metadata",
         rule="rows are compared with metadata that is not older than the controller's term",
         module="anabranch.core.controller.diskless.rows",

@@ -465,3 +465,34 @@ def test_a_broker_without_the_storage_system_says_so(cluster):
     node.diskless.is_on = False
     assert told(produce(node, batch(b"a")))[0] == STORAGE
     assert got(fetch(node, 0))[0] == STORAGE
+
+
+def test_the_cache_keeps_no_large_request_for_a_small_batch(cluster):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    small = memoryview(bytearray(1 << 20))[: len(batch(b"a"))]
+    small[:] = batch(b"a")
+    large = memoryview(bytearray(batch(b"b" * 1000)))
+    partition = node.diskless.get("t", 0)
+    for records in (small, large):
+        partition.append(records, required_acks=-1, now_ms=START_MS)
+    node.settle()
+    pieces = [piece for each in node.diskless.blocks._objects.values() for piece in each.pieces]
+    held = [memoryview(piece).obj for piece in pieces]
+    assert large.obj in held
+    assert all(len(each) < 1 << 20 for each in held)
+    assert everything(node) == [(0, b"warm"), (1, b"a"), (2, b"b" * 1000)]
+
+
+def test_what_deleted_and_made_anew_under_its_name_is_another_topic(cluster):
+    node = cluster.node()
+    old = cluster.topic()
+    produced(node, batch(b"old"))
+    node.remove("t")
+    cluster.coordinator.delete_topics(1, [old])
+    new = node.topic("t", configs={"diskless.enable": "true"}, incarnation=2)
+    assert new != old
+    cluster.coordinator.create_logs(1, [NewLogs(new, "t", 0, 1)])
+    assert produced(node, batch(b"new")) == (NONE, 0)
+    assert everything(node) == [(0, b"new")]

@@ -60,7 +60,7 @@ from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage, TopicImage
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.step import Mailbox
     from anabranch.core.types import Buffer
@@ -117,7 +117,7 @@ class Diskless:
         self._bad: dict[str, tuple[str, int]] = {}
         self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
         self._ask_rows_ms = FAR_MS
-        self._deleting: dict[LogKey, tuple[int, int]] = {}
+        self._deleting: dict[LogKey, int] = {}
 
     @property
     def why_off(self) -> str:
@@ -164,8 +164,9 @@ class Diskless:
     def follow(self, image: MetadataImage, delta: MetadataDelta | None) -> None:
         """The metadata moved (`delta` None: by how much is not known): let go of what is deleted,
         take new settings. The broker has the new image already."""
-        for topic in list(self.topics.values()):
-            if image.topic_by_id(topic.topic_id) is None:
+        gone = self.topics.values() if delta is None else map(self._made, delta.deleted_topics)
+        for topic in list(gone):
+            if topic is not None and image.topic_by_id(topic.topic_id) is None:
                 self._drop(topic)
         if delta is None or any(kind == RESOURCE_BROKER for kind, _ in delta.changed_configs):
             for topic in self.topics.values():
@@ -174,6 +175,9 @@ class Diskless:
         for kind, name in delta.changed_configs:
             if kind == RESOURCE_TOPIC and name in self.topics:
                 self.topics[name].configure(image, self.config)
+
+    def _made(self, deleted: TopicImage) -> DisklessTopic | None:
+        return self.topics.get(deleted.name)
 
     def _drop(self, topic: DisklessTopic) -> None:
         del self.topics[topic.name]
@@ -222,7 +226,7 @@ class Diskless:
         due_ms = self.writing.next_tick_ms
         if self._rowless:
             due_ms = min(due_ms, self._ask_rows_ms)
-        return min([due_ms, *(each[1] for each in self._deleting.values())])
+        return due_ms
 
     def tick(self, now_ms: int) -> None:
         """Do what is due. It is called at the end of each step, too."""
@@ -234,10 +238,6 @@ class Diskless:
                     del self._rowless[partition]
                     self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.reading.want_states([partition.key for partition in self._rowless])
-        for key, (offset, due_ms) in list(self._deleting.items()):
-            if due_ms <= now_ms:
-                self._deleting[key] = (offset, FAR_MS)
-                self._effects.append(DeleteBefore(key, offset))
 
     def answered(self, effect: Effect, result: Any, now_ms: int) -> None:
         """A call has ended: what it gave, or the StorageFault that it raised."""
@@ -308,11 +308,7 @@ class Diskless:
 
     def _stored(self, upload: Upload) -> None:
         """An object lies in the store: readers will soon want what is in it."""
-        pieces: list[tuple[int, Buffer]] = [
-            (position, ticket.records)
-            for position, ticket in zip(upload.encoded.positions, upload.tickets, strict=True)
-            if ticket.records is not None
-        ]
+        pieces = zip(upload.encoded.positions, kept(upload.tickets), strict=True)
         self.blocks.add(upload.prepared.object_key, pieces)
 
     def _committed(self, _upload: Upload, commit: Commit, answer: Committed) -> None:
@@ -333,9 +329,8 @@ class Diskless:
 
     def delete_before(self, key: LogKey, offset: int) -> None:
         """Raise a partition's start, in time."""
-        known = self._deleting.get(key)
-        if known is None or known[0] < offset:
-            self._deleting[key] = (offset, FAR_MS)
+        if self._deleting.get(key, -1) < offset:
+            self._deleting[key] = offset
             self._effects.append(DeleteBefore(key, offset))
 
     def damaged(self, damage: Damaged) -> None:
@@ -412,18 +407,16 @@ class Diskless:
         pieces = zip(positions, result, strict=True)
         self.blocks.add(effect.object_key, pieces, is_far=effect.is_far)
 
-    def _deleted(self, effect: DeleteBefore, result: Any, now_ms: int) -> None:
-        known = self._deleting.get(effect.key)
-        if known is None or known[0] != effect.offset:
-            return
-        if isinstance(result, StorageFault):
-            self._deleting[effect.key] = (effect.offset, now_ms + REFUSING_MS)
-            return
-        del self._deleting[effect.key]
-        (state,) = result
+    def _deleted(self, effect: DeleteBefore, result: Any, _now_ms: int) -> None:
+        if self._deleting.get(effect.key) == effect.offset:
+            del self._deleting[effect.key]
         partition = self.by_key.get(effect.key)
-        if partition is not None and state is not None:
+        if partition is None or isinstance(result, StorageFault):
+            return  # whoever waits for it hears that time is up
+        (state,) = result
+        if state is not None:
             self._take(partition, state)
+        self._broker.changed.add(partition.topic_partition)
 
     def _take(self, partition: DisklessPartition, state: LogState) -> None:
         """A partition's state was told."""
@@ -450,6 +443,19 @@ class Diskless:
             if partition is not None:
                 code = ErrorCode.KAFKA_STORAGE_ERROR
                 partition.refuse(code, str(fault), now_ms + REFUSING_MS)
+
+
+def kept(tickets: Sequence[DisklessTicket]) -> list[Buffer]:
+    """The batches of an object, for the cache: a slice of the request that brought it keeps all of
+    that in memory, and is copied where it would be a small part."""
+    views = [memoryview(each.records or b"") for each in tickets]
+    used: dict[int, int] = {}
+    for view in views:
+        used[id(view.obj)] = used.get(id(view.obj), 0) + len(view)
+    return [
+        view if 2 * used[id(view.obj)] >= memoryview(view.obj).nbytes else bytes(view)
+        for view in views
+    ]
 
 
 def committed_runs(commit: Commit, answer: Committed) -> dict[LogKey, list[Run]]:

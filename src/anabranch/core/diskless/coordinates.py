@@ -20,6 +20,8 @@ MOST_RUNS = 200_000
 """Of all partitions together: some 50 MB."""
 MOST_RUNS_OF_ONE = 2_000
 """Of one stretch: an hour of a partition, of which two objects a second have something."""
+MOST_JOINED = MOST_RUNS_OF_ONE // 4
+"""Runs at the end to which those before them are added: what was just found must not be trimmed."""
 _BASE = attrgetter("base_offset")
 
 
@@ -95,7 +97,7 @@ class Coordinates:
         first, end = runs[0].base_offset, runs[-1].end_offset
         if not near.runs or near.runs[0].base_offset <= first:
             near.extend(runs)
-        elif end >= near.runs[0].base_offset:
+        elif end >= near.runs[0].base_offset and len(near.runs) <= MOST_JOINED:
             known, near.runs = near.runs, []
             near.extend(runs)
             near.extend(known)

@@ -32,8 +32,11 @@ if TYPE_CHECKING:
 
 LOG = logger("diskless")
 
-CALL_SECONDS = 30.0
-"""How long any call may take; a commit that takes longer is asked for."""
+CALL_SECONDS, READ_SECONDS = 30.0, 10.0
+"""How long a call may take, and one that a reader waits for; a commit that takes longer is asked
+for."""
+HEDGE_SECONDS = 0.5
+"""After so long an object is read a second time: of the two answers the first one counts."""
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 """How long a stopping broker waits for the objects that are under way."""
@@ -57,6 +60,7 @@ class DisklessShell:
         self._machine = broker.diskless
         self._begin, self._settle, self._read_on = begin, settle, read_on
         self._stores: Stores | None = None
+        self._cluster_id = ""
         self._upkeep: DisklessUpkeep | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -69,9 +73,15 @@ class DisklessShell:
         """The broker is registered: tell the coordinator, and take what producers send."""
         self._stores = stores
         self._machine.start(interval_ms=stores.interval_ms)
-        self._start(self._register(cluster_id))
+        self._cluster_id = cluster_id
+        self.registered()
         self._start(self._watch())
         self._start(self._retain())
+
+    def registered(self) -> None:
+        """The controller gave this process an epoch, the first one or another."""
+        if self._stores is not None:
+            self._start(self._register())
 
     async def leave(self) -> None:
         """No client sends any more: let what is under way end."""
@@ -135,12 +145,13 @@ class DisklessShell:
     async def _make(self, effect: does.Effect) -> None:
         assert self._stores is not None
         call, away = _CALLS[type(effect)]
+        seconds = READ_SECONDS if isinstance(effect, _READS) else CALL_SECONDS
         result: Any
         try:
-            async with asyncio.timeout(CALL_SECONDS):
+            async with asyncio.timeout(seconds):
                 result = await call(self, self._stores, effect)
         except TimeoutError:
-            result = away(f"no answer within {CALL_SECONDS:.0f} s")
+            result = away(f"no answer within {seconds:.0f} s")
         except StorageFault as fault:
             result = fault
         except Exception as fault:  # a call that is not ended would hold up all others
@@ -175,6 +186,11 @@ class DisklessShell:
             return await stores.coordinator.newest(effect.key)
         return await stores.coordinator.by_time(effect.key, effect.timestamp)
 
+    async def _read_object(self, stores: Stores, effect: does.ReadObject) -> Any:
+        return await hedged(
+            lambda: stores.objects.read(effect.object_key, effect.ranges), HEDGE_SECONDS
+        )
+
     # Time.
 
     def _arm(self, due_ms: int) -> None:
@@ -192,10 +208,10 @@ class DisklessShell:
 
     # Beside the calls.
 
-    async def _register(self, cluster_id: str) -> None:
+    async def _register(self) -> None:
         assert self._stores is not None
-        epoch = self._broker.broker_epoch
-        while True:
+        epoch, cluster_id = self._broker.broker_epoch, self._cluster_id
+        while epoch == self._broker.broker_epoch:
             try:
                 await self._stores.coordinator.register(self._broker.broker_id, epoch)
             except StorageFault as fault:
@@ -209,6 +225,8 @@ class DisklessShell:
 
     def _keep_up(self, stores: Stores, cluster_id: str) -> None:
         """The coordinator knows this broker: begin what is done beside serving."""
+        if self._upkeep is not None:
+            return
         self._upkeep = DisklessUpkeep(self._broker, stores.coordinator, stores.objects, cluster_id)
         self._machine.note_commit = self._upkeep.committed
         self._upkeep.start()
@@ -270,6 +288,26 @@ class DisklessShell:
                         self._shortened(each.key, state)
 
 
+async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float) -> Any:
+    """What a call gives that may be made twice: again when the first has no answer in time. Raises
+    what the last one raises."""
+    calls = {asyncio.ensure_future(call())}
+    try:
+        done, _ = await asyncio.wait(calls, timeout=after_seconds)
+        if not done:
+            calls.add(asyncio.ensure_future(call()))
+        waiting = set(calls)
+        while True:
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for each in done:
+                if each.exception() is None or not waiting:
+                    return each.result()
+    finally:
+        for each in calls:
+            each.cancel()
+
+
+_READS = (does.AskStates, does.FindRuns, does.FindByTime, does.ReadObject)
 _Call = Callable[["DisklessShell", Any, Any], Awaitable[Any]]
 _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.PrepareObjects: (DisklessShell._prepare, CoordinatorAway),
@@ -281,6 +319,6 @@ _CALLS: dict[type, tuple[_Call, type[StorageFault]]] = {
     does.FindRuns: (lambda _, on, it: on.coordinator.find(it.wanted), CoordinatorAway),
     does.FindByTime: (DisklessShell._by_time, CoordinatorAway),
     does.DeleteBefore: (DisklessShell._delete_before, CoordinatorAway),
-    does.ReadObject: (lambda _, on, it: on.objects.read(it.object_key, it.ranges), ObjectsAway),
+    does.ReadObject: (DisklessShell._read_object, ObjectsAway),
 }
 """How each effect is performed, and what it is when it has no answer."""
