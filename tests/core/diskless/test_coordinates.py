@@ -28,6 +28,7 @@ def asked(known, offset, max_bytes=1000):
     if not runs:
         known.found(KEY, RUNS[offset : offset + 500])
         runs, _ = known.find(KEY, offset, max_bytes)
+    assert runs, "it would ask for ever"
     return runs
 
 

@@ -299,9 +299,9 @@ async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float) -> An
         waiting = set(calls)
         while True:
             done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for each in done:
-                if each.exception() is None or not waiting:
-                    return each.result()
+            answers = [each for each in done if each.exception() is None]
+            if answers or not waiting:
+                return (answers or list(done))[0].result()
     finally:
         for each in calls:
             each.cancel()
