@@ -30,8 +30,8 @@ class Wait:
 
     `poll(now_ms, expired)` is called whenever one of `keys` changes and once, with `expired=True`,
     at `deadline_ms`. `poll` returns the outcome, or None to go on waiting; with `expired=True` it
-    must answer. `most_bytes` says how large the answer may become, where that is much: one client
-    may wait for so much only.
+    must answer. `most_bytes` says how large the answer may become, or what the request holds until
+    then, where that is much: one client may wait for so much only.
     """
 
     keys: tuple[Hashable, ...]

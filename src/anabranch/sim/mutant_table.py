@@ -1518,7 +1518,7 @@ DIRECTED = (
         old="if transaction_first_offset >= 0:",
         new="if False:",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[0]",
+        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
     ),
     Mutant(
         name="aborted-list-lost-at-a-cut",
@@ -1527,7 +1527,7 @@ DIRECTED = (
         old="[one for one in ranges or [] if one.last_offset < end_offset]",
         new="[]",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[3]",
+        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
     ),
     Mutant(
         name="marker-counts-before-it-is-replicated",
@@ -1536,7 +1536,17 @@ DIRECTED = (
         old="firsts = [first for first, _ in self.unreplicated]",
         new="firsts = []",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[0]",
+        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
+    ),
+    Mutant(
+        name="stable-offset-forgets-at-a-cut",
+        rule="a cut leaves the last stable offset before markers that not all have",
+        module="anabranch.core.log.producer_replay",
+        old="if one[1] < log.end_offset)",
+        new="if False)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_transactions_any_order.py"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[53]",
     ),
     Mutant(
         name="offsets-before-the-marker",

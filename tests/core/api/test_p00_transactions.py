@@ -209,6 +209,13 @@ def test_acks_are_waited_for_after_the_coordinator():
     assert codes(world.node.poll(acknowledged)) == [0]
 
 
+def test_what_is_held_while_it_waits_counts_for_its_client(world):
+    """A connection runs no more requests when those that wait hold too much."""
+    records = transactional(size=5000)
+    wait = world.produce(records)
+    assert wait.most_bytes == len(records) > 5000
+
+
 def test_many_transactions_are_asked_about_in_one_question(world):
     waits = [
         world.produce(transactional(producer=number), name=f"t{number}", index=number % 2)

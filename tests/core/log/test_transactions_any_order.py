@@ -3,7 +3,8 @@
 A world is one partition to which producers write in transactions that end either way, while it is
 rolled, cut, closed, crashed, and shortened at its start. The model keeps all that was written in a
 list. Three things are asked of the log after each step: where such a reader stops, what it sees
-before that when it drops what it is told was aborted, and which transactions are open.
+before that when it drops what it is told was aborted, and which transactions are open. A follower
+that has copied as much must know the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.control import end_marker
 
-SEEDS = 60
+SEEDS = 100
 STEPS = 60
 PRODUCERS = (1, 2, 3)
 
@@ -43,6 +44,7 @@ class World:
             index_interval_bytes=100,
             file_delete_delay_ms=0,
         )
+        self.follower: Log = new_log(segment_bytes=1500, file_delete_delay_ms=0)
         self.entries: list[Entry] = []
         self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.high_watermark = 0
@@ -101,7 +103,10 @@ class World:
             least = max(least, self.log.end_offset - 6)
         offset = self.random.randint(least, self.log.end_offset)
         end = self.log.truncate_to(offset)
+        self.follower.truncate_to(end)
         self.entries = [each for each in self.entries if each.last < end]
+        if end == self.log.start_offset and not len(self.log.producers):
+            self.entries.clear()  # no record is left: the log begins anew
         self.high_watermark = min(self.high_watermark, end)
         for producer in PRODUCERS:
             mine = [each.epoch for each in self.entries if each.producer == producer]
@@ -114,6 +119,18 @@ class World:
         self.log.apply_retention(NOW_MS, self.high_watermark)
         self.log.remove_deleted_files(NOW_MS)
 
+    def copy(self) -> None:
+        """A follower catches up."""
+        follower = self.follower
+        if follower.end_offset < self.log.start_offset:
+            follower.truncate_fully(self.log.start_offset)
+        while follower.end_offset < self.log.end_offset:
+            offset = follower.end_offset
+            records = self.log.read(offset, max_bytes=400, upto=END, at_least_one=True)
+            if next(walk(records))[1].base_offset < offset:  # it began within a batch
+                break
+            follower.append_as_follower(records, now_ms=NOW_MS)
+
     def restart(self) -> None:
         """In order, or not; what was written is in the files either way."""
         is_clean = self.random.random() < 0.5
@@ -122,6 +139,7 @@ class World:
 
     def step(self) -> None:
         moves = (self.write,) * 6 + (self.end,) * 3 + (self.replicate,) * 3
+        moves += (self.copy, self.copy)
         moves += (self.roll, self.sync, self.truncate, self.shorten, self.restart)
         if self.log.end_offset:
             self.random.choice(moves)()
@@ -165,6 +183,24 @@ class World:
                 self.random.randrange(self.log.start_offset, stable),
             ):
                 assert self.seen(first, stable) == self.committed(first, stable, ended)
+
+        if self.follower.end_offset == self.log.end_offset:
+            self.check_follower(opened)
+
+    def check_follower(self, opened: dict[int, int]) -> None:
+        """It began where the leader's log began then: what it never had it cannot know."""
+        if not self.follower.segments:
+            return
+        begin, end = self.follower.segments[0].base_offset, self.log.end_offset
+        known = self.follower.producers.open_transactions
+        assert known.keys() == opened.keys() or begin > 0
+        for producer, first in known.items():
+            assert first == max(first, opened[producer]) and first >= begin
+        if begin == 0:
+            assert known == opened
+            least = max(self.log.start_offset, self.log.segments[0].base_offset)
+            told = [log.aborted_transactions(least, end) for log in (self.log, self.follower)]
+            assert sorted(told[0]) == sorted(told[1])
 
     def committed(self, first: int, upto: int, ended: list[tuple[int, int, Entry]]) -> list[int]:
         """First offsets of the batches that such a reader should see."""

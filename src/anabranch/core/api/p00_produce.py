@@ -267,7 +267,8 @@ def _verify(
         return _finish(broker, request, response, failed=failed)
 
     keys = tuple(dict.fromkeys(entry.verification for entry in unverified))
-    return Wait(keys, now_ms + VERIFY_MS, poll)
+    held_bytes = sum(len(entry.data.records) for entry in unverified)
+    return Wait(keys, now_ms + VERIFY_MS, poll, most_bytes=held_bytes)
 
 
 def _append_verified(

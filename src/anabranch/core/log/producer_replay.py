@@ -10,6 +10,7 @@ missing something.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 from anabranch.core.errors import ProtocolError, StorageFault
@@ -138,6 +139,7 @@ def state_before_cut(log: LogState, segment: Segment) -> ProducerStates:
     else:
         states, _ = cut
     states.remember(known)
+    states.unreplicated = deque(one for one in known.unreplicated if one[1] < log.end_offset)
     recall(log, states)
     return states
 
