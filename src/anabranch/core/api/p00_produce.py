@@ -267,7 +267,7 @@ def _verify(
         return _finish(broker, request, response, failed=failed)
 
     keys = tuple(dict.fromkeys(entry.verification for entry in unverified))
-    held_bytes = sum(len(entry.data.records) for entry in unverified)
+    held_bytes = sum(len(entry.data.records or b"") for entry in unverified)
     return Wait(keys, now_ms + VERIFY_MS, poll, most_bytes=held_bytes)
 
 
