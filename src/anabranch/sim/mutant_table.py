@@ -1703,11 +1703,11 @@ DIRECTED = (
         "/test_postgres.py::test_what_the_server_rolled_back_is_tried_again",
     ),
     Mutant(
-        name="partitions-locked-in-any-order",
+        name="partitions-locked-as-they-come",
         rule="a commit locks its partitions in their order",
         module=POSTGRES_TABLES,
         old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
-        new='"FOR UPDATE OF l"',
+        new='"ORDER BY place FOR UPDATE OF l"',
         seed=NO_SCHEDULE,
         caught_by=f"{COORDINATOR_TESTS}"
         "/test_postgres.py::test_partitions_are_locked_in_order_whatever_the_order_of_batches",
