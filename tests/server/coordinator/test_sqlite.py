@@ -85,7 +85,7 @@ async def test_a_turn_that_does_not_come_is_away_and_the_commit_may_still_happen
             await coordinator.commit(placed(prepared, batch(count=3)))
         with pytest.raises(CoordinatorAway):
             await coordinator.prepare(1, 7, 1000, 1)
-    monkeypatch.setattr(sqlite, "CALL_TIMEOUT_S", 10)
+    monkeypatch.setattr(sqlite, "CALL_TIMEOUT_S", 30)
     answer = await coordinator.outcome(prepared.object_key)
     assert (answer.state, len(answer.verdicts)) == (CommitState.COMMITTED, 1)
     following = await prepare(coordinator)
@@ -121,7 +121,7 @@ async def test_a_transaction_that_a_killed_process_left_hides_no_later_one(
         looked.set()
         return await run(*arguments)
 
-    async with asyncio.timeout(5), aclosing(coordinator.changes()) as changes:
+    async with asyncio.timeout(30), aclosing(coordinator.changes()) as changes:
         assert await anext(changes) == []
         monkeypatch.setattr(coordinator._worker, "run", noted)
         with turn_taken(path):
@@ -135,7 +135,7 @@ async def test_a_transaction_that_a_killed_process_left_hides_no_later_one(
         while coordinator._counter() == before:
             pass  # the loop stands still, so that the listener does not look in between
         await later
-        told = await asyncio.wait([heard], timeout=2)
+        told = await asyncio.wait([heard], timeout=10)
         assert told[0], "the listener was not told of the later one"
         assert [change.key for change in heard.result()] == [RIVER]
 
