@@ -9,15 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from anabranch.core.diskless.findings import Kind
+from anabranch.core.diskless.guessing import append_unknown
 from anabranch.core.diskless.layout import DamagedObject
 from anabranch.core.diskless.manifests import (
     INTERVAL_MS,
     MOST_WAITING,
+    RESTORED,
+    Manifest,
     ManifestLog,
     decode_manifest,
 )
 from anabranch.core.diskless.memory_coordinator import MemoryCoordinator
-from anabranch.core.diskless.restoring import append_unknown, rebuild
+from anabranch.core.diskless.restoring import gather, rebuild
 from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs, Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
@@ -253,13 +256,45 @@ def test_objects_that_no_manifest_names_are_appended_whole_and_without_repeats(s
     cluster.stored = stored
     rebuilt = rebuild(cluster.manifests(), cluster.present)
     unknown = [one for key, one in everything.items() if key not in rebuilt.known]
-    appended = append_unknown(rebuilt.contents, unknown, rebuilt.deleted)
+    noted, _ = gather(cluster.manifests())
+    appended = append_unknown(rebuilt, noted, unknown)
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     for one in appended:
         for batch, base_offset in one.batches:
             assert base_offset == ends.get(batch.key, 0)
             ends[batch.key] = base_offset + batch.record_count
     assert ends == {key: state.high_watermark for key, state in truth.items() if key in ends}
+
+
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32), st.integers(1, 30))
+def test_offsets_between_others_are_filled_by_the_brokers_that_had_them(seed, steps):
+    """Brokers store manifests at their own times, and one never does: what it had lies between."""
+    chance, cluster = random.Random(seed), Cluster()
+    silent = chance.randrange(BROKERS)
+    for _ in range(steps):
+        cluster.commit(chance)
+        if chance.random() < 0.3:
+            cluster.store_manifests()
+    cluster.store_manifests()
+    full = cluster.manifests()
+    cluster.stored = {
+        key: held for key, held in cluster.stored.items() if f"/manifests/{silent}/" not in key
+    }
+    truth = rebuild(full, cluster.present).contents
+    rebuilt = rebuild(cluster.manifests(), cluster.present)
+    unknown = [one for each in full for one in each.objects if one.object_key not in rebuilt.known]
+    noted, _ = gather(cluster.manifests())
+    bare = [
+        one._replace(batches=[each._replace(base_offset=-1) for each in one.batches])
+        for one in unknown
+    ]
+    appended = append_unknown(rebuilt, noted, bare)
+    guess = Manifest("cluster", RESTORED, 1, 0, appended, [], [], dict(NAMES))
+    again = rebuild([*cluster.manifests(), guess], cluster.present)
+    assert {each.kind for each in again.findings} <= {Kind.OFFSETS_GUESSED}
+    assert again.contents.logs == truth.logs
+    assert again.contents.runs == truth.runs
 
 
 def test_manifests_come_at_most_ten_seconds_apart_and_again_until_stored():

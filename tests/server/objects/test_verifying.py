@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from stored_kit import CLUSTER, DELTA, RIVER, Writer, new_writer
+from stored_kit import CLUSTER, DELTA, RIVER, TOPIC, Writer, new_writer
 
 from anabranch.core.diskless.findings import Kind
-from anabranch.core.diskless.manifests import manifests_prefix
+from anabranch.core.diskless.manifests import ManifestLog, manifests_prefix
 from anabranch.core.diskless.rows import Wanted
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.objects import verifying
+from anabranch.server.objects.manifests import Manifests
 from anabranch.server.objects.opening import open_objects
 
 
@@ -191,6 +192,26 @@ async def test_objects_that_no_manifest_names_are_listed_and_appended_only_when_
         ]
         await coordinator.close()
     assert done.later == []
+
+
+async def test_offsets_that_lie_between_others_come_from_later_objects(place):
+    noting = place.writer.manifests
+    notes = ManifestLog(CLUSTER, 2, 3, {TOPIC: "river"}.get)
+    place.writer.manifests = Manifests(place.writer.store, notes, lambda: 0)
+    await place.writer.write((RIVER, 5))  # a broker that stored no manifest
+    place.writer.manifests = noting
+    await place.writer.write((RIVER, 6))
+    await noting.store_due(at_once=True)
+    before = await rows(place.writer.coordinator)
+    coordinator = await fresh(place)
+    with pytest.raises(
+        StorageFault, match=r"1 times offsets are missing between others.*--append-unknown"
+    ):
+        await restored(place, coordinator)
+    done = await restored(place, coordinator, with_unknown=True)
+    assert await rows(coordinator) == before
+    assert [each.kind for each in done.findings] == [Kind.OFFSETS_GUESSED]
+    await coordinator.close()
 
 
 async def test_a_store_that_no_cluster_has_used_is_refused(tmp_path):

@@ -3,14 +3,14 @@
 What: from all manifests and a listing of the store to `Contents`, and what was found on the way.
 How: each object's batches with their offsets give its runs by the rules of the commit itself; a
 partition's runs in order give its end; the greatest start that any broker noted is its start.
-Rules kept: what brokers noted is rebuilt exactly; nothing is guessed, except by `append_unknown`,
-which says from which offset on. An object that is gone from the head of a partition was deleted by
-retention; anywhere else it is a loss, which is said. Not here: I/O.
+Rules kept: what brokers noted is rebuilt exactly; nothing is guessed (`guessing.py`). An object
+that is gone from the head of a partition was deleted by retention; anywhere else it is a loss,
+which is said. Not here: I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ from anabranch.core.diskless.contents import Contents, HeldLog, HeldObject
 from anabranch.core.diskless.findings import Finding, Kind, place_of
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, Offsets
-from anabranch.core.diskless.rows import NO_PRODUCER, Batch, Commit, LogKey, LogState, Run
+from anabranch.core.diskless.rows import NO_PRODUCER, Commit, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 
@@ -41,6 +41,8 @@ class Rebuilt(NamedTuple):
     """Keys of all objects that manifests name."""
     deleted: set[TopicId]
     """Topics that were deleted."""
+    gaps: dict[LogKey, list[tuple[int, int]]]
+    """Offsets that no manifest has, before or between others."""
 
 
 def gather(manifests: Iterable[Manifest]) -> tuple[list[NotedObject], list[Finding]]:
@@ -91,13 +93,16 @@ def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuil
                 by_log.setdefault(run.key, []).append(run)
     logs: list[HeldLog] = []
     kept: list[Run] = []
+    gaps: dict[LogKey, list[tuple[int, int]]] = {}
     for key in sorted({*by_log, *starts}):
         if key.topic_id in deleted:
             continue
         runs = sorted(by_log.get(key, []), key=lambda run: run.base_offset)
-        state, remaining = _rebuild_log(
+        state, remaining, missing = _rebuild_log(
             place_of(key, names), runs, starts.get(key, 0), present, findings
         )
+        if missing:
+            gaps[key] = missing
         logs.append(HeldLog(key, names.get(key.topic_id, ""), state))
         kept += remaining
     live: dict[int, int] = {}
@@ -116,11 +121,27 @@ def rebuild(manifests: Sequence[Manifest], present: Mapping[str, int]) -> Rebuil
         findings,
         {one.object_key for one in noted},
         deleted,
+        gaps,
     )
 
 
 def runs_of(noted: NotedObject) -> list[Run]:
-    """The rows that the commit of an object made."""
+    """The rows that the commit of an object made. Offsets of a partition in it have gaps only where
+    they were guessed: then it is as if it had been committed in parts."""
+    runs: list[Run] = []
+    part: list[Offsets] = []
+    ends: dict[LogKey, int] = {}
+    for each in noted.batches:
+        batch, base_offset = each
+        if ends.get(batch.key, base_offset) != base_offset:
+            runs += _runs_of(noted._replace(batches=part))
+            part, ends = [], {}
+        part.append(each)
+        ends[batch.key] = base_offset + batch.record_count
+    return runs + _runs_of(noted._replace(batches=part))
+
+
+def _runs_of(noted: NotedObject) -> list[Run]:
     logs: dict[LogKey, LogState] = {}
     for batch, base_offset in noted.batches:
         logs.setdefault(batch.key, LogState(0, base_offset))
@@ -138,8 +159,8 @@ def _rebuild_log(
     start_offset: int,
     present: Mapping[str, int],
     findings: list[Finding],
-) -> tuple[LogState, list[Run]]:
-    """One partition; `runs` are in order."""
+) -> tuple[LogState, list[Run], list[tuple[int, int]]]:
+    """One partition: its row, its runs and its gaps; `runs` are in order."""
     _check_order(place, runs)
     end_offset = max([start_offset, *(run.end_offset for run in runs[-1:])])
     runs = [run for run in runs if run.end_offset > start_offset]
@@ -147,7 +168,9 @@ def _rebuild_log(
     raised = start_offset
     while runs and (runs[0].object_key not in present):
         raised = runs.pop(0).end_offset
+    gaps: list[tuple[int, int]] = []
     if runs and runs[0].base_offset > raised:
+        gaps.append((raised, runs[0].base_offset))
         raised = runs[0].base_offset
     if raised > start_offset:
         detail = f"from {start_offset} to {raised}: the objects before are gone or in no manifest"
@@ -158,10 +181,11 @@ def _rebuild_log(
             findings.append(Finding(Kind.OBJECT_MISSING, place, detail))
     for before, after in pairwise(runs):
         if after.base_offset > before.end_offset:
+            gaps.append((before.end_offset, after.base_offset))
             detail = f"{before.end_offset} to {after.base_offset}: no manifest has them"
             findings.append(Finding(Kind.OFFSETS_MISSING, place, detail))
     size = sum(run.byte_size for run in runs)
-    return LogState(raised, end_offset, size), runs
+    return LogState(raised, end_offset, size), runs, gaps
 
 
 def _check_order(place: str, runs: list[Run]) -> None:
@@ -200,70 +224,6 @@ def _producer(batches: list[Offsets]) -> Producer:
             for each in newest
         ),
     )
-
-
-def append_unknown(
-    contents: Contents, unknown: Sequence[NotedObject], deleted: Collection[TopicId]
-) -> list[NotedObject]:
-    """Give offsets to batches of objects that no manifest names, by object id: a guess.
-
-    What a producer has in its partition already is left out. Batches of one producer keep their
-    order, also where objects of two brokers hold them."""
-    ends = {log.key: log.state.high_watermark for log in contents.logs}
-    known = dict(contents.producers)
-    queue = [
-        (one.object_id, batch)
-        for one in sorted(unknown)
-        for batch, _ in one.batches
-        if batch.key.topic_id not in deleted
-    ]
-    taken: dict[int, list[Offsets]] = {one.object_id: [] for one in unknown}
-    while queue:
-        waiting = []
-        for object_id, batch in queue:
-            base_offset = ends.get(batch.key, 0)
-            is_next = _is_next(batch, known)
-            if is_next is None:
-                waiting.append((object_id, batch))
-            elif is_next:
-                taken[object_id].append(_append(batch, base_offset, ends, known))
-        if len(waiting) == len(queue):  # what comes before is lost: take the first as it is
-            object_id, batch = waiting.pop(0)
-            taken[object_id].append(_append(batch, ends.get(batch.key, 0), ends, known))
-        queue = waiting
-    return [one._replace(batches=taken[one.object_id]) for one in sorted(unknown)]
-
-
-def _is_next(batch: Batch, known: Mapping[ProducerKey, Producer]) -> bool | None:
-    """Whether a batch goes on where its producer was; False: it is there, None: a gap."""
-    producer = known.get(ProducerKey(batch.key, batch.producer_id))
-    if batch.producer_id == NO_PRODUCER or (
-        producer is None or producer.epoch < batch.producer_epoch
-    ):
-        return batch.producer_id == NO_PRODUCER or batch.base_sequence == 0 or None
-    sequences = batch.base_sequence, batch.last_sequence
-    if producer.epoch > batch.producer_epoch or any(
-        written[:2] == sequences for written in producer.written
-    ):
-        return False
-    return batch.base_sequence == producer.next_sequence or None
-
-
-def _append(
-    batch: Batch,
-    base_offset: int,
-    ends: dict[LogKey, int],
-    known: dict[ProducerKey, Producer],
-) -> Offsets:
-    offsets = Offsets(batch, base_offset)
-    ends[batch.key] = base_offset + batch.record_count
-    if batch.producer_id != NO_PRODUCER:
-        key = ProducerKey(batch.key, batch.producer_id)
-        before = known.get(key)
-        written = Written(batch.base_sequence, batch.last_sequence, base_offset)
-        earlier = before.written if before and before.epoch == batch.producer_epoch else ()
-        known[key] = Producer(batch.producer_epoch, (*earlier, written)[-BATCHES_KEPT:])
-    return offsets
 
 
 def guesses(manifests: Iterable[Manifest]) -> list[Finding]:

@@ -16,6 +16,7 @@ from anabranch.core.diskless.claim import CLAIM_KEY, CLAIM_MOST, claimed_by
 from anabranch.core.diskless.contents import NOT_EMPTY
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.findings import Finding, Kind
+from anabranch.core.diskless.guessing import append_unknown
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.layout import (
     FOOTER_SIZE,
@@ -37,7 +38,7 @@ from anabranch.core.diskless.manifests import (
 )
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore
 from anabranch.core.diskless.parsing import parse_object
-from anabranch.core.diskless.restoring import Rebuilt, append_unknown, rebuild
+from anabranch.core.diskless.restoring import Rebuilt, gather, rebuild
 from anabranch.core.diskless.rows import LogKey, LogState, Run, Wanted
 from anabranch.core.diskless.verifying import Verifier
 from anabranch.core.errors import StorageFault
@@ -249,6 +250,13 @@ async def restore(
     rebuilt = rebuild(held.manifests, held.objects)
     later = sorted(held.objects.keys() - rebuilt.known)
     findings = list(held.findings)
+    gaps = sum(each.kind is Kind.OFFSETS_MISSING for each in rebuilt.findings)
+    if gaps and later and not with_unknown:
+        raise StorageFault(
+            f"{store.url}: {gaps} times offsets are missing between others; "
+            f"{len(later)} objects are in no manifest and may have them; restore with "
+            "--append-unknown, or take the objects away to go on without those records"
+        )
     if later and with_unknown:
         guess, damage = await _guess(store, held, rebuilt, later, now_ms)
         findings += damage
@@ -290,5 +298,6 @@ async def _guess(
 
     async for _ in _some_at_once(parse, later):
         pass
-    appended = append_unknown(rebuilt.contents, unknown, rebuilt.deleted)
+    noted, _ = gather(held.manifests)
+    appended = append_unknown(rebuilt, noted, unknown)
     return Manifest(held.cluster_id, RESTORED, now_ms, 0, appended, [], [], {}), damage
