@@ -26,12 +26,15 @@ PLACE = TopicPartition("t", 0)
 class Scene:
     """A cluster with one topic of three replicas, and a client that writes to it."""
 
-    def __init__(self, seed: int, *, wire: bool = False, brokers: int = 3, **config: str) -> None:
+    def __init__(
+        self, seed: int, *, wire: bool = False, brokers: int = 3, folders: int = 1, **config: str
+    ) -> None:
         self.world = World(seed, wire=wire)
         self.lines: list[str] = []
         self.world.listeners.append(self._hear)
         texts = {name.replace("_", "."): text for name, text in config.items()}
-        self.cluster = Cluster(self.world, brokers, {"min.insync.replicas": "2", **texts})
+        settings = {"min.insync.replicas": "2", **texts}
+        self.cluster = Cluster(self.world, brokers, settings, folders=folders)
         self.cluster.start()
         self.acknowledged: dict[int, bytes] = {}
         self.written = 0

@@ -110,3 +110,14 @@ def test_what_a_clock_shows() -> None:
     world.run(8_000_000)
     assert clock.now_ms == 18_000
     assert 9_000 <= clock.world_ms(20_000) <= 9_001
+
+
+def test_who_was_suspended_and_ended_starts_on_a_machine_that_is_awake() -> None:
+    scene, old = watched(47)
+    old.clock.stand()
+    old.pause()
+    scene.wait(1)
+    old.crash()
+    old.start()
+    after(scene, 2 * LEASE_S)
+    assert old.is_serving

@@ -26,6 +26,11 @@ class SteadyClock:
         """What it shows."""
         return self._now_us() // 1000
 
+    @property
+    def changed_us(self) -> int:
+        """When it last stood still, jumped or changed its rate, by the world's clock; or 0."""
+        return self._since_us
+
     def world_ms(self, own_ms: int) -> int:
         """When it will have shown that, by the world's clock, if nothing more happens to it."""
         left_us = own_ms * 1000 - self._at_us
@@ -39,9 +44,10 @@ class SteadyClock:
         self._stands = True
 
     def go_on(self) -> None:
-        """The machine is awake again."""
-        self._settle()
-        self._stands = False
+        """The machine is awake again, if it was suspended."""
+        if self._stands:
+            self._settle()
+            self._stands = False
 
     def run_at(self, rate: float) -> None:
         """From now on it is fast (above 1) or slow."""

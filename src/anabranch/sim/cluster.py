@@ -37,6 +37,7 @@ from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
 from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
 from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
+from anabranch.sim.twins import Twin
 from anabranch.sim.world import World
 
 CLUSTER_ID = "made-up-cluster-000000"
@@ -110,6 +111,8 @@ class Cluster:
         self.store = SimStore(world)
         self.batches = MetadataBatches()
         self.checks: list[Watcher] = []
+        self.twins: list[Twin] = []
+        """Processes that were started on copies of nodes' folders."""
         self.order = ids
         self.levels = dict(levels or {})
         self.first = ids[0] if controller is None else controller
@@ -148,6 +151,11 @@ class Cluster:
             if node.state is State.RUNNING and node.controller_shell.controller.active
         ]
         return max(active, key=lambda node: node.controller_shell.controller.epoch, default=None)
+
+    def at(self, host: str) -> SimNode | Twin | None:
+        """Who can be reached at an address, None where no machine is."""
+        machines: list[SimNode | Twin] = [*self.nodes.values(), *self.twins]
+        return next((each for each in machines if each.name == host), None)
 
     @property
     def image(self) -> MetadataImage:

@@ -21,13 +21,15 @@ from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
 from anabranch.core.wire.metadata_records import MetadataRecord
-from anabranch.sim.dialling import Dial
+from anabranch.sim.dialling import Dial, dial
 from anabranch.sim.keys import Alarm
 from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store_calls import carry_out
 
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
+    from anabranch.sim.processes import Process
+    from anabranch.sim.twins import Twin
 
 Finish = Callable[[Any], None]
 
@@ -74,7 +76,7 @@ class ControllerShell:
         self._alarm = Alarm(node, self._due_ms, self._tick)
         self._performing = False
         self._watched: Lease | None = None
-        self._connected: dict[int, int] = {}
+        self._connected: dict[str, tuple[int, int]] = {}
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""
@@ -104,20 +106,18 @@ class ControllerShell:
         """The machine's clock goes on from elsewhere, or at another rate: look at it anew."""
         self._alarm.set()
 
-    def heard(self, broker_id: int, broker_epoch: int) -> None:
-        """A broker sent a heartbeat with this epoch over its connection."""
-        self._connected[broker_id] = broker_epoch
+    def heard(self, process: Process, broker_id: int, broker_epoch: int) -> None:
+        """A process sent a heartbeat with this epoch over its connection."""
+        self._connected[process.name] = broker_id, broker_epoch
 
-    def connection_closed(self, node_id: int) -> None:
-        """A connection from another node closed."""
-        epoch, watched = self._connected.pop(node_id, None), self._watched
-        if epoch is not None:
-            self._step(events.ConnectionClosed(node_id, epoch))
-        if watched is not None and watched.holder == node_id:
+    def connection_closed(self, process: SimNode | Twin) -> None:
+        """A connection from another process closed."""
+        heard, watched = self._connected.pop(process.name, None), self._watched
+        if heard is not None:
+            self._step(events.ConnectionClosed(*heard))
+        if watched is not None and self.node.cluster.nodes.get(watched.holder) is process:
             found = partial(self._holder_found, watched)
-            Dial(self.node, self.node.cluster.nodes[node_id], None, found).start(
-                hints.REDIAL_MS * 1000
-            )
+            Dial(self.node, process, None, found).start(hints.REDIAL_MS * 1000)
 
     def _holder_found(self, lease: Lease, answer: hints.Answer) -> None:
         if answer is hints.Answer.REFUSED:
@@ -162,16 +162,7 @@ class ControllerShell:
         carry_out(self.node, call, self._step)
 
     def _dial(self, effect: effects.Dial) -> None:
-        probe = effect.probe
-        target = self.node.cluster.nodes.get(probe.broker_id)
-        if target is None:
-            return
-        listens = probe.endpoint.host != target.session.clients_host
-        dial = Dial(
-            self.node, target if listens else None, probe.incarnation_id,
-            lambda answer: self._step(events.Probed(effect, answer)),
-        )  # fmt: skip
-        dial.start((probe.until_ms - probe.asked_ms) * 1000)
+        dial(self.node, effect.probe, lambda answer: self._step(events.Probed(effect, answer)))
 
     def _watch(self, effect: effects.Watch) -> None:
         self._watched = effect.lease

@@ -1,7 +1,10 @@
-"""How a simulated node finds the active controller.
+"""How a simulated node reaches the active controller.
 
-What: `ControllerLink` sends a request to whichever controller is active, moving on when one says
-that it is not, or says nothing.
+What: `ControllerLink` sends a request to the controller that `Search` of
+`core/broker/registration/active_controller.py` names, and moves on when that one says that it is
+not active or the connection breaks, as `server/controller_channel.py` does on a machine. A
+connection here is no more than who is asked; it breaks when the other process ends, and when
+nothing came for REQUEST_MS.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.errors import ErrorCode
+from anabranch.core.broker.registration.active_controller import PATIENCE_MS, Attempts, Search
 from anabranch.sim.dialling import close
 from anabranch.sim.rpc import CONTROLLER
 
@@ -17,10 +20,7 @@ if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
 REQUEST_MS = 2_000
-"""After so long without an answer the next controller is asked."""
-PATIENCE_MS = 30_000
-FIRST_PAUSE_MS = 10
-LONGEST_PAUSE_MS = 500
+"""After so long without an answer a connection counts as broken."""
 
 
 class ControllerLink:
@@ -29,21 +29,31 @@ class ControllerLink:
     def __init__(self, node: SimNode) -> None:
         self.node = node
         self.world = node.cluster.world
-        self.generation = 0
-        """Grows with each move to another controller."""
-        self._turn = node.cluster.order.index(node.node_id)
+        order = node.cluster.order
+        self._search: Search[int] = Search(first=order.index(node.node_id))
+        self._is_connected = False
+
+    @property
+    def generation(self) -> int:
+        """Grows with each connection to a controller."""
+        return self._search.generation
 
     @property
     def target(self) -> SimNode:
         """Who is asked next."""
-        cluster = self.node.cluster
-        return cluster.nodes[cluster.order[self._turn % len(cluster.order)]]
+        search, cluster = self._search, self.node.cluster
+        if not self._is_connected:
+            search.next_address(cluster.order)
+            search.connected()
+            self._is_connected = True
+        assert search.address is not None
+        return cluster.nodes[search.address]
 
     def rotate(self, asked: SimNode) -> None:
         """Move on from one that was no use, unless that has happened already."""
-        if asked is self.target:
-            self._turn += 1
-            self.generation += 1
+        if self._is_connected and asked is self.target:
+            self._search.leave()
+            self._is_connected = False
             if asked.is_up and asked is not self.node:
                 close(self.node, asked)
 
@@ -71,48 +81,25 @@ class ControllerLink:
         message: Any,
         on_answer: Callable[[Any], None],
         *,
-        patience_ms: int = PATIENCE_MS,
+        patience_ms: int | None = PATIENCE_MS,
         version: int | None = None,
     ) -> None:
         """Ask until an active controller answers; None when none did in time."""
-        give_up_ms = self.world.steady_ms + patience_ms
-        _Search(self, message, version, on_answer, give_up_ms).ask()
+        attempts = Attempts(self.world.steady_ms, patience_ms)
 
+        def ask() -> None:
+            self.call(message, answered, version=version)
 
-class _Search:
-    """One request and its way to an active controller."""
+        def answered(answer: Any, asked: SimNode) -> None:
+            code = getattr(answer, "error_code", 0)
+            if answer is not None and self._search.answered(code, asked.node_id):
+                on_answer(answer)
+                return
+            self.rotate(asked)
+            pause_ms = attempts.pause_ms(self.world.steady_ms)
+            if pause_ms is None:
+                on_answer(None)
+            else:
+                self.world.after_in(self.node, pause_ms * 1000, ask)
 
-    __slots__ = ("give_up_ms", "link", "message", "on_answer", "pause_ms", "version")
-
-    def __init__(
-        self,
-        link: ControllerLink,
-        message: Any,
-        version: int | None,
-        on_answer: Callable[[Any], None],
-        give_up_ms: int,
-    ) -> None:
-        self.link = link
-        self.message = message
-        self.version = version
-        self.on_answer = on_answer
-        self.give_up_ms = give_up_ms
-        self.pause_ms = FIRST_PAUSE_MS
-
-    def ask(self) -> None:
-        """Ask whoever is thought to be active."""
-        self.link.call(self.message, self.answered, version=self.version)
-
-    def answered(self, answer: Any, asked: SimNode) -> None:
-        """Take the answer, or ask the next one after a pause."""
-        code = getattr(answer, "error_code", 0)
-        if answer is not None and code != ErrorCode.NOT_CONTROLLER:
-            self.on_answer(answer)
-            return
-        link = self.link
-        link.rotate(asked)
-        if link.world.steady_ms > self.give_up_ms:
-            self.on_answer(None)
-            return
-        link.world.after_in(link.node, self.pause_ms * 1000, self.ask)
-        self.pause_ms = min(self.pause_ms * 2, LONGEST_PAUSE_MS)
+        ask()

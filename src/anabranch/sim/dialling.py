@@ -16,17 +16,27 @@ from anabranch.core.controller.brokers.hints import Answer
 from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
+    from anabranch.core.controller.brokers.hints import Probe
     from anabranch.sim.node import SimNode
+    from anabranch.sim.twins import Twin
 
 
-def close(node: SimNode, other: SimNode) -> None:
-    """A node's connection to another node's controller listener closes."""
-    node.cluster.network.send(node.name, other.controller_name, other, _closed, other, node.node_id)
+def close(process: SimNode | Twin, other: SimNode) -> None:
+    """A process's connection to another node's controller listener closes."""
+    network = process.cluster.network
+    network.send(process.name, other.controller_name, other, _closed, other, process)
 
 
-def _closed(at: SimNode, node_id: int) -> None:
+def _closed(at: SimNode, process: SimNode | Twin) -> None:
     if at.is_up:
-        at.controller_shell.connection_closed(node_id)
+        at.controller_shell.connection_closed(process)
+
+
+def dial(node: SimNode, probe: Probe, found: Callable[[Answer], None]) -> None:
+    """Dial the address at which a broker registered: whatever listens there by now answers."""
+    target = node.cluster.at(probe.endpoint.host)
+    timeout_us = (probe.until_ms - probe.asked_ms) * 1000
+    Dial(node, target, probe.incarnation_id, found).start(timeout_us)
 
 
 class Dial:
@@ -35,7 +45,7 @@ class Dial:
     def __init__(
         self,
         node: SimNode,
-        target: SimNode | None,
+        target: SimNode | Twin | None,
         incarnation_id: bytes | None,
         found: Callable[[Answer], None],
     ) -> None:

@@ -39,6 +39,14 @@ class _Inode:
         self.lost: set[int] = set()
         """Pages that a failed sync took for written."""
 
+    @classmethod
+    def of(cls, content: bytearray) -> _Inode:
+        """A file with this content, stored."""
+        inode = cls()
+        inode.seen = bytearray(content)
+        inode.sync()
+        return inode
+
     def touch(self, start: int, end: int) -> None:
         """Note the pages of a range as not synced."""
         pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES))
@@ -183,6 +191,9 @@ class SimDisk:
     def step(self, call: str, path: str) -> None:
         """Count a call; raises StorageFault when its turn to fail has come."""
         self.calls += 1
+        for folder in self.broken:
+            if path == folder or path.startswith(folder + "/"):
+                raise StorageFault(f"{path}: {call} failed, its disk is gone")
         if self.fail_in > 0:
             self.fail_in -= 1
             if self.fail_in == 0:
@@ -255,6 +266,15 @@ class SimDisk:
         folder = self._within(self.rooms, path) if self.rooms else ""
         if folder:
             self.rooms[folder] -= size_bytes
+
+    def copied(self) -> SimDisk:
+        """A disk with what a process sees in this one, all of it stored."""
+        disk = SimDisk(self.random)
+        for path, inode in self.names.items():
+            disk.names[path] = None if inode is None else _Inode.of(inode.seen)
+        disk.stored_names = dict(disk.names)
+        disk.reserves = dict(self.reserves)
+        return disk
 
     def cut_power(self) -> None:
         """Lose what was not synced, or parts of it."""

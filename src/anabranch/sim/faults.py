@@ -25,6 +25,7 @@ from anabranch.sim.metadata_faults import metadata_faults
 from anabranch.sim.network import HEALTHY, LinkFault
 from anabranch.sim.plan import SECOND_US, Fault, Plan
 from anabranch.sim.processes import State
+from anabranch.sim.registration_faults import RegistrationFaults
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
@@ -57,7 +58,7 @@ class Faults:
         self.rotten: list[tuple[SimNode, str]] = []
         """Folders of partitions in which a bit was flipped."""
         self._kinds = self._table() | LeaseFaults(self).table() | client_faults
-        self._kinds |= metadata_faults(cluster, self.aimed)
+        self._kinds |= metadata_faults(cluster, self.aimed) | RegistrationFaults(self).table()
         self._of_clients = client_faults
 
     def start(self) -> None:
@@ -285,7 +286,7 @@ class Faults:
             return None
         self.note(fault, node.name)
         node.disk.fail_in = 1 + fault.other % 20
-        return lambda: self._restart_mended(node)
+        return lambda: self.restart_mended(node)
 
     def _disk_full(self, fault: Fault) -> Undo | None:
         node = self.aimed(fault)
@@ -293,7 +294,7 @@ class Faults:
             return None
         self.note(fault, node.name)
         node.disk.free = fault.other % 2_000
-        return lambda: self._restart_mended(node)
+        return lambda: self.restart_mended(node)
 
     def _folder_full(self, fault: Fault) -> Undo | None:
         """One folder's disk fills up, and gets room again while the process runs."""
@@ -319,7 +320,7 @@ class Faults:
         self.note(fault, node.name, path)
         node.disk.broken.add(path)
         self._maybe_restart(fault, node)
-        return lambda: self._restart_mended(node)
+        return lambda: self.restart_mended(node)
 
     def _maybe_restart(self, fault: Fault, node: SimNode) -> None:
         """Half of the time a process starts on such disks, too, after a crash or a power cut."""
@@ -330,7 +331,7 @@ class Faults:
                 node.start()
 
         if fault.strength < 0.5:
-            self._later(fault.lasts_us // 2, restart)
+            self.later(fault.lasts_us // 2, restart)
 
     def _bit_flip(self, fault: Fault) -> Undo | None:
         """A bit of a segment rots while the node is down, so that recovery meets it."""
@@ -370,7 +371,7 @@ class Faults:
             node.lose_folder(node.folders[fault.other % len(node.folders)])
         return node.start
 
-    def _restart_mended(self, node: SimNode) -> None:
+    def restart_mended(self, node: SimNode) -> None:
         """A folder that failed stays offline until its process starts again."""
         mend(node)
         if node.state is State.RUNNING:
@@ -400,12 +401,14 @@ class Faults:
             node.start()
 
         def restart(newest: dict[int, int]) -> None:
-            node.shut_down(lambda: self._later(SECOND_US // 2, partial(come_back, newest)))
+            node.shut_down(lambda: self.later(SECOND_US // 2, partial(come_back, newest)))
 
         restart(OLDER)
         return lambda: restart({})
 
-    def _later(self, delay_us: int, action: Undo) -> None:
+    def later(self, delay_us: int, action: Undo) -> None:
+        """Do something after a while, unless faults are over by then."""
+
         def act() -> None:
             if not self._over:
                 action()
@@ -424,7 +427,7 @@ class Faults:
         if node is None:
             return None
         self.note(fault, node.name)
-        node.shut_down(lambda: self._later(fault.lasts_us, node.start))
+        node.shut_down(lambda: self.later(fault.lasts_us, node.start))
         return _nothing
 
     def _roll(self, fault: Fault) -> Undo | None:
@@ -433,10 +436,10 @@ class Faults:
         step_us = 2 * SECOND_US + fault.lasts_us // 2
 
         def restart(node: SimNode) -> None:
-            node.shut_down(lambda: self._later(step_us // 4, node.start))
+            node.shut_down(lambda: self.later(step_us // 4, node.start))
 
         for number, node in enumerate(self._nodes()):
-            self._later(number * step_us, partial(restart, node))
+            self.later(number * step_us, partial(restart, node))
         return _nothing
 
     def _all_down(self, fault: Fault, *, power: bool) -> Undo | None:
@@ -450,7 +453,7 @@ class Faults:
         def undo() -> None:
             for number, node in enumerate(self._nodes()):
                 delay_us = (fault.other * (number + 1) * 7919) % (3 * SECOND_US)
-                self._later(delay_us, node.start)
+                self.later(delay_us, node.start)
 
         return undo
 
@@ -487,6 +490,7 @@ def mend(node: SimNode) -> None:
     node.disk.broken.clear()
     node.disk.rooms.clear()
     node.metadata_disk.mend()
+    node.advertised_host = node.name
 
 
 def _delay_us(fault: Fault) -> int:

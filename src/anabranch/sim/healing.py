@@ -51,6 +51,8 @@ class Healing:
         self.cluster.network.heal()
         self.cluster.store.faults = StoreFaults()
         self.cluster.store.come_back()
+        for twin in self.cluster.twins:
+            twin.stop()
         for node in self._nodes():
             mend(node)
             node.clock.go_on()

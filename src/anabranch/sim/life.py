@@ -25,6 +25,7 @@ from anabranch.sim.plan import (
     plain_plan,
 )
 from anabranch.sim.plan import TopicPlan as Topic
+from anabranch.sim.registration_plan import with_registration_faults
 
 PLAIN_SEEDS = frozenset({
     0, 1, 2, 5, 6, 7, 17, 20, 24, 76, 109, 306, 413, 1878, 2089, 12993,
@@ -50,7 +51,7 @@ def draw_plan(seed: int) -> Plan:
     drawn = seed % SEEDS_OF_PLANS
     plan = plain_plan(drawn)
     if drawn not in PLAIN_SEEDS:
-        plan = with_metadata_faults(_with_life(plan))
+        plan = with_registration_faults(with_metadata_faults(_with_life(plan)))
     return replace(plan, seed=seed)
 
 

@@ -19,6 +19,17 @@ from anabranch.sim.rpc import Server
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
+    from anabranch.sim.node import SimNode
+
+
+class Backup:
+    """A copy of a machine's folders, taken while its process runs."""
+
+    def __init__(self, machine: SimNode) -> None:
+        self.disk = machine.disk.copied()
+        self.metadata_disk = machine.metadata_disk.copied()
+        self.directory_ids = dict(machine.directory_ids)
+        self.broker_epoch = machine.session.broker_epoch
 
 
 class Machine(Server):
@@ -71,6 +82,12 @@ class Machine(Server):
         self.disk.mount(path)
         self.directory_ids[path] = self.world.random(f"{self.name}/disk").randbytes(16)
         self.changed("wipe")
+
+    def restore(self, backup: Backup) -> None:
+        """Put in a copy that was taken earlier; only while the node is down."""
+        assert not self.is_up
+        self.disk, self.metadata_disk, self.copy = backup.disk, backup.metadata_disk, None
+        self.changed("older")
 
     def crash(self, *, power: bool = False) -> None:
         """End the process at once; with `power`, its machine forgets what was not synced."""

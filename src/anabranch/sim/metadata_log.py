@@ -144,7 +144,7 @@ class MetadataFollower:
             case Act(image, delta, _):
                 self.node.on_image(image, delta)
             case Met():
-                self.node.session.beat_now()
+                self.node.session.controller_found()
             case WriteSnapshot(image):
                 self._is_writing = True
                 self._later(partial(self._write, image))

@@ -24,6 +24,10 @@ PRODUCERS = "anabranch.core.log.producers"
 ELECTIONS = "anabranch.core.controller.partitions.elections"
 MEMBERSHIP = "anabranch.core.controller.brokers.membership"
 REPLAY = "anabranch.core.metadata.replay"
+REGISTRATION = "anabranch.core.broker.registration.registration"
+REGISTRATION_REQUESTS = "anabranch.core.broker.registration.requests"
+LIFECYCLE = "anabranch.core.controller.brokers.lifecycle"
+SUCCESSION = "anabranch.core.controller.brokers.succession"
 SHARD = "anabranch.core.groups.shard"
 ANY_SHARD = "anabranch.core.coordination.shard"
 MEMBERS = "anabranch.core.groups.members"
@@ -412,6 +416,71 @@ MUTANTS = (
         seed=23,
         caught_by="T4",
     ),
+    Mutant(
+        name="stale-epoch-goes-on",
+        rule="a broker whose epoch is not its own any more registers anew, or stops",
+        module=REGISTRATION,
+        old="        if event.response.error_code == ErrorCode.STALE_BROKER_EPOCH:\n"
+        "            self._look_why()\n            return\n",
+        new="",
+        seed=285,
+        caught_by="liveness",
+    ),
+    Mutant(
+        name="heartbeat-of-an-older-incarnation-counts",
+        rule="a heartbeat counts only for the incarnation that is registered",
+        module=LIFECYCLE,
+        old="check_broker_epoch(state.image, request.broker_id, request.broker_epoch)\n"
+        "    sessions.heard",
+        new="state.image.brokers[request.broker_id]\n    sessions.heard",
+        seed=285,
+        caught_by="B1",
+    ),
+    Mutant(
+        name="offline-folder-not-told",
+        rule="each heartbeat names the folders that failed (KIP-858)",
+        module=REGISTRATION_REQUESTS,
+        old="offline_log_dirs=failed_directories(identity, standing)",
+        new="offline_log_dirs=[]",
+        seed=28,
+        caught_by="B3",
+    ),
+    Mutant(
+        name="unfenced-before-caught-up",
+        rule="a broker is let in when it has read its own registration and wants to be",
+        module=LIFECYCLE,
+        old="return BrokerState.UNFENCED if caught_up and not want_fence else BrokerState.FENCED",
+        new="return BrokerState.UNFENCED",
+        seed=0,
+        caught_by="B1",
+    ),
+    Mutant(
+        name="unfenced-before-its-logs-are-open",
+        rule="a broker wants to stay fenced until its logs are open",
+        module=REGISTRATION_REQUESTS,
+        old="want_fence=not wants_in",
+        new="want_fence=False",
+        seed=5,
+        caught_by="B1",
+    ),
+    Mutant(
+        name="shutdown-without-waiting",
+        rule="a broker stops when the controller has taken its leaderships away",
+        module=REGISTRATION,
+        old="if event.response.should_shut_down or event.response.error_code:",
+        new="if True:",
+        seed=1,
+        caught_by="B2",
+    ),
+    Mutant(
+        name="copy-takes-the-place-of-the-living",
+        rule="a process is refused while the registered one sends heartbeats",
+        module=SUCCESSION,
+        old="if not sessions.valid(*registered, now_ms) or registered in sessions.gone:",
+        new="if True:",
+        seed=5,
+        caught_by="B4",
+    ),
 )
 
 OFFSETS = "anabranch.core.groups.offsets"
@@ -427,7 +496,6 @@ HELD_UP_ORDER = (
     "tests/core/api/test_held_up_order.py"
     "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
 )
-SUCCESSION = "anabranch.core.controller.brokers.succession"
 SUCCESSION_TESTS = "tests/core/controller/test_succession.py"
 
 BEYOND = "tests/core/replication/test_out_of_range.py"

@@ -93,6 +93,7 @@ class SimNode(Machine, Performer):
         self.config = config
         self.listener = LISTENER
         self.port = 9092
+        self.advertised_host = self.name
         self.features: dict[str, tuple[int, int]] = dict(SUPPORTED_FEATURES)
         self.handlers = handlers()
         self._responses = {key: API_KEYS[key].response for key in self.handlers}
@@ -109,6 +110,7 @@ class SimNode(Machine, Performer):
         self.life += 1
         self.starts += 1
         self.stopped_because = ""
+        self.clock.go_on()  # who was suspended and ended starts on a machine that is awake
         if self.disk.started():
             self.changed("evicted")
         self._make_life()
@@ -128,10 +130,7 @@ class SimNode(Machine, Performer):
             if stopped is not None:
                 stopped()
 
-        if self.session.broker_epoch < 0:
-            left()
-        else:
-            self.session.leave(left)
+        self.session.leave(left)
 
     def _end_in_order(self) -> None:
         self.begin()
@@ -212,11 +211,16 @@ class SimNode(Machine, Performer):
         self.replicating.touch()
         self.follower.registered(broker_epoch)
 
-    def _maybe_serve(self) -> None:
-        if self.listens and self.session.is_in and not self.hosting.is_syncing:
-            self.is_serving = True
-            self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
-            self.changed("serving")
+    def _maybe_open(self) -> None:
+        """Ask to be let in when what is hosted here is open, and safe on disk."""
+        if self._is_published and not self.hosting.is_syncing:
+            self.session.logs_open()
+
+    def serve(self) -> None:
+        """The broker was let in, and knows it."""
+        self.is_serving = True
+        self.world.note("serving", self.name, epoch=self.broker.broker_epoch)
+        self.changed("serving")
 
     # What others of this node use.
 
@@ -267,6 +271,7 @@ class SimNode(Machine, Performer):
             self.replicating.follow(None if delta.changed_brokers else left)
             left.clear()
         self.settle()
+        self.session.metadata_moved()
 
     # Requests.
 
@@ -291,7 +296,7 @@ class SimNode(Machine, Performer):
         if call.api_key == FETCH:
             self.replicating.touch()
         elif call.api_key == HEARTBEAT:
-            self.controller_shell.heard(call.body.broker_id, call.body.broker_epoch)
+            self.controller_shell.heard(call.source, call.body.broker_id, call.body.broker_epoch)
         outcome: Any
         try:
             outcome = run(
@@ -401,8 +406,8 @@ class SimNode(Machine, Performer):
             self._parked = self.purgatory.parked_total
             self._waits_alarm.set()
         self._groups_alarm.set()
-        if not self.is_serving:
-            self._maybe_serve()
+        if not self.session.logs_are_open:
+            self._maybe_open()
 
     def _waits_are_over(self) -> None:
         self.begin()

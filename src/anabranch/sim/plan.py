@@ -56,12 +56,12 @@ FAULTS: dict[str, tuple[str, ...]] = {
         "metadata-snapshot", "metadata-snapshot", "metadata-disk-fail", "metadata-disk-full",
     ),
     "clients": ("client-dies", "member-leaves", "member-joins", "storm", "client-pause"),
+    "registration": ("twin", "older-copy", "unreachable", "folders-fail", "shutdown-interrupted"),
 }  # fmt: skip
 """Family -> the kinds of faults in it; a kind that stands twice is drawn twice as often."""
-
 LEASE = "lease"
 """The family that is drawn by itself, for some seeds: it needs faults that overlap."""
-APART = frozenset({"folders", "metadata", LEASE})
+APART = frozenset({"folders", "metadata", "registration", LEASE})
 """Families with draws of their own, beside those of the others."""
 LEASE_SEEDS = 7
 """Faults of the lease are drawn for seeds with this remainder by eight; folders have another."""

@@ -1,195 +1,178 @@
-"""A made-up broker's life with its controller: register, heartbeat, leave.
+"""A simulated broker's registration: what the machine asks for is sent over the simulated network.
 
-What: `server/registration.py` in the made-up world: registration with a fresh incarnation id,
-heartbeats (every 10 ms until the broker is let in, then every `broker.heartbeat.interval.ms`), and
-controlled shutdown. Rule kept: the broker serves only when its own copy of the metadata shows it
-unfenced under its epoch; when another incarnation took its place it stops. Not here: the states
-themselves (`core/controller/brokers/lifecycle.py`).
+What: performs the effects of `core/broker/registration`, as `server/registration.py` does on a
+machine, and gives it the answers. Nothing is decided here. One a life of a node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.errors import ErrorCode
-from anabranch.core.log.incarnations import FolderNotes
-from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from anabranch.core.wire.messages.broker_registration import (
-    BrokerRegistrationRequest,
-    Feature,
-    Listener,
+from anabranch.core.broker.registration.events import (
+    Answered,
+    Ask,
+    ControllerFound,
+    Effect,
+    Event,
+    FoldersChanged,
+    GiveUp,
+    Left,
+    LogsOpen,
+    MetadataMoved,
+    Registered,
+    Serve,
+    ShutDown,
+    Start,
+    Unanswered,
 )
-from anabranch.core.wire.own_fields import FullDirectories, tagged
+from anabranch.core.broker.registration.failed_folders import FAR_MS
+from anabranch.core.broker.registration.registration import Registration, State, Times
+from anabranch.core.broker.registration.requests import Identity
+from anabranch.core.log.incarnations import FolderNotes
+from anabranch.sim.keys import Alarm
 
 if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
-STARTING_MS = 10
-RETRY_MS = 100
-EAGER_KNOCKS = 12
-"""Heartbeats of a fenced broker at the short interval; a real one goes on so, which costs much."""
-FOREVER_MS = 1 << 40
-SHUTDOWN_MS = 10_000
-"""A controller that is gone must not keep a broker from stopping."""
 CLIENTS = "CLIENTS"
 """A listener for clients alone: where it is advertised to be, no node of the cluster listens."""
 
 
 class Session:
-    """One incarnation's session. One a life of a node."""
+    """One incarnation's session."""
 
     def __init__(self, node: SimNode, previous_epoch: int) -> None:
         self.node = node
         self.world = node.cluster.world
-        self.incarnation_id = self.world.random(f"{node.name}/incarnations").randbytes(16)
         self.clients_host = f"{node.name}.outside"
-        self.broker_epoch = -1
-        self.is_let_in = False
-        self._previous_epoch = previous_epoch
-        self.directories = {
-            path: directory
-            for path, directory in node.directory_ids.items()
-            if not node.disk.is_broken(path)
-        }
-        """The ids of the folders that worked when this life began; it does without the others."""
-        self._notes = FolderNotes(node.disk, self.directories)
-        self._leaving: Callable[[], None] | None = None
-        self._leave_by_ms = 0
-        self._beating = self._knocks = 0
+        config = node.config
+        directories = {
+            path: node.directory_ids[path] for path in node.folders if not node.disk.is_broken(path)
+        }  # a life does without the folders that failed before it
+        self.machine = Registration(
+            Identity(
+                node_id=node.node_id,
+                cluster_id=node.cluster.cluster_id,
+                incarnation_id=self.world.random(f"{node.name}/incarnations").randbytes(16),
+                directories=directories,
+                endpoints=[
+                    (CLIENTS, self.clients_host, node.port),
+                    (node.listener, node.advertised_host, node.port),
+                ],
+                rack=node.rack,
+                features=node.features,
+            ),
+            node.broker,
+            Times(
+                heartbeat_ms=config.broker_heartbeat_interval_ms,
+                registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+                folder_failure_ms=config.log_dir_failure_timeout_ms,
+            ),
+            notes=FolderNotes(node.disk, directories),
+            previous_broker_epoch=previous_epoch,
+        )
+        self.logs_are_open = False
+        self._left: Callable[[], None] | None = None
+        self._is_doing = False
+        self._alarm = Alarm(node, self._due_ms, self._tick)
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """Who this life is, to the controller."""
+        return self.machine.identity.incarnation_id
+
+    @property
+    def directories(self) -> Mapping[str, bytes]:
+        """The ids of the folders that worked when this life began."""
+        return self.machine.identity.directories
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this registration, -1 before there is one."""
+        return self.machine.broker_epoch
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether a controlled shutdown is under way."""
+        return self.machine.state is State.LEAVING
+
+    # What the node calls.
 
     def start(self) -> None:
         """Register, then heartbeat until the end of this life."""
-        self._notes.begin(self.incarnation_id)
-        self._register(again=False)
+        self._step(Start())
 
     def leave(self, left: Callable[[], None]) -> None:
         """Controlled shutdown: `left` is called when the controller lets go, or does not answer."""
-        self._leaving = left
-        self._leave_by_ms = self.world.steady_ms + SHUTDOWN_MS
-        self._beating += 1
-        self._beat(self._beating)
+        self._left = left
+        self._step(ShutDown())
 
-    @property
-    def is_in(self) -> bool:
-        """Whether this broker's own copy of the metadata shows it unfenced."""
-        node = self.node
-        broker = node.image.brokers.get(node.node_id)
-        return broker is not None and broker.epoch == self.broker_epoch and not broker.fenced
+    def logs_open(self) -> None:
+        """Everything hosted here is open."""
+        self.logs_are_open = True
+        self._step(LogsOpen())
 
-    def _register(self, *, again: bool) -> None:
-        def answered(answer: Any) -> None:
-            self._registered(answer, again=again)
-
-        self.node.link.send(self._request(), answered, patience_ms=FOREVER_MS)
-
-    def _registered(self, answer: Any, *, again: bool) -> None:
-        code = ErrorCode(answer.error_code)
-        if code == ErrorCode.NONE:
-            self.broker_epoch = answer.broker_epoch
-            self._notes.registered(self.incarnation_id, answer.broker_epoch)
-            self.node.registered(answer.broker_epoch)
-            self.world.note("registered", self.node.name, epoch=answer.broker_epoch)
-            self._beating += 1
-            self._beat(self._beating)
-        elif code == ErrorCode.DUPLICATE_BROKER_REGISTRATION and not again:
-            self.node.later(RETRY_MS, lambda: self._register(again=False))
-        else:
-            self.node.stop_because(f"the controller refuses {self.node.name}: {code.name}")
-
-    def _request(self) -> BrokerRegistrationRequest:
-        node = self.node
-        return BrokerRegistrationRequest(
-            broker_id=node.node_id,
-            cluster_id=node.cluster.cluster_id,
-            incarnation_id=self.incarnation_id,
-            listeners=[
-                Listener(name=CLIENTS, host=self.clients_host, port=node.port),
-                Listener(name=node.listener, host=node.name, port=node.port),
-            ],
-            features=[
-                Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in sorted(node.features.items())
-            ],
-            rack=node.rack,
-            log_dirs=self._working_directories(),
-            previous_broker_epoch=self._previous_epoch,
-            unknown_tagged_fields=self._notes.told(),
-        )
-
-    def _working_directories(self) -> list[bytes]:
-        offline = self.node.broker.partitions.offline_folders
-        return [known for path, known in self.directories.items() if path not in offline]
-
-    # Heartbeats. `turn` ends a chain of them when another one begins.
-
-    def _beat(self, turn: int) -> None:
-        if turn != self._beating:
-            return
-        self.node.hosting.look_for_room()
-        request = BrokerHeartbeatRequest(
-            broker_id=self.node.node_id,
-            broker_epoch=self.broker_epoch,
-            current_metadata_offset=self.node.image.offset,
-            want_fence=False,
-            want_shut_down=self._leaving is not None,
-            unknown_tagged_fields=tagged(FullDirectories(ids=self._full_directories())),
-        )
-
-        def answered(answer: Any) -> None:
-            self._answered(turn, answer)
-
-        self.node.link.send(request, answered)
+    def metadata_moved(self) -> None:
+        """The broker acts on newer metadata."""
+        self._step(MetadataMoved())
 
     def beat_now(self) -> None:
-        """The controller shall hear of this broker at once."""
-        if self.is_let_in and self._leaving is None:
-            self._beating += 1
-            self._beat(self._beating)
+        """The controller shall hear of this broker at once: of its folders there is news."""
+        self._step(FoldersChanged())
 
-    def _full_directories(self) -> list[bytes]:
+    def controller_found(self) -> None:
+        """Another controller answers as the active one."""
+        self._step(ControllerFound())
+
+    # The machine.
+
+    def _step(self, event: Event) -> None:
+        self.machine.step(event, self.node.steady_ms)
+        self._perform()
+
+    def _tick(self) -> None:
+        self.node.hosting.look_for_room()
+        self.machine.tick(self.node.steady_ms)
+        self._perform()
+
+    def _due_ms(self) -> float | None:
+        due_ms = self.machine.next_tick_ms
+        return None if due_ms == FAR_MS else self.node.clock.world_ms(due_ms)
+
+    def _perform(self) -> None:
+        if self._is_doing:
+            return
+        self._is_doing = True
+        while effects := self.machine.take_effects():
+            for effect in effects:
+                self._do(effect)
+        self._is_doing = False
+        self._alarm.set()
+
+    def _do(self, effect: Effect) -> None:
         node = self.node
-        return [node.directory_ids[path] for path in sorted(node.broker.partitions.full_folders)]
-
-    def _answered(self, turn: int, answer: Any) -> None:
-        if turn != self._beating:
-            return
-        if self._leaving is not None:
-            self._left(turn, answer)
-            return
-        if answer is not None and answer.error_code == ErrorCode.STALE_BROKER_EPOCH:
-            self._look_again(turn)
-            return
-        if answer is not None and not answer.error_code and not answer.is_fenced:
-            self.is_let_in = True
-        self._knocks = 0 if self.is_let_in else self._knocks + 1
-        pause_ms = STARTING_MS if self._knocks < EAGER_KNOCKS else RETRY_MS
-        if self.is_let_in:
-            pause_ms = self.node.config.broker_heartbeat_interval_ms
-        self.node.later(pause_ms, lambda: self._beat(turn))
-
-    def _left(self, turn: int, answer: Any) -> None:
-        late = self.world.steady_ms > self._leave_by_ms
-        if late or answer is None or answer.should_shut_down or answer.error_code:
-            self._beating += 1
-            assert self._leaving is not None
-            self._leaving()
+        if isinstance(effect, Ask):
+            self._send(effect)
+        elif isinstance(effect, Registered):
+            self.world.note("registered", node.name, epoch=effect.broker_epoch)
+            node.registered(effect.broker_epoch)
+        elif isinstance(effect, Serve):
+            node.serve()
+        elif isinstance(effect, GiveUp):
+            node.stop_because(effect.sentence)
+        elif isinstance(effect, Left):
+            self.world.note("left", node.name, effect.why)
+            if self._left is not None:
+                self._left()
         else:
-            self._knocks += 1
-            pause_ms = STARTING_MS if self._knocks < EAGER_KNOCKS else RETRY_MS
-            self.node.later(pause_ms, lambda: self._beat(turn))
+            self.world.note("says", node.name, f"{effect.sentence}: {effect.why}")
 
-    def _look_again(self, turn: int) -> None:
-        """The controller says that this epoch is not the broker's: the metadata says why."""
-        self.is_let_in = False
-        broker = self.node.image.brokers.get(self.node.node_id)
-        if broker is not None and broker.incarnation_id != self.incarnation_id:
-            if broker.epoch > self.broker_epoch:
-                self.node.stop_because(f"another process registered as {self.node.name}")
-                return
-        elif broker is None or broker.epoch != self.broker_epoch:
-            self._previous_epoch = self.broker_epoch
-            self._beating += 1
-            self._register(again=True)
-            return
-        self.node.later(RETRY_MS, lambda: self._beat(turn))
+    def _send(self, ask: Ask) -> None:
+        def answered(answer: Any) -> None:
+            if answer is None:
+                self._step(Unanswered(ask, "no controller answered"))
+            else:
+                self._step(Answered(ask, answer))
+
+        self.node.link.send(ask.request, answered, patience_ms=ask.patience_ms)

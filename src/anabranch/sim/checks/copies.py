@@ -42,6 +42,7 @@ class Copy:
         "holes",
         "is_exchanged",
         "is_given_up",
+        "is_older",
         "is_rotten",
         "is_sure",
         "leads",
@@ -69,6 +70,8 @@ class Copy:
         """So much of it is rotten that its batches cannot be told apart."""
         self.is_exchanged = False
         """Whether compaction has exchanged segments since the last look."""
+        self.is_older = False
+        """An older copy of its folder was put in, and not opened yet."""
         self.cut_to = NOT_SEEN
         """Where a cut was announced since the last look."""
         self.sequences: dict[tuple[int, int], int] = {}

@@ -42,7 +42,7 @@ class CopyChecks:
                 self._dark.add(node.node_id)
             if what != "stop" and node.follower.is_cut_short:
                 self.marks.hit("metadata-snapshot-cut-short")
-        elif what == "wipe":
+        elif what in ("wipe", "older"):
             for known in (self._ended, self._safe):
                 known.pop(node.node_id, None)
 

@@ -106,9 +106,10 @@ class LogChecks:
         seat = self.seats.get(node.node_id)
         if seat is None:
             return
-        if what in ("power", "wipe", "rot", "evicted"):
+        if what in ("power", "wipe", "rot", "evicted", "older"):
             for copy in seat.copies.values():
                 copy.is_sure = False
+                copy.is_older = copy.is_older or what == "older"
                 copy.is_rotten = copy.is_rotten or what == "rot"
                 if what == "wipe":
                     self._dropped(copy, copy.entries)
@@ -249,7 +250,10 @@ class LogChecks:
         if copy.is_given_up:
             return
         copy.is_sure = True
-        if gone and not was_sure:
+        was_older, copy.is_older = copy.is_older, False
+        if gone and was_older:
+            pass  # what an older copy lacks is lost by no rule: it must not lead without it
+        elif gone and not was_sure:
             self.marks.hit("power-cut-lost-tail")
             self._dropped(copy, gone)
         elif gone:

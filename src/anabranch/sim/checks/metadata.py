@@ -70,6 +70,8 @@ class MetadataChecks:
         self._decided: dict[int, int] = {}
         self._deposed: set[tuple[int, int]] = set()
         self.rewound = False
+        self.copied: set[int] = set()
+        """Brokers that came back on an older copy, or whose place a process on a copy took."""
 
     # Each committed batch.
 
@@ -189,9 +191,10 @@ class MetadataChecks:
     def _changed(self, key: Key, before: Partition | None, now: Partition) -> None:
         if before is not None:
             self._mark(before, now)
-            if LOST_FOLDER in now.folders:
+            told_lost = zip(now.replicas, now.folders, strict=False)
+            if {each for each, folder in told_lost if folder == LOST_FOLDER} - self.copied:
                 raise Violation(
-                    "L4", "A replica is told as lost, and no schedule puts older folders in.",
+                    "L4", "A replica is told as lost, and nobody put older folders in.",
                     {"partition": self.model.place(key), "replicas": now.replicas,
                      "folders": now.folders},
                 )  # fmt: skip

@@ -23,6 +23,7 @@ LOST_FOLDER = (1).to_bytes(16)
 """Stands for the folder of a replica that is told as lost."""
 _FIRST_FOLDER_ID = 100
 """Smaller ids are no folder's: they say that nobody knows, or that it is lost."""
+_LOST = (1).to_bytes(16)
 MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
 
@@ -131,12 +132,15 @@ class Model:
         return "delete" in self.setting(key, "cleanup.policy", "delete") and any(limits)
 
     def may_lead(self, partition: Partition, broker_id: int) -> bool:
-        """Whether a broker is active and has the folder in which its replica lay."""
+        """Whether a broker is active and has the folder in which its replica lay. A replica that is
+        told as lost counts for nothing until it was in sync again."""
         broker = self.brokers.get(broker_id)
         if broker is None or not broker.active:
             return False
         folders = dict(zip(partition.replicas, partition.folders, strict=False))
         folder = folders.get(broker_id, b"")
+        if folder == _LOST:
+            return False
         return int.from_bytes(folder) < _FIRST_FOLDER_ID or folder in broker.folders
 
     def hands_over(self, before: Partition, now: Partition) -> bool:

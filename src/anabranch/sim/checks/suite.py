@@ -24,6 +24,7 @@ from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import MetadataChecks
 from anabranch.sim.checks.model import Key
 from anabranch.sim.checks.readers import check_thrown
+from anabranch.sim.checks.registrations import RegistrationChecks
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
 
@@ -69,6 +70,8 @@ class Suite(Watcher):
         self.hosting = HostingChecks(self.marks)
         self.groups = GroupChecks(self.logs, self.marks)
         self.copies = CopyChecks(self.marks)
+        self.registrations = RegistrationChecks(cluster, self.model, self.marks)
+        self.metadata.copied = self.registrations.copied
         self.metadata.elected.append(self.logs.elected)
         self.metadata.joined.append(self.logs.joined)
         self._allowed: Counter[str] = Counter()
@@ -93,6 +96,7 @@ class Suite(Watcher):
                 self._look_at_metadata(node)
                 self._look_at_logs(node)
                 self._look_at_hosting(node)
+                self.registrations.look(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -102,6 +106,7 @@ class Suite(Watcher):
         """See Watcher."""
         self.leases.committed(epoch)
         self.metadata.committed(records, first_offset, end_offset, epoch)
+        self.registrations.committed(records)
 
     def lease_confirmed(self, node: SimNode, lease: Lease) -> None:
         """See Watcher."""
@@ -134,6 +139,7 @@ class Suite(Watcher):
         self.logs.node_changed(node, what)
         self.hosting.node_changed(node, what)
         self.copies.node_changed(node, what)
+        self.registrations.node_changed(node, what)
         if what in ("crash", "power", "stop", "start", "wipe"):
             self.metadata.forget(node)
 
@@ -154,6 +160,7 @@ class Suite(Watcher):
         self, now_us: int, kind: str, who: str, text: str, details: dict[str, Any]
     ) -> None:
         """The trace tells what leaves no other trace."""
+        self.registrations.noted(kind, who, text)
         if kind == "must stop":
             self.leases.must_stop(who, text, stood_still="suspend" in self._faults)
         elif kind == "fault":
@@ -205,6 +212,7 @@ class Suite(Watcher):
     def end(self) -> None:
         """Judge the whole history."""
         self._hear_clients()
+        self.registrations.end()
         anomalies = Anomalies(self.history, self.logs)
         anomalies.check()
         for name, count in anomalies.allowed.items():

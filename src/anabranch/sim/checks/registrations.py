@@ -1,0 +1,186 @@
+"""What must hold of brokers' registrations, by the committed metadata and by what processes know.
+
+What: B1, a broker is unfenced only when its process acts on metadata with its own registration and
+has opened its logs; B2, a broker that stops with the controller's permission was fenced before and
+leads nothing; B3, a folder that failed is told: after some confirmed heartbeats the metadata do not
+count it any more; B4, no process takes the place of one whose heartbeats were confirmed
+lately. Rule kept: the checker reads the committed records itself, and asks a process
+only what it did, never what it decided. Here too: the marks of the faults of registrations, counted
+where a crash happened in the same run.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from anabranch.core.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    RegisterBrokerRecord,
+)
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.processes import State
+
+if TYPE_CHECKING:
+    from anabranch.sim.checks.marks import Marks
+    from anabranch.sim.checks.model import Model
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.node import SimNode
+    from anabranch.sim.twins import Twin
+
+UNFENCED, FENCED = -1, 1
+ENOUGH_HEARTBEATS = 3
+"""A heartbeat that changes the broker's state leaves its folders to the next one."""
+
+
+class Failure(NamedTuple):
+    """A folder that failed in a life of a broker, and which confirmed heartbeats came since."""
+
+    broker_epoch: int
+    heartbeats_ms: tuple[int, ...] = ()
+
+
+class RegistrationChecks:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, model: Model, marks: Marks) -> None:
+        self.cluster = cluster
+        self.model = model
+        self.marks = marks
+        self.copied: set[int] = set()
+        """Brokers that came back on an older copy, or whose place a process on a copy took."""
+        self._seen: set[str] = set()
+        self._crashes = 0
+        self._fenced_since_stopping: set[int] = set()
+        self._failures: dict[tuple[int, bytes], Failure] = {}
+
+    # What is seen.
+
+    def committed(self, records: tuple[Any, ...]) -> None:
+        """The store committed these records; the model has them already."""
+        for record in records:
+            if type(record) is RegisterBrokerRecord:
+                self._registered(record)
+            if type(record) is not BrokerRegistrationChangeRecord:
+                continue
+            node = self.cluster.nodes[record.broker_id]
+            if record.fenced == UNFENCED:
+                self._unfenced(record)
+            elif record.fenced == FENCED:
+                self._fenced_since_stopping.add(record.broker_id)
+                if node.is_serving and node.advertised_host != node.name:
+                    self._seen.add("unreachable-address")
+            if record.log_dirs and record.log_dirs != list(node.directory_ids.values()):
+                self._seen.add("folder-told")
+
+    def look(self, node: SimNode) -> None:
+        """An event of a running node is over."""
+        offline = node.broker.partitions.offline_folders
+        if not offline:
+            return
+        machine = node.session.machine
+        for path in offline:
+            self._failed(node, node.directory_ids[path], machine.confirmed_ms)
+
+    def node_changed(self, node: SimNode, what: str) -> None:
+        """A process started, ended, or something in between."""
+        if what in ("crash", "power"):
+            self._crashes += 1
+            if node.session.is_leaving:
+                self._seen.add("shutdown-interrupted")
+        if what in ("crash", "power", "stop", "start"):
+            for key in [each for each in self._failures if each[0] == node.node_id]:
+                del self._failures[key]
+        if what == "older":
+            self._seen.add("older-copy")
+            self.copied.add(node.node_id)
+        if what == "stopping":
+            self._fenced_since_stopping.discard(node.node_id)
+
+    def noted(self, kind: str, who: str, text: str) -> None:
+        """The trace says something of a process."""
+        if kind == "left" and not text:
+            self._left(who)
+            return
+        twin = next((each for each in self.cluster.twins if each.name == who), None)
+        if twin is not None and kind == "registered":
+            self._seen.add("twin-took-over")
+            self.copied.add(twin.node_id)
+        elif twin is not None and kind == "says" and "another live broker" in text:
+            self._seen.add("twin-refused")
+
+    def end(self) -> None:
+        """The run is over."""
+        for name in sorted(self._seen) if self._crashes else ():
+            self.marks.hit(name)
+
+    # What must hold.
+
+    def _unfenced(self, record: BrokerRegistrationChangeRecord) -> None:
+        machines: list[SimNode | Twin] = [*self.cluster.nodes.values(), *self.cluster.twins]
+        for each in machines:
+            session = each.session
+            if session.broker_epoch != record.broker_epoch or not each.is_up:
+                continue
+            if each.broker.image.offset < record.broker_epoch or not session.logs_are_open:
+                raise Violation(
+                    "B1", "A broker was unfenced before it could serve.",
+                    {"node": each.name, "epoch": record.broker_epoch,
+                     "acts_on": each.broker.image.offset, "logs_open": session.logs_are_open},
+                )  # fmt: skip
+
+    def _registered(self, record: RegisterBrokerRecord) -> None:
+        node = self.cluster.nodes[record.broker_id]
+        session = node.session
+        if record.incarnation_id == session.incarnation_id or session.broker_epoch < 0:
+            return
+        if node.state is not State.RUNNING or node.advertised_host != node.name:
+            return
+        if self._clocks_changed(2_000 * node.config.broker_session_timeout_ms):
+            return
+        silent_ms = node.steady_ms - session.machine.confirmed_ms
+        if silent_ms <= node.config.broker_session_timeout_ms // 2:
+            raise Violation(
+                "B4", "Another process took the place of a broker whose heartbeats were confirmed.",
+                {"node": node.name, "epoch": session.broker_epoch, "silent_ms": silent_ms},
+            )  # fmt: skip
+
+    def _clocks_changed(self, within_us: int) -> bool:
+        """Whether a clock jumped or stood still lately: then sessions are of any length."""
+        since_us = self.cluster.world.now_us - within_us
+        return any(each.clock.changed_us > max(0, since_us) for each in self.cluster.nodes.values())
+
+    def _left(self, name: str) -> None:
+        node = next(each for each in self.cluster.nodes.values() if each.name == name)
+        broker = self.model.brokers.get(node.node_id)
+        epoch = node.session.broker_epoch
+        if epoch < 0 or broker is None or broker.epoch != epoch:
+            return
+        leads = [
+            self.model.place(key)
+            for key, partition in self.model.partitions.items()
+            if partition.leader == node.node_id
+        ]
+        if leads or not (broker.fenced or node.node_id in self._fenced_since_stopping):
+            raise Violation(
+                "B2", "A broker stopped with permission, and the metadata still count on it.",
+                {"node": name, "epoch": epoch, "leads": leads, "fenced": broker.fenced},
+            )  # fmt: skip
+
+    def _failed(self, node: SimNode, directory: bytes, confirmed_ms: int) -> None:
+        key, epoch = (node.node_id, directory), node.session.broker_epoch
+        failure = self._failures.get(key)
+        if failure is None or failure.broker_epoch != epoch:
+            self._failures[key] = Failure(epoch, (confirmed_ms,))
+            return
+        if failure.heartbeats_ms[-1] == confirmed_ms:
+            return
+        heartbeats = (*failure.heartbeats_ms, confirmed_ms)
+        self._failures[key] = Failure(epoch, heartbeats)
+        broker = self.model.brokers.get(node.node_id)
+        if broker is None or broker.epoch != epoch or len(heartbeats) <= ENOUGH_HEARTBEATS + 1:
+            return
+        if directory in broker.folders:
+            raise Violation(
+                "B3", "A folder failed, heartbeats were confirmed, and the metadata count on it.",
+                {"node": node.name, "epoch": epoch, "heartbeats": len(heartbeats)},
+            )  # fmt: skip

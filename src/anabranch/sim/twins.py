@@ -1,0 +1,90 @@
+"""A second process with a node's id, on a copy of its folders.
+
+What: a `Twin` does what an operator does by mistake: it starts on another machine with a copy of a
+broker's folders, and registers at an address of its own. It opens no log, so it stays fenced where
+it takes the broker's place. Why: the broker that lives must keep its place, and one that lost it
+must stop. Source: decision 0042. Not here: what is decided about it
+(`core/controller/brokers/succession.py`).
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from anabranch.sim.clocks import SteadyClock
+from anabranch.sim.controller_link import ControllerLink
+from anabranch.sim.dialling import close
+from anabranch.sim.processes import State
+from anabranch.sim.rpc import Call, Server
+from anabranch.sim.session import Session
+
+if TYPE_CHECKING:
+    from anabranch.sim.node import SimNode
+
+FOLDERS_THAT_WORK = SimpleNamespace(offline_folders=set[str](), full_folders=set[str]())
+
+
+class Twin(Server):
+    """One such process. `node` is whose folders were copied."""
+
+    def __init__(self, node: SimNode) -> None:
+        cluster = node.cluster
+        super().__init__(f"{node.name}-twin-{len(cluster.twins)}")
+        self.cluster, self.world = cluster, cluster.world
+        self.node_id, self.config, self.rack = node.node_id, node.config, node.rack
+        self.listener, self.port = node.listener, node.port
+        self.advertised_host, self.features = self.name, node.features
+        self.folders, self.directory_ids = node.folders, dict(node.directory_ids)
+        self.disk = node.disk.copied()
+        self.broker: Any = SimpleNamespace(image=node.followed, partitions=FOLDERS_THAT_WORK)
+        self.hosting = self
+        self.clock = SteadyClock(self.world)
+        self.listens = False
+
+    def start(self) -> None:
+        """Begin to register."""
+        self.cluster.twins.append(self)
+        self.state = State.RUNNING
+        self.life += 1
+        self.listens = True
+        node: Any = self
+        self.link = ControllerLink(node)
+        self.session = Session(node, -1)
+        self.session.start()
+
+    def stop(self) -> None:
+        """The process ends."""
+        if self.state is State.RUNNING:
+            self.listens = False
+            self.life += 1
+            self.state = State.CRASHED
+            self.world.release(self)
+            for node in self.cluster.nodes.values():
+                if node.is_up:
+                    close(self, node)
+
+    def receive(self, call: Call) -> None:
+        """See Server: it answers nothing."""
+        call.lose()
+
+    # What a session asks of its node.
+
+    @property
+    def steady_ms(self) -> int:
+        """Its machine's own steady clock."""
+        return self.clock.now_ms
+
+    def look_for_room(self) -> None:
+        """Its disk is empty enough."""
+
+    def registered(self, _broker_epoch: int) -> None:
+        """It took the broker's place, and does nothing with it."""
+
+    def serve(self) -> None:
+        """It never is: it wants to stay fenced."""
+
+    def stop_because(self, sentence: str) -> None:
+        """It was refused for good."""
+        self.world.note("must stop", self.name, sentence)
+        self.stop()
