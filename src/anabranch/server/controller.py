@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
 from random import Random
-from typing import Any, ClassVar
+from typing import Any
 
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.performer import Performer
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
 from anabranch.core.metadata.store import MetadataStore
@@ -36,7 +37,7 @@ LOG = logger("controller")
 TIMING = Timing()
 
 
-class ControllerShell:
+class ControllerShell(Performer):
     """One node's controller; active or waiting for the lease."""
 
     def __init__(
@@ -69,7 +70,6 @@ class ControllerShell:
         self._sooner = asyncio.Event()
         self._wakes_ms = 0
         self._watching: Watch | None = None
-        self._performing = False
         self._settled = asyncio.Event()
         self._start_fault: StorageFault | None = None
 
@@ -149,17 +149,7 @@ class ControllerShell:
         self.tenure.tick(steady_ms())
         self._perform()
 
-    def _perform(self) -> None:
-        """Perform what is to be done, in order: also what is asked for meanwhile."""
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while wanted := self.tenure.take_effects():
-                for effect in wanted:
-                    self._PERFORMERS[type(effect)](self, effect)
-        finally:
-            self._performing = False
+    def _performed(self) -> None:
         if self.tenure.is_settled:
             self._settled.set()
         if self.tenure.next_tick_ms < self._wakes_ms:
@@ -217,7 +207,7 @@ class ControllerShell:
             why = "This node is not the controller."
             effect.ticket.set_exception(ApiError(ErrorCode.NOT_CONTROLLER, why))
 
-    def _moved(self, _effect: effects.Moved) -> None:
+    def _moved(self) -> None:
         self.on_changed((METADATA_KEY,))
 
     def _began(self, effect: effects.Began) -> None:
@@ -230,12 +220,13 @@ class ControllerShell:
         if self.rows is not None:
             self.rows.resigned()
 
-    def _decided(self, effect: effects.Decided) -> None:
-        for reason in effect.reasons:
-            LOG.info(reason.sentence, code=reason.code)
-
-    def _troubled(self, effect: effects.Troubled) -> None:
-        LOG.error(effect.sentence)
+    def _tell(self, effect: effects.Told) -> None:
+        match effect:
+            case effects.Decided(reasons):
+                for reason in reasons:
+                    LOG.info(reason.sentence, code=reason.code)
+            case effects.Troubled(sentence):
+                LOG.error(sentence)
 
     def _stop(self, effect: effects.Stop) -> None:
         if self._settled.is_set():
@@ -246,27 +237,6 @@ class ControllerShell:
     def _fail_start(self, fault: StorageFault) -> None:
         self._start_fault = self._start_fault or fault
         self._settled.set()
-
-    _PERFORMERS: ClassVar[dict[type[effects.Effect], Callable[[ControllerShell, Any], None]]] = {
-        effects.ReadEnd: _call,
-        effects.ReadLease: _call,
-        effects.TakeLease: _call,
-        effects.RenewLease: _call,
-        effects.ReadLog: _call,
-        effects.Append: _call,
-        effects.WriteSnapshot: _call,
-        effects.ReleaseLease: _call,
-        effects.Watch: _watch,
-        effects.Dial: _dial,
-        effects.Answer: _answer,
-        effects.Refuse: _refuse,
-        effects.Moved: _moved,
-        effects.Began: _began,
-        effects.Resigned: _resigned,
-        effects.Decided: _decided,
-        effects.Troubled: _troubled,
-        effects.Stop: _stop,
-    }
 
 
 def _broken(fault: Exception) -> events.Broke:

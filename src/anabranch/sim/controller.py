@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
+from anabranch.core.controller.tenure.performer import Performer
 from anabranch.core.controller.tenure.tenure import NEVER_MS, Tenure
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.features import bootstrap_records
@@ -52,7 +53,7 @@ class Ticket:
         self.finish(response)
 
 
-class ControllerShell:
+class ControllerShell(Performer):
     """One node's controller, active or waiting for the lease. One a life of the node."""
 
     def __init__(self, node: SimNode) -> None:
@@ -74,7 +75,6 @@ class ControllerShell:
             first_records=self._first_records,
         )
         self._alarm = Alarm(node, self._due_ms, self._tick)
-        self._performing = False
         self._watched: Lease | None = None
         self._connected: dict[str, tuple[int, int]] = {}
 
@@ -143,17 +143,7 @@ class ControllerShell:
         due_ms = self.tenure.next_tick_ms
         return None if due_ms == NEVER_MS else self.node.clock.world_ms(due_ms)
 
-    def _perform(self) -> None:
-        """Perform what is to be done, in order: also what is asked for meanwhile."""
-        if self._performing:
-            return
-        self._performing = True
-        try:
-            while wanted := self.tenure.take_effects():
-                for effect in wanted:
-                    self._PERFORMERS[type(effect)](self, effect)
-        finally:
-            self._performing = False
+    def _performed(self) -> None:
         self._alarm.set()
 
     # What a tenure asks for.
@@ -174,7 +164,7 @@ class ControllerShell:
         why = "This node is not the controller."
         effect.ticket.finish(ApiError(ErrorCode.NOT_CONTROLLER, why))
 
-    def _moved(self, _effect: effects.Moved) -> None:
+    def _moved(self) -> None:
         self.node.wake_controller(METADATA_KEY)
 
     def _began(self, effect: effects.Began) -> None:
@@ -184,36 +174,17 @@ class ControllerShell:
     def _resigned(self, effect: effects.Resigned) -> None:
         self.world.note("resigned", self.node.name, effect.why, epoch=effect.epoch)
 
-    def _decided(self, effect: effects.Decided) -> None:
-        for reason in effect.reasons:
-            self.world.note("decided", self.node.name, reason.sentence, code=reason.code)
-
-    def _troubled(self, effect: effects.Troubled) -> None:
-        self.world.note("troubled", self.node.name, effect.sentence)
+    def _tell(self, effect: effects.Told) -> None:
+        name, note = self.node.name, self.world.note
+        match effect:
+            case effects.Decided(reasons):
+                for reason in reasons:
+                    note("decided", name, reason.sentence, code=reason.code)
+            case effects.Troubled(sentence):
+                note("troubled", name, sentence)
 
     def _stop(self, effect: effects.Stop) -> None:
         self.node.stop_because(effect.sentence)
 
     def _first_records(self, min_isr: int) -> tuple[MetadataRecord, ...]:
         return self.node.cluster.first_records(bootstrap_records(min_isr))
-
-    _PERFORMERS: ClassVar[dict[type[effects.Effect], Callable[[ControllerShell, Any], None]]] = {
-        effects.ReadEnd: _call,
-        effects.ReadLease: _call,
-        effects.TakeLease: _call,
-        effects.RenewLease: _call,
-        effects.ReadLog: _call,
-        effects.Append: _call,
-        effects.WriteSnapshot: _call,
-        effects.ReleaseLease: _call,
-        effects.Watch: _watch,
-        effects.Dial: _dial,
-        effects.Answer: _answer,
-        effects.Refuse: _refuse,
-        effects.Moved: _moved,
-        effects.Began: _began,
-        effects.Resigned: _resigned,
-        effects.Decided: _decided,
-        effects.Troubled: _troubled,
-        effects.Stop: _stop,
-    }

@@ -156,7 +156,7 @@ class Stop:
 StoreCall: TypeAlias = (
     ReadEnd | ReadLease | TakeLease | RenewLease | ReadLog | Append | WriteSnapshot | ReleaseLease
 )
+Told: TypeAlias = Decided | Troubled
 Effect: TypeAlias = (
-    StoreCall | Watch | Dial | Answer | Refuse | Moved | Began | Resigned | Decided | Troubled
-    | Stop
-)  # fmt: skip
+    StoreCall | Watch | Dial | Answer | Refuse | Moved | Began | Resigned | Told | Stop
+)
