@@ -7,7 +7,7 @@ encoded and decoded in its version), and lets a test move its clock, its metadat
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -35,6 +35,7 @@ from anabranch.core.replication.replica import Replica
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.topic import effective_topic_config, log_config
+from anabranch.core.step import Performer, drain
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire.codec import decode, encode
 from anabranch.core.wire.records import Record, build_batch
@@ -62,7 +63,7 @@ class Denying(AllowAll):
         )
 
 
-class InMemoryNode:
+class InMemoryNode(Performer):
     """One broker with id 1 in a made-up cluster; `brokers` are all that are registered."""
 
     def __init__(
@@ -197,8 +198,15 @@ class InMemoryNode:
     def poll(self, wait: Wait, *, after_ms: int = 0, expired: bool = False) -> Any:
         """What a parked request answers now."""
         self.now_ms += after_ms
-        self.broker.woken_by(self.broker.changed)
+        drain(self.broker.mailbox, self)
         return wait.poll(self.now_ms, expired)
+
+    def wake_waiting(self, keys: Iterable[Hashable]) -> None:
+        """See Performer: a test polls what it has parked itself."""
+
+    def sync_logs(self) -> None:
+        """See Performer: nothing is lost from this memory."""
+        self.broker.unsynced.clear()
 
     def expire(self, wait: Wait) -> Any:
         """What a parked request answers when its time is up."""
