@@ -97,7 +97,7 @@ MUTANTS = (
         module=FOLLOWING,
         old="        if self.sent_offset != log.end_offset:\n",
         new="        if False:\n",
-        seed=22,
+        seed=31,
         caught_by="liveness",
     ),
     Mutant(
@@ -107,7 +107,7 @@ MUTANTS = (
         old="members = dict.fromkeys((*isr, *self.left, "
         "*(() if proposal is None else proposal.isr)))",
         new="members = dict.fromkeys((*isr, *self.left))",
-        seed=17,
+        seed=38000000017,
         caught_by="L3",
     ),
     Mutant(
@@ -116,7 +116,7 @@ MUTANTS = (
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
-        seed=13000000135,
+        seed=51000000135,
         caught_by="L4",
     ),
     Mutant(
@@ -179,7 +179,7 @@ MUTANTS = (
         module=REPLICA,
         old="if self.led_from_epoch != led_from_epoch:",
         new="if False:",
-        seed=306,
+        seed=11000000306,
         caught_by="lost-write",
     ),
     Mutant(
@@ -269,7 +269,7 @@ MUTANTS = (
         module=ANY_SHARD,
         old="        if not self.is_current:\n            return False\n",
         new="",
-        seed=76,
+        seed=4000000076,
         caught_by="group-commit",
     ),
     Mutant(
@@ -305,7 +305,7 @@ MUTANTS = (
         module=COMPACTION,
         old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
         new="limit = log.flushed_offset",
-        seed=286,
+        seed=19,
         caught_by="C1",
     ),
     Mutant(
@@ -350,7 +350,7 @@ MUTANTS = (
         module=HOSTED_SYNCS,
         old="            return fault if is_hosted else None\n",
         new="            self._broker.unsynced.add(place)\n            return None\n",
-        seed=226,
+        seed=82,
         caught_by="H2",
     ),
     Mutant(
@@ -423,7 +423,7 @@ MUTANTS = (
         old="        if event.response.error_code == ErrorCode.STALE_BROKER_EPOCH:\n"
         "            self._look_why()\n            return\n",
         new="",
-        seed=285,
+        seed=1162,
         caught_by="liveness",
     ),
     Mutant(
@@ -433,7 +433,7 @@ MUTANTS = (
         old="check_broker_epoch(state.image, request.broker_id, request.broker_epoch)\n"
         "    sessions.heard",
         new="state.image.brokers[request.broker_id]\n    sessions.heard",
-        seed=285,
+        seed=550,
         caught_by="B1",
     ),
     Mutant(
@@ -460,7 +460,7 @@ MUTANTS = (
         module=REGISTRATION_REQUESTS,
         old="want_fence=not wants_in",
         new="want_fence=False",
-        seed=5,
+        seed=35,
         caught_by="B1",
     ),
     Mutant(
@@ -478,7 +478,7 @@ MUTANTS = (
         module=SUCCESSION,
         old="if not sessions.valid(*registered, now_ms) or registered in sessions.gone:",
         new="if True:",
-        seed=5,
+        seed=9,
         caught_by="B4",
     ),
 )
