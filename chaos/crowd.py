@@ -26,7 +26,7 @@ BEGIN_SECONDS = 60.0
 """One that has just taken a killed one's place may still be loading its library."""
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
-KEPT = "plain,wide,rolling,compacted,moving"
+KEPT = "plain,wide,rolling,compacted,moving,diskless"
 EVERY = f"{KEPT},aging,bounded,reborn"
 
 
@@ -48,12 +48,15 @@ PARTS = (
     Part("p4", "kafka-python", "producer", "wide,plain,compacted,moving", ("--rate", "150")),
     Part("p5", "confluent", "producer", "aging,bounded", ("--rate", "300")),
     Part("p6", "confluent", "producer", "reborn", ("--rate", "100", "--stuck-seconds", "6")),
+    Part("p7", "confluent", "producer", "diskless", ("--rate", "300")),
+    Part("p8", "kafka-python", "producer", "diskless", ("--rate", "100")),
     Part("r1", "confluent", "reader", KEPT, ("--rack", "b")),
-    Part("r2", "kafka-python", "reader", "wide,moving,compacted"),
+    Part("r2", "kafka-python", "reader", "wide,moving,compacted,diskless"),
     Part("r3", "confluent", "reader", "aging,bounded"),
     Part("k1", "anabranch", "keeper", "aging,bounded", ("--group", "reborn")),
     Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
+    Part("g4a", "confluent", "member", "diskless", ("--group", "g4")),
     Part("g2a", "kafka-python", "member", "rolling,moving", ("--group", "g2")),
     Part("g2b", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),
     Part("g2c", "confluent", "member", "wide", ("--group", "g3", "--protocol", "cooperative")),

@@ -31,6 +31,7 @@ from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
 from anabranch.testing.fault_calls import Undo
 from chaos.crowd import Crowd
+from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
 from chaos.network import Network
 from chaos.nodes import IDS, Nodes
@@ -65,6 +66,7 @@ class Scene:
     reborn: tuple[str, ...]
     """Topics that may be deleted."""
     operator: OperatorLog
+    diskless: DisklessStorage
     disks: SmallDisks | None = None
     """Real file systems that can run out of room."""
     network: Network | None = None
@@ -416,6 +418,8 @@ ACTS: dict[str, Act] = {
     "clock-jump": _clock_jump,
     "steal-lease": _steal_lease,
     "hold-store": lambda scene, fault: scene.store.hold(fault.strength),
+    "objects-away": lambda scene, _fault: scene.diskless.away(),
+    "hold-coordinator": lambda scene, _fault: scene.diskless.hold(),
     "end-store": _end_store,
     "crash-store": _end_store,
     "elect-preferred": _elect_preferred,

@@ -29,6 +29,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "disks": ("slow-disk", "slow-disk", "full-disk", "no-room", "no-room"),
     "store": ("steal-lease", "hold-store", "end-store", "crash-store"),
+    "diskless": ("objects-away", "hold-coordinator"),
     "moves": ("move",),
     "topics": ("recreate",),
     "rest": ("elect-preferred", "clock-jump", "kill-client", "pause-client"),
@@ -45,6 +46,7 @@ LONGEST_S: dict[str, float] = {
     "part": 14.0, "part-leader": 14.0, "part-controller": 10.0, "part-pair": 14.0,
     "part-one-way": 14.0, "part-store": 10.0, "part-clients": 10.0, "no-room": 10.0,
     "kill-all": 2.0, "flap": 1.5, "end-store": 8.0, "crash-store": 4.0, "hold-store": 8.0,
+    "objects-away": 10.0, "hold-coordinator": 8.0,
     "move": 12.0, "recreate": 3.0,
 }  # fmt: skip
 USUAL_S = 6.0

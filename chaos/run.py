@@ -21,6 +21,7 @@ from pathlib import Path
 from anabranch.core.types import TopicPartition
 from chaos import check, replicas
 from chaos.crowd import Acks, Crowd
+from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
 from chaos.faults import Scene, carry_out_round, restore
 from chaos.network import Network
@@ -31,7 +32,7 @@ from chaos.plan import draw_config, draw_round
 from chaos.private import Private
 from chaos.report import PartReport
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
-from chaos.topics import MOVABLE, PLACES, REBORN, create_topics
+from chaos.topics import DISKLESS, MOVABLE, PLACES, REBORN, create_topics
 from chaos.watch import Watch
 
 MARK_SECONDS = 10.0
@@ -66,10 +67,12 @@ class Part:
         self.disks = SmallDisks(folders) if has_mounts else None
         is_file, host = store == SqliteFile.name, network.store if network else None
         self.store = SqliteFile(folder) if is_file else PostgresDatabase(host)
-        config = {**CONFIG, **draw_config(seed, number)}
+        self.diskless = DisklessStorage(folder, self.store)
+        drawn = {**CONFIG, **draw_config(seed, number)}
+        config: dict[str, object] = {**drawn, **self.diskless.settings}
         where = ", hosts in network namespaces" if network else ""
         where += ", two small file systems" if has_mounts else ""
-        self.report = PartReport(store + where, {each: str(config[each]) for each in config})
+        self.report = PartReport(store + where, {each: str(drawn[each]) for each in drawn})
         self.nodes = Nodes(folder, self.store.setting, config, network.nodes if network else None)
         self.logs = NodeLogs(self.nodes.outputs)
         self.watch = Watch(self.store.url)
@@ -79,7 +82,7 @@ class Part:
         self.operator = OperatorLog(self.crowd.folder, self.watch.topic_id)
         self.scene = Scene(
             self.nodes, self.watch, self.store, self.crowd, PLACES, MOVABLE, REBORN, self.operator,
-            self.disks, network,
+            self.diskless, self.disks, network,
         )  # fmt: skip
         self._began_s = self._marked_s = self._ill_s = time.monotonic()
 
@@ -215,14 +218,17 @@ class Part:
         self.say("judging")
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
         report.compared = replicas.compare(self.nodes.folders, self._placed())
+        report.surprises += self.diskless.verify()
         report.seconds = time.monotonic() - self._began_s
 
     def _placed(self) -> dict[TopicPartition, set[str]]:
-        """The folders that have to hold a replica of each partition, and no others."""
+        """The folders that have to hold a replica of each partition, and no others; none has one of
+        a diskless topic."""
         folders = {each: Path(path).name for each, path in zip(IDS, self.nodes.folders)}
         return {
             TopicPartition(topic.name, index): {folders[each] for each in partition.replicas}
             for topic in self.watch.image.topics_by_id.values()
+            if topic.name != DISKLESS
             for index, partition in topic.partitions.items()
         }
 

@@ -82,6 +82,10 @@ class PostgresDatabase:
         self.url = self.setting = self._server.new_database()
         self._turn = Turn()
 
+    def new_database(self) -> str:
+        """The URL of another database of the server, in which nothing is."""
+        return self._server.new_database()
+
     @contextlib.contextmanager
     def hold(self, strength: float) -> Iterator[str]:
         """Stand before every writer with a lock; or have the whole server stand still."""

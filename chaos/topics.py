@@ -33,6 +33,9 @@ TOMBSTONE_MS = 10_000
 AGE_MS = 15_000
 KEPT_BYTES = 512 << 10
 
+DISKLESS = "diskless"
+"""Its records lie in objects; the controller places one replica in each rack."""
+
 TOPICS = {
     "plain": Topic(1, {}),
     "wide": Topic(12, {}),
@@ -48,8 +51,9 @@ TOPICS = {
     "bounded": Topic(2, {**SMALL, "retention.bytes": str(KEPT_BYTES)}),
     "reborn": Topic(2, {**SMALL}),
     "moving": Topic(4, {**SMALL, "min.insync.replicas": "1"}, factor=2),
+    DISKLESS: Topic(3, {"diskless.enable": "true"}, factor=-1),
 }  # fmt: skip
-"""The last has two replicas, so that there is a broker to move to; one that is in sync will do, as
+"""`moving` has two replicas, so that there is a broker to move to; one that is in sync will do, as
 all of its writers ask for all that are."""
 PLACES = [(name, index) for name, topic in TOPICS.items() for index in range(topic.partitions)]
 REBORN = ("reborn",)
