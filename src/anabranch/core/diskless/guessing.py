@@ -22,6 +22,8 @@ from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey
 
 MOST_WAYS = 64
 """Ways of filling that are followed at once: brokers with batches of equal sizes allow many."""
+MOST_STEPS = 1_000_000
+"""Tries for one gap, about a second; a gap that takes more stays, and is told."""
 
 
 class Loose(NamedTuple):
@@ -76,12 +78,14 @@ def _in_order(batches: list[Offsets]) -> list[Offsets]:
     return sorted(batches, key=lambda each: (each.batch.key, each.base_offset))
 
 
-def _identity(batch: Batch) -> tuple[ProducerKey, int, int] | None:
-    """What a batch of an idempotent producer is recognised by."""
+def _identity(batch: Batch) -> tuple[ProducerKey, int, int, int, int] | None:
+    """What a batch of an idempotent producer is recognised by; its size, since sequence numbers
+    begin again after 2147483647."""
     if batch.producer_id == NO_PRODUCER:
         return None
     producer = ProducerKey(batch.key, batch.producer_id)
-    return producer, batch.producer_epoch, batch.base_sequence
+    sizes = batch.record_count, batch.byte_size
+    return producer, batch.producer_epoch, batch.base_sequence, *sizes
 
 
 def fill(loose: Sequence[Loose], gaps: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
@@ -96,8 +100,9 @@ def fill(loose: Sequence[Loose], gaps: Iterable[tuple[int, int]]) -> Iterator[tu
     """How far each broker's batches are used up, and by which gaps."""
     for start, end in gaps:
         found: dict[tuple[int, ...], _Filled | None] = {}
+        steps = iter(range(MOST_STEPS))
         for used, filled in ways.items():
-            for upto in islice(_exact(counts, used, end - start), MOST_WAYS - len(found)):
+            for upto in islice(_exact(counts, used, end - start, steps), MOST_WAYS - len(found)):
                 found.setdefault(upto, _Filled(filled, start, used, upto))
         ways = found or ways  # a gap that nothing fills stays
     last = next(iter(ways.values()))
@@ -111,7 +116,7 @@ def fill(loose: Sequence[Loose], gaps: Iterable[tuple[int, int]]) -> Iterator[tu
 
 
 def _exact(
-    counts: Sequence[Sequence[int]], used: tuple[int, ...], wanted: int
+    counts: Sequence[Sequence[int]], used: tuple[int, ...], wanted: int, steps: Iterator[int]
 ) -> Iterator[tuple[int, ...]]:
     """How far each broker's batches may be used so that together they have so many records."""
     if not counts:
@@ -122,9 +127,9 @@ def _exact(
     for upto in range(first, len(counts[0]) + 1):
         if upto > first:
             size += counts[0][upto - 1]
-        if size > wanted:
+        if size > wanted or next(steps, None) is None:
             return
-        for rest in _exact(counts[1:], used[1:], wanted - size):
+        for rest in _exact(counts[1:], used[1:], wanted - size, steps):
             yield (upto, *rest)
 
 
