@@ -55,6 +55,11 @@ DISKLESS: tuple[Exported, ...] = (
         "Time since an object was last committed; left out before the first one.",
     ),
     Exported(
+        "anabranch_diskless_watching",
+        GAUGE,
+        "1 while the node hears at once what other brokers commit.",
+    ),
+    Exported(
         "anabranch_diskless_waiting_bytes",
         GAUGE,
         "Bytes of diskless batches that are not committed yet.",

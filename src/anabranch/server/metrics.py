@@ -135,6 +135,7 @@ def samples_of_diskless(counts: Mapping[str, float]) -> Iterator[Sample]:
     yield prefix + "batches_total", (), counts["batches"]
     yield prefix + "failed_objects_total", ("put",), counts["failed"]
     yield prefix + "failed_objects_total", ("commit",), counts["refused"]
+    yield prefix + "watching", (), counts["watching"]
     yield prefix + "waiting_bytes", (), counts["waiting_bytes"]
     yield prefix + "cache_bytes", (), counts["cache_bytes"]
     yield prefix + "cache_hits_total", (), counts["cache_hits"]

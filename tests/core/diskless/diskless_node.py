@@ -91,8 +91,8 @@ class Node(InMemoryNode):
         self.unperformed: list[does.Effect] = []
         self.fails: dict[type, Callable[[does.Effect], StorageFault | None]] = {}
         cluster.coordinator.register(self.number, 1)
-        self.end_watch = cluster.coordinator.listen(self.heard)
         self.diskless.start(interval_ms=interval_ms)
+        self.open_watch()
         self.diskless.registered(CLUSTER_ID, 1, self.broker.steady_ms)
 
     def heard(self, changes: list[Change]) -> None:

@@ -496,3 +496,31 @@ def test_what_deleted_and_made_anew_under_its_name_is_another_topic(cluster):
     cluster.coordinator.create_logs(1, [NewLogs(new, "t", 0, 1)])
     assert produced(node, batch(b"new")) == (NONE, 0)
     assert everything(node) == [(0, b"new")]
+
+
+def test_while_the_coordinator_is_away_what_is_cached_is_served_and_nothing_is_invented(cluster):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a"))
+    assert everything(two) == [(0, b"a")]
+    kinds = (does.AskStates, does.FindRuns, does.FindByTime, does.CommitObject, does.AskOutcome)
+    for node in (one, two):
+        node.break_watch()
+        for kind in kinds:
+            node.fails[kind] = lambda _: CoordinatorAway("down")
+    for node in (one, two):
+        assert got(fetch(node, 0)) == (NONE, [(0, b"a")], 1)
+    assert isinstance(fetch(one, 1), Wait)
+    assert got(fetch(one, 2))[0] == STORAGE  # not out of range: who knows
+    assert list_offset(one, -1)[0] == STORAGE
+    waiting = produce(one, batch(b"b"))
+    one.pass_time(1_000)
+    assert one.polled(waiting) is None
+    for node in (one, two):
+        node.fails.clear()
+        node.open_watch()
+    one.pass_time(5_000)
+    two.settle()
+    assert told(one.polled(waiting)) == (NONE, 1)
+    assert everything(one) == everything(two) == [(0, b"a"), (1, b"b")]
+    assert list_offset(two, -1) == (NONE, 2, -1)

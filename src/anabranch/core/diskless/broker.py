@@ -101,6 +101,8 @@ class Diskless:
         self.broker_id = broker.broker_id
         self.is_on = False
         """Whether the shell performs effects. Until then nothing is taken."""
+        self.is_watching = False
+        """Whether this broker hears at once what others commit."""
         self.topics: dict[str, DisklessTopic] = {}
         self.by_key: dict[LogKey, DisklessPartition] = {}
         self.coordinates = Coordinates()
@@ -261,6 +263,7 @@ class Diskless:
         return found | {
             "failed": counts.failed,
             "refused": counts.refused,
+            "watching": int(self.is_watching),
             "waiting_bytes": self.writing.waiting_bytes,
             "cache_bytes": self.blocks.size_bytes,
             "cache_hits": self.blocks.hits,
@@ -283,11 +286,13 @@ class Diskless:
             self._take(partition, state)
 
     def watch_broken(self) -> None:
-        """Something may be missed from now on."""
-        self.coordinates.clear()
+        """Something may be missed from now on. What is known of committed records stays true, and
+        is served: nothing is concluded from what is not known."""
+        self.is_watching = False
 
     def watch_opened(self) -> None:
         """What moves is told again: ask for all that was known."""
+        self.is_watching = True
         self.coordinates.clear()
         self.reading.want_states(self.by_key)
 
