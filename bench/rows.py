@@ -1,8 +1,8 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
-brokers are in three_rows.py, those of replica lists and moves in placement_rows.py, those of the
-DataFrame source and sink in spark_rows.py.
+brokers are in three_rows.py, of diskless topics in diskless_rows.py, of replica lists and moves in
+placement_rows.py, of the DataFrame source and sink in spark_rows.py.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import workloads
 from crowd_rows import CROWD_ROWS
+from diskless_rows import DISKLESS_ROWS
 from placement_rows import PLACEMENT_ROWS
 from row import MB, Row, less, more
 from scale import scaled
@@ -115,5 +116,5 @@ NODE_ROWS = [
     ),
 ]
 
-ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS, *SPARK_ROWS]
+ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS, *DISKLESS_ROWS, *SPARK_ROWS]
 """In the order in which a whole run takes them."""
