@@ -91,7 +91,10 @@ def across(server: DisklessTrio) -> Sample:
 def _across(producer: Producer, consumer: Consumer, topic: str) -> float:
     acknowledged: list[float] = []
     producer.produce(
-        topic, b"x" * 100, 0, on_delivery=lambda *_: acknowledged.append(time.perf_counter())
+        topic,
+        b"x" * 100,
+        partition=0,
+        on_delivery=lambda *_: acknowledged.append(time.perf_counter()),
     )
     while not acknowledged:
         producer.poll(0.001)
