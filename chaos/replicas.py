@@ -17,6 +17,7 @@ metadata log, whose batches each node cuts as it reads them; what clients were t
 from __future__ import annotations
 
 import argparse
+import json
 import mmap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
@@ -101,18 +102,25 @@ class Copy:
             if not header.is_control:
                 yield from decode_records(view, at)
 
+    def _leaving(self) -> set[int]:
+        """Segments that a compacted one before them stands for, and that go when the node starts:
+        it was stopped while it put that one in their place (`core/log/swapping.py`)."""
+        marks = self.path.glob("*.swapping")
+        return {base for mark in marks for base in json.loads(mark.read_bytes())[1:]}
+
     def _walk(self) -> Iterator[tuple[memoryview, int, BatchHeader]]:
         names = (path for path in self.path.glob("*.log") if offset_of(path.name, ".log") >= 0)
+        leaving, reached = self._leaving(), 0
         for path in sorted(names):
-            size = path.stat().st_size
-            if not size:
+            size, base = path.stat().st_size, offset_of(path.name, ".log")
+            if not size or (base in leaving and base < reached):
                 continue
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as pages:
                 with memoryview(pages) as view:
                     end = 0
                     try:
                         for at, header in walk(view):
-                            end = at + header.size_bytes
+                            end, reached = at + header.size_bytes, header.next_offset
                             yield view, at, header
                     except ProtocolError as problem:
                         self._fault(str(problem))

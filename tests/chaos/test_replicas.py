@@ -192,3 +192,12 @@ def test_below_it_the_last_record_of_a_key_is_the_same(compacted):
     compacted.write("two", batch(0), batch(3, keys="abd"), batch(6), batch(9))
     (told,) = [each for each in compacted.compared().differences if "key" in each]
     assert told == "t-x-1: one and two differ in key b'd': offsets none and 5"
+
+
+def test_a_node_that_was_stopped_while_it_put_a_compacted_segment_in_its_place(disks):
+    path = disks._path(disks._folder("two"))
+    (first, *_), whole = sorted(path.glob("*.log")), b"".join(map(batch, range(0, 12, 3)))
+    first.write_bytes(whole)
+    assert disks.compared().differences, "two segments with the same records"
+    (path / f"{0:020d}.swapping").write_bytes(b"[0, 6]")
+    assert not disks.compared().differences
