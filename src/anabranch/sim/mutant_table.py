@@ -1924,6 +1924,17 @@ DIRECTED = (
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
         "::test_markers_are_sent_when_the_record_is_committed_though_no_client_waits",
     ),
+    Mutant(
+        name="committed-while-verified-is-waited-for",
+        rule="what is committed while another partition is verified is not waited for",
+        module="anabranch.core.api.p00_produce",
+        old="        acks = request.body.acks\n"
+        "        pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_what_is_committed_while_another_partition_is_verified_is_not_waited_for",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

@@ -234,3 +234,25 @@ def test_topics_that_take_no_transactions(world, monkeypatch):
     kind = type(world.node.replica())
     monkeypatch.setattr(kind, "takes_transactions", False)
     assert codes(world.produce(transactional())) == [ErrorCode.INVALID_REQUEST]
+
+
+def test_what_is_committed_while_another_partition_is_verified_is_not_waited_for():
+    """No partition moves again for its sake: a request that waited for it was answered by time."""
+    world = Transactions(replicas=(1, 2))
+
+    def replicate(index):
+        replica = world.node.replica("t", index)
+        assert replica.follower_fetched(2, replica.end_offset)
+        return world.broker.woken_by([replica.topic_partition])
+
+    first = world.produce(transactional())
+    world.answer()
+    assert isinstance(world.node.poll(first), Wait)
+    replicate(0)
+    both = world.produce(transactional(1), more=[(1, transactional())])
+    replicate(0)
+    world.answer()
+    waits = world.node.poll(both)
+    woken = replicate(1)
+    assert set(waits.keys) <= set(woken)
+    assert codes(world.node.poll(waits)) == [0, 0]

@@ -262,6 +262,9 @@ def _verify(
         unverified[:] = left
         if left:
             return None
+        # What was appended at once may be committed by now: nothing more would come of it.
+        acks = request.body.acks
+        pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]
         if pending:
             return _wait(broker, request, response, pending, now_ms)
         return _finish(broker, request, response, failed=failed)
