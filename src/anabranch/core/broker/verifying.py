@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, partition_of
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.offsets_topic import java_hash
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from anabranch.core.partition import Partition
     from anabranch.core.settings.broker import BrokerConfig
 
-TRANSACTION_TOPIC = "__transaction_state"
 NO_BROKER = -1
 VERIFY_MS = 70_000
 """How long a request waits: two questions, of which one may be under way. A request's own time
@@ -235,7 +234,8 @@ class Verifier:
     # Asking.
 
     def _ask_about(self, verification: Verification) -> None:
-        coordinator = coordinator_of(self._broker.image, verification.transactional_id)
+        broker = self._broker
+        coordinator = coordinator_of(broker.image, broker.config, verification.transactional_id)
         if coordinator == NO_BROKER:
             self._settle(verification, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
@@ -296,12 +296,10 @@ class Verifier:
             del self._open[verification.key]
 
 
-def coordinator_of(image: MetadataImage, transactional_id: str) -> int:
+def coordinator_of(image: MetadataImage, config: BrokerConfig, transactional_id: str) -> int:
     """The broker that leads a transactional id's partition; -1 when there is none."""
-    topic = image.topic(TRANSACTION_TOPIC)
-    if topic is None:
-        return NO_BROKER
-    state = topic.partitions.get(java_hash(transactional_id) % len(topic.partitions))
+    index = partition_of(transactional_id, image, config)
+    state = image.partition(TRANSACTION_TOPIC, index)
     return NO_BROKER if state is None else state.leader
 
 
