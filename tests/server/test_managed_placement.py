@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import urllib.request
 from itertools import count
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -163,6 +164,8 @@ def test_what_is_written_to_the_near_replica_is_read_from_another(racks):
         found = reader.consume(3, timeout=SECONDS)
         assert sorted(each.value() for each in found) == [b"record 0", b"record 1", b"record 2"]
         reader.close()
+    folders = [Path(each.folder) for each in racks.cluster.brokers]
+    assert not [found for each in folders for found in each.rglob(f"{name}-*")], "no logs"
 
 
 def test_every_surface_tells_the_same(racks):

@@ -11,6 +11,7 @@ from tests.core.api.in_memory_node import InMemoryNode, broker_image
 from anabranch.core.diskless.client_zone import zone_of
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.metadata.image import RESOURCE_TOPIC
+from anabranch.core.outcome import Wait
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, parse
 from anabranch.core.wire.messages.describe_topic_partitions import (
@@ -177,3 +178,13 @@ def test_who_asks_is_told_what_is_diskless_and_how_it_is_placed(placed):
     assert (partition.rack_coverage, partition.placement_state) == (75, "reconciling")
     assert partition.has_drifted
     assert partition.sentences == ["rack unknown has no replica and gets one"]
+
+
+def test_an_answer_waits_for_the_verdict_on_any_replica(placed):
+    """A client may be shown a replica as leader that the metadata do not have lead."""
+    placed.broker.steady_ms = 50_000
+    placed.broker.suspects.no_answer(placed.broker.image.brokers[2], 50_000)
+    asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+    assert isinstance(placed.send(asked, 12, client_id="diskless_az=b"), Wait)
+    placed.broker.suspects.answered(2)
+    assert placed.send(asked, 12, client_id="diskless_az=b").topics[0].partitions[0].leader_id == 2

@@ -21,6 +21,7 @@ from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILA
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.metadata_records import (
     ConfigRecord,
@@ -29,6 +30,7 @@ from anabranch.core.wire.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
+from anabranch.core.wire.schema import Message
 
 THRESHOLD_MS = 300_000
 BEAT_MS = 2_000
@@ -468,6 +470,13 @@ def test_absences_are_written_on_records_that_older_versions_read():
         each.absences[0].elapsed_ms for each in found
     )
     assert len(found) < 6, "an absence that lasts is written now and then"
+    older = decode(OlderNoOpRecord, encode_bytes(found[0], 0), 0)
+    assert [*older.unknown_tagged_fields] == [10_003]
+    assert decode(NoOpRecord, encode_bytes(OlderNoOpRecord(), 0), 0).absences == []
+
+
+class OlderNoOpRecord(Message, versions="0", flexible="0+"):
+    """The record as Kafka and older versions have it."""
 
 
 @pytest.mark.parametrize("threshold_ms", [0, 2_000])

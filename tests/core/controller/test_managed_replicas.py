@@ -8,6 +8,7 @@ from tests.core.controller.world import World
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import UNASSIGNED_DIRECTORY
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
 from anabranch.core.wire.messages.alter_partition import (
     AlterPartitionRequest,
     BrokerState,
@@ -112,7 +113,9 @@ def check_all(world):
         living = [each for each in partition.replicas if each in world.image.brokers
                   and world.image.brokers[each].active]  # fmt: skip
         assert partition.leader in living or (partition.leader == -1 and not living)
-    assert world.replayed() == world.image
+    image = world.image
+    assert world.replayed() == image
+    assert from_snapshot(snapshot_records(image), image.next_offset, image.epoch) == image
     again, state = ClusterState.of(world.image), world.controller.state
     assert again.diskless.keys.keys() == state.diskless.keys.keys()
     for index in ("on", "led_by"):

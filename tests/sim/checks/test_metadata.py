@@ -293,3 +293,36 @@ def test_m3_who_was_coming_stays_only_when_it_is_in_sync():
     stage = Stage()
     stage.change(adding_replicas=[3])
     stage.change(adding_replicas=[])
+
+
+# Diskless partitions
+
+
+def diskless_stage():
+    return Stage(diskless_enable="true")
+
+
+def test_m3_of_a_diskless_partition_the_dead_stay_in_sync_and_the_living_lead():
+    stage = diskless_stage()
+    fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=11, fenced=1)
+    stage.commit(stage.changed(leader=2), fenced)
+    stage.change(replicas=[2, 3], isr=[2, 3])
+    unregistered = UnregisterBrokerRecord(broker_id=3, broker_epoch=13)
+    stage.commit(unregistered)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"isr": [1, 2]}, {"isr": [1, 2, 3], "eligible_leader_replicas": [3]},
+     {"replicas": [1, 2], "isr": [1, 2, 3]}, {"leader": -1}, {"leader": 9},
+     {"adding_replicas": [3]}, {"replicas": [], "isr": []}],
+)  # fmt: skip
+def test_m3_of_a_diskless_partition_that_is_treated_as_a_classic_one(wrong):
+    stage = diskless_stage()
+    assert violated(lambda: stage.change(**wrong)) == "M3"
+
+
+def test_m3_a_dead_leader_of_a_diskless_partition():
+    stage = diskless_stage()
+    fenced = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=11, fenced=1)
+    assert violated(lambda: stage.commit(fenced)) == "M3"

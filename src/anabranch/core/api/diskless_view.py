@@ -23,7 +23,7 @@ from anabranch.core.wire.own_fields import (
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
-    from anabranch.core.metadata.image import MetadataImage, PartitionImage
+    from anabranch.core.metadata.image import MetadataImage, PartitionImage, TopicImage
     from anabranch.core.request import Request
     from anabranch.core.wire.messages.describe_topic_partitions import (
         DescribeTopicPartitionsResponse,
@@ -33,17 +33,17 @@ if TYPE_CHECKING:
 def view_of(
     broker: Broker,
     request: Request,
-    topic: str,
+    topic: TopicImage,
     *,
     hides_dead_replicas: bool = False,
     names_missing_listeners: bool = True,
 ) -> View:
     """What decides how a topic looks to whoever sent the request."""
     view = View(request.listener, hides_dead_replicas, names_missing_listeners)
-    if not is_diskless(broker.image, topic):
+    cache = broker.metadata_cache
+    if not cache.is_diskless(broker.image, topic):
         return view
     pairs = broker.config.diskless_client_az_listener_map
-    cache = broker.metadata_cache
     zone = cache.zone(broker.image, request.client_id, request.listener, pairs)
     return view._replace(zone=zone)
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from anabranch.core.diskless.client_zone import NO_ZONE, racks_of, shown, zone_of
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from anabranch.core.wire.messages.metadata import MetadataResponsePartition
@@ -73,7 +74,18 @@ class MetadataCache:
     def __init__(self) -> None:
         self._topics: dict[tuple[View, bytes], _Cached] = {}
         self._racks: tuple[object, dict[int, str]] = None, {}
+        self._diskless: dict[bytes, bool] = {}
+        """By topic id: it never changes."""
         self.zones = Zones()
+
+    def is_diskless(self, image: MetadataImage, topic: TopicImage) -> bool:
+        """Whether a topic is diskless, looked up once: Metadata asks for each topic each time."""
+        known = self._diskless.get(topic.topic_id)
+        if known is None:
+            if len(self._diskless) >= 10 * CACHED_TOPICS:
+                self._diskless.clear()
+            known = self._diskless[topic.topic_id] = is_diskless(image, topic.name)
+        return known
 
     def racks(self, image: MetadataImage) -> dict[int, str]:
         """Broker -> rack, made once for the brokers of an image."""

@@ -35,6 +35,7 @@ from anabranch.core.api.metadata_view import listed_brokers, some_alive_broker
 from anabranch.core.api.topic_names import is_internal, is_legal
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, transaction_topic
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, offsets_topic
 from anabranch.core.metadata.image import TopicImage
@@ -88,6 +89,9 @@ def _verdict_ms(broker: Broker, body: MetadataRequest) -> int:
         )
         topics = [topic for topic in asked if topic is not None]
     leaders = {each.leader for topic in topics for each in topic.partitions.values()}
+    for topic in topics:
+        if is_diskless(image, topic.name):  # a client may be shown any of its replicas as leader
+            leaders.update(*(each.replicas for each in topic.partitions.values()))
     now_ms, suspects = broker.steady_ms, broker.suspects
     return max((suspects.verdict_ms(image, each, now_ms) for each in leaders), default=0)
 
@@ -176,7 +180,7 @@ def _described(broker: Broker, request: Request, topic: TopicImage) -> MetadataR
     view = view_of(
         broker,
         request,
-        topic.name,
+        topic,
         hides_dead_replicas=request.version == 0,
         names_missing_listeners=request.version >= 6,
     )

@@ -122,7 +122,7 @@ def _page(
 def _topic(
     broker: Broker, request: Request, topic: TopicImage, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
-    view = view_of(broker, request, topic.name)
+    view = view_of(broker, request, topic)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,

@@ -145,7 +145,29 @@ class MetadataChecks:
             if now.leaving and not before.leaving:
                 self.marks.hit("controlled-shutdown")
 
+    def _check_diskless(self, key: Key, partition: Partition) -> None:
+        """All replicas are in sync, dead ones too, and whoever leads lives."""
+        replicas, brokers = partition.replicas, self.model.brokers
+        living = {each for each in replicas if (b := brokers.get(each)) is not None and b.active}
+        wrong = ""
+        if partition.isr != replicas or partition.elr:
+            wrong = "A diskless partition has replicas that are not in sync."
+        elif not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
+            wrong = "The replicas of a diskless partition are no set of brokers."
+        elif partition.adding or partition.removing or partition.recovering:
+            wrong = "A diskless partition waits for bytes."
+        elif partition.leader != NOBODY and partition.leader not in living:
+            wrong = "A diskless partition is led by a broker that is not there."
+        elif partition.leader == NOBODY and living:
+            wrong = "Nobody leads a diskless partition, and a replica of it lives."
+        if wrong:
+            told = {"partition": self.model.place(key), "state": tuple(partition)}
+            raise Violation("M3", wrong, told)
+
     def _check_partition(self, key: Key, partition: Partition) -> None:
+        if self.model.is_diskless(key):
+            self._check_diskless(key, partition)
+            return
         replicas, isr, elr, leader = (
             partition.replicas, partition.isr, partition.elr, partition.leader,
         )  # fmt: skip
@@ -215,11 +237,12 @@ class MetadataChecks:
             if now.leader >= 0:
                 life = self.model.brokers.get(now.leader)
                 self.model.lives[key, now.leader_epoch] = -1 if life is None else life.epoch
-                rule = "" if before is None else self._rule(key, before, now)
+                is_free = before is None or self.model.is_diskless(key)
+                rule = "" if before is None or is_free else self._rule(key, before, now)
                 for hears in self.elected:
                     hears(Elected(key, before, now, rule))
         joined = tuple(each for each in now.isr if before is None or each not in before.isr)
-        if joined and before is not None:
+        if joined and before is not None and not self.model.is_diskless(key):
             for tell in self.joined:
                 tell(key, joined)
 

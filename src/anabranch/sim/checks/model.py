@@ -24,6 +24,7 @@ LOST_FOLDER = (1).to_bytes(16)
 _FIRST_FOLDER_ID = 100
 """Smaller ids are no folder's: they say that nobody knows, or that it is lost."""
 _LOST = (1).to_bytes(16)
+_DISKLESS = "diskless.enable"
 MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 _ELR_FEATURE = "eligible.leader.replicas.version"
 
@@ -125,6 +126,10 @@ class Model:
     def unclean_allowed(self, key: Key) -> bool:
         """Whether the topic's settings allow unclean elections."""
         return self.setting(key, _UNCLEAN, self.unclean_by_default) == "true"
+
+    def is_diskless(self, key: Key) -> bool:
+        """Whether the records lie in object storage, and no replica has any."""
+        return self.setting(key, _DISKLESS, "") == "true"
 
     def expires(self, key: Key) -> bool:
         """Whether records go with time or for want of room: each replica drops its own."""

@@ -83,6 +83,11 @@ class Racks:
         self.by_name = {
             name: self._rack(name, brokers, image) for name, brokers in sorted(members.items())
         }
+        self.target = tuple(
+            name for name, rack in self.by_name.items() if rack.state is not UNAVAILABLE
+        )
+        """The racks that should have a replica of each partition; their number is the effective
+        replication factor."""
 
     def _rack(self, name: str, brokers: list[int], image: MetadataImage) -> Rack:
         eligible = tuple(each for each in brokers if each in self.eligible)
@@ -99,12 +104,6 @@ class Racks:
         """The state of a broker's rack; UNAVAILABLE for a broker that no record tells of."""
         name = self.rack_of.get(broker_id)
         return UNAVAILABLE if name is None else self.by_name[name].state
-
-    @property
-    def target(self) -> tuple[str, ...]:
-        """The racks that should have a replica of each partition; their number is the effective
-        replication factor."""
-        return tuple(name for name, rack in self.by_name.items() if rack.state is not UNAVAILABLE)
 
     def is_as(self, other: Racks) -> bool:
         """Whether every broker is where and what it is in `other`."""

@@ -43,10 +43,10 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.wire.metadata_records import BrokerAbsence
 
-IDLE_MS, BUSY_MS = 500, 100
+IDLE_MS, BUSY_MS = 500, 50
 """Between two looks, when nothing is to be done and while something is."""
-MOST_LOOKED = 5_000
-"""Partitions after which a look ends: some 20 ms."""
+MOST_LOOKED = 1_000
+"""Partitions after which a look ends: some 10 ms."""
 MOST_MOVED = 1_000
 """Steps in one batch of records, so that it stays small."""
 
@@ -177,7 +177,7 @@ class Reconciling:
             return state.diskless.keys
         found = dict.fromkeys(self.unsteady)
         found.update((key, None) for key in state.leaderless if key in state.diskless.keys)
-        for broker_id in before.rack_of.keys() | after.rack_of.keys():
+        for broker_id in sorted(before.rack_of.keys() | after.rack_of.keys()):
             if _loses(broker_id, before, after):
                 found.update(state.diskless.on.get(broker_id, {}))
         return found

@@ -33,6 +33,8 @@ def absence_reasons(
     """That brokers are waited for, or given up."""
     for each in absences:
         count = len(state.diskless.on.get(each.broker_id, ()))
+        if not count:
+            continue  # of its rack more is said
         who = f"broker {each.broker_id} (rack {each.rack or 'unknown'})"
         details = {"broker_id": each.broker_id, "replicas": count, "threshold_ms": threshold_ms}
         if each.is_gone:
