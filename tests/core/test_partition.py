@@ -76,7 +76,7 @@ class LatePartition(Partition):
 
     epoch_of = lambda self, offset: 0  # noqa: E731
     end_offset_for_epoch = lambda self, epoch: (0, self.end_offset)  # noqa: E731
-    offset_for_timestamp = lambda self, timestamp: TimestampOffset(timestamp, 1, 0)  # noqa: E731
+    offset_for_timestamp = lambda self, timestamp, since: TimestampOffset(timestamp, 1, 0)  # noqa: E731
     delete_before = lambda self, offset: setattr(self, "start_offset", offset)  # noqa: E731
 
 

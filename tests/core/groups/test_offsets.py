@@ -327,7 +327,9 @@ def test_the_log_holds_kafkas_records(world):
     assert first.key == b"\0\1\0\1g\0\1t\0\0\0\0"
     assert first.value[:2] == b"\0\4" and b"note" in first.value
     assert first.value.endswith(b"\1\0\x10t" + b"\1" * 15), "one tagged field: the topic's id"
-    assert second.value[:2] == b"\0\1", "the version that has an expiry"
+    assert second.value[:2] == b"\0\4"
+    fields = b"\2\0\x10t" + b"\1" * 15 + b"\x90\x4e\x08"
+    assert second.value[:-8].endswith(fields), "two: the topic's id, and ours for the expiry"
 
 
 @pytest.mark.parametrize(

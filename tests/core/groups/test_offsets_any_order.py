@@ -94,8 +94,7 @@ class Committing(RuleBasedStateMachine):
 
     @initialize(have_retentions=st.booleans())
     def choose_clients(self, have_retentions):
-        """Old clients set a retention with each commit. The record for that has no room for the
-        topic's id, so that with them no topic is made anew while no broker leads (decision 41)."""
+        """Old clients set a retention with each commit."""
         self.retentions_ms = (-1, HOUR_MS) if have_retentions else (-1,)
 
     # What clients do.
@@ -178,7 +177,7 @@ class Committing(RuleBasedStateMachine):
         if is_cut:
             replica.log.truncate_to(replica.high_watermark)
             replica.truncated()
-        if recreate and self.is_there and not self.retentions_ms[1:]:
+        if recreate and self.is_there:
             self.delete_topic()
             self.create_topic()
         world.node.change(OFFSETS_TOPIC, leader=1, leader_epoch=replica.leader_epoch + 1)
@@ -253,6 +252,16 @@ HISTORIES = {
     ],
     "a topic is made anew while no broker leads": [
         COMMIT, step("read"), step("change_coordinator", is_cut=False, recreate=True),
+    ],
+    "so it is, of an offset with a retention of its own": [
+        step("choose_clients", have_retentions=True),
+        step("commit", group="g", index=0, is_short=True), step("read"),
+        step("change_coordinator", is_cut=False, recreate=True),
+    ],
+    "the deletion of such an offset is lost with its coordinator": [
+        step("choose_clients", have_retentions=True),
+        step("commit", group="g", index=0, is_short=True), step("read"),
+        step("delete_topic"), step("create_topic"), LOST,
     ],
     "a commit is in flight while its offset is deleted": [
         COMMIT, step("delete_offset", group="g", index=0), step("read"),

@@ -63,12 +63,13 @@ def offset_record(
         leader_epoch=committed.leader_epoch,
         metadata=committed.metadata,
         commit_timestamp=committed.commit_timestamp_ms,
-        expire_timestamp=committed.expire_timestamp_ms,
     )
-    has_expiry = committed.expire_timestamp_ms >= 0
-    if not has_expiry:
-        value.topic_id = committed.topic_id
-    version = OFFSET_VERSION_WITH_EXPIRY if has_expiry else OFFSET_VERSION
+    version = OFFSET_VERSION
+    if committed.expire_timestamp_ms >= 0 and not has_id:
+        value.expire_timestamp = committed.expire_timestamp_ms
+        version = OFFSET_VERSION_WITH_EXPIRY
+    else:
+        value.kept_until, value.topic_id = committed.expire_timestamp_ms, committed.topic_id
     return Record(0, now_ms, key, encode_value(value, version))
 
 
@@ -85,7 +86,7 @@ def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
         value.leader_epoch,
         value.metadata,
         value.commit_timestamp,
-        value.expire_timestamp,
+        max(value.expire_timestamp, value.kept_until),
         value.topic_id,
     )
 

@@ -42,6 +42,9 @@ class OffsetCommitValue(Message, type_id=1, versions="0-4", flexible="4+"):
     commit_timestamp: Int64 = 0
     expire_timestamp: Annotated[Int64, "1"] = -1
     topic_id: Annotated[TopicUuid, "4+", "tag 0"] = ZERO_TOPIC_ID
+    kept_until: Annotated[Int64, "4+", "tag 10000"] = -1
+    """Ours: what `expire_timestamp` says in version 1, which has no room for a topic's id. Kafka
+    passes it over, and keeps such an offset for the group's own time."""
 
 
 class GroupMetadataKey(Message, type_id=2, versions="0", flexible="none"):
