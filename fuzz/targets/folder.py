@@ -55,7 +55,8 @@ def sound() -> tuple[tuple[str, bytes], ...]:
         records = [Record(each, NOW_MS + number, b"k", bytes(20), ()) for each in range(2)]
         how = {"producer_id": 7, "producer_epoch": 0, "base_sequence": number * 2}
         made = build_batch(records, **how, transactional=number % 3 == 0)  # type: ignore[arg-type]
-        log.append_as_leader(made, leader_epoch=number // 4, now_ms=NOW_MS)
+        # not a client's: no client may mix batches of a transaction and of none, but logs may
+        log.append_as_leader(made, leader_epoch=number // 4, now_ms=NOW_MS, client=False)
         if number % 3 == 2:
             mark = build_end_marker(
                 producer_id=7, producer_epoch=0, committed=number % 2 == 0, coordinator_epoch=0,
