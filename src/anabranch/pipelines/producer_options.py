@@ -160,7 +160,7 @@ WITHOUT_EFFECT: dict[str, str] = {
 
 _SECURITY = "Secure listeners are not supported yet: connect to one that is PLAINTEXT"
 _SERIALIZERS = "Columns are written as they are: cast them to string or binary"
-_TRANSACTIONS = "Transactions are not supported yet: rows are written at least once"
+_TRANSACTIONS = "This sink writes without transactions: rows are written at least once"
 
 REFUSED: dict[str, str] = {
     "config.providers": "Values are not looked up: give the value itself",
