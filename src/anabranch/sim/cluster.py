@@ -31,6 +31,7 @@ from anabranch.core.wire.metadata_records import (
 )
 from anabranch.sim.batches import MetadataBatches
 from anabranch.sim.dialling import close
+from anabranch.sim.diskless import Remotes
 from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
@@ -101,6 +102,8 @@ class Cluster:
         folders: int = 1,
         controller: int | None = None,
         levels: Mapping[str, int] | None = None,
+        *,
+        is_diskless: bool = False,
     ) -> None:
         """`levels` are the feature levels of the new cluster where they are not the newest."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
@@ -109,6 +112,8 @@ class Cluster:
         self.network = Network(world)
         self.calls = Calls(world, self.network)
         self.store = SimStore(world)
+        self.remotes = Remotes(world, CLUSTER_ID) if is_diskless else None
+        """The object store and the coordinator, where topics may be diskless."""
         self.batches = MetadataBatches()
         self.checks: list[Watcher] = []
         self.twins: list[Twin] = []

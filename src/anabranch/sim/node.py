@@ -40,6 +40,8 @@ from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.asking import Asking
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
+from anabranch.sim.diskless import DisklessHands, hands_of
+from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
@@ -76,6 +78,7 @@ class SimNode(Machine, Performer):
     link: ControllerLink
     follower: MetadataFollower
     session: Session
+    diskless: DisklessHands | None
     now_ms: int
     _previous_epoch: int
 
@@ -189,6 +192,7 @@ class SimNode(Machine, Performer):
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
         self.asking = Asking(self)
+        self.diskless = hands_of(self, self.cluster)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline
@@ -203,12 +207,17 @@ class SimNode(Machine, Performer):
         self.controller_shell.start()
         self.follower.start()
         self.session.start()
+        if self.diskless is not None:
+            self.diskless.start()
+            Upkeep(self.diskless).start()
         self.later(UPKEEP_MS, self._upkeep)
 
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this life its epoch."""
         self.broker.broker_epoch = broker_epoch
         self.replicating.touch()
+        if self.diskless is not None:
+            self.diskless.registered(broker_epoch)
         self.follower.registered(broker_epoch)
 
     def _maybe_open(self) -> None:
@@ -258,7 +267,10 @@ class SimNode(Machine, Performer):
             broker.config = self.cluster.dynamic_config(
                 broker.config, image.config(*mine), image.config(*everybody)
             )
-        moved = self.hosting.publish(image, delta if self._is_published else None)
+        known = delta if self._is_published else None
+        moved = self.hosting.publish(image, known)
+        if self.diskless is not None:
+            broker.diskless.follow(image, known)
         self._is_published = True
         broker.changed.add(METADATA)
         if delta.deleted_topics:
@@ -318,9 +330,12 @@ class SimNode(Machine, Performer):
         if isinstance(outcome, Wait):
             self._park(call, request, outcome)
         elif isinstance(outcome, Cold):
+            self.purgatory.park_cold(outcome, lambda later: self._resolve(call, request, later))
+            if self.diskless is not None:
+                self.diskless.bring(outcome)
+                return
             for read in outcome.reads:
                 read.warm()
-            self.purgatory.park_cold(outcome, lambda later: self._resolve(call, request, later))
             self.broker.changed.add(outcome)
         elif isinstance(outcome, Propose):
             self.controller_shell.submit(outcome, lambda later: self._resolve(call, request, later))
@@ -395,6 +410,8 @@ class SimNode(Machine, Performer):
         """See Performer."""
         self.replicating.perform()
         self.asking.perform()
+        if self.diskless is not None:
+            self.diskless.perform()
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
+from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import ACKS_ALL, Manner
+
+if TYPE_CHECKING:
+    from anabranch.sim.diskless_plan import DisklessPlan
 
 SECOND_US = 1_000_000
 SETTLED_US = 4 * SECOND_US
@@ -141,6 +145,8 @@ class Plan:
     operations: tuple[Operation, ...]
     faults: tuple[Fault, ...]
     safety_us: int = SAFETY_US
+    diskless: DisklessPlan | None = None
+    """What it has of diskless topics."""
 
     @property
     def places(self) -> list[TopicPartition]:

@@ -20,6 +20,7 @@ from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.workload import Workload
 from anabranch.sim.cluster import Cluster
+from anabranch.sim.diskless_run import DisklessRun
 from anabranch.sim.faults import Faults
 from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
@@ -99,12 +100,18 @@ class _Run:
             racks,
             plan.folders,
             levels={} if plan.elr else {ELR_FEATURE: 0},
+            is_diskless=plan.diskless is not None,
         )
         self.history = History()
         self.world.listeners.append(self._hear)
         self.suite = Suite(self.cluster, self.history)
         self.workload = Workload(self.cluster, plan, self.history)
-        self.faults = Faults(self.cluster, plan, self.workload.faults())
+        self.diskless: DisklessRun | None = None
+        kinds = self.workload.faults()
+        if plan.diskless is not None:
+            self.diskless = DisklessRun(self.cluster, plan, self.suite.marks)
+            kinds |= self.diskless.kinds
+        self.faults = Faults(self.cluster, plan, kinds)
         self.healing = Healing(self.cluster, self.faults, self.workload)
 
     def _hear(self, _at: int, kind: str, _who: str, text: str, _details: object) -> None:
@@ -117,9 +124,13 @@ class _Run:
         try:
             self._settle()
             self.workload.start()
+            if self.diskless is not None:
+                self.diskless.workload.start()
             self.faults.start()
             self.world.run(self.plan.safety_us)
             self._rest()
+            if self.diskless is not None:
+                self.diskless.collect()
             self.suite.end()
         except Violation as violation:
             _, _, sentence = str(violation).partition(": ")
@@ -135,14 +146,24 @@ class _Run:
         """Everybody is up and the topics are made before anything goes wrong."""
         self.cluster.start()
         self.workload.make_topics()
-        while self.world.now_us < SETTLED_US or not self.workload.topics_made:
+        if self.diskless is not None:
+            self.diskless.workload.make_topics()
+        while self.world.now_us < SETTLED_US or not self._topics_made:
             self.world.run(self.world.now_us + LOOK_US)
             if self.world.now_us > LONGEST_START_US:
                 raise Violation("no-start", "A healthy cluster did not make its topics.", {})
 
+    @property
+    def _topics_made(self) -> bool:
+        diskless = self.diskless
+        made = diskless is None or diskless.workload.topics_made
+        return made and self.workload.topics_made
+
     def _rest(self) -> None:
         """Heal, and wait until the cluster is at rest and everything was read once more."""
         self.healing.begin()
+        if self.diskless is not None:
+            self.diskless.heal()
         deadline_us = self.world.now_us + LONGEST_REST_US
         while unrest := self._unrest():
             if self.world.now_us >= deadline_us:
@@ -150,12 +171,15 @@ class _Run:
             self.world.run(self.world.now_us + LOOK_US)
             self.healing.care()
         self.workload.audit()
+        if self.diskless is not None:
+            self.diskless.workload.audit()
         deadline_us = self.world.now_us + AUDIT_US
         while not self._audited() and self.world.now_us < deadline_us:
             self.world.run(self.world.now_us + LOOK_US // 10)
             self.healing.care()
         if not self._audited():
-            raise Violation("liveness", "Healed, and not everything can be read.", {})
+            behind = "" if self.diskless is None else self.diskless.behind()
+            raise Violation("liveness", f"Healed, and not everything can be read. {behind}", {})
 
     def _unrest(self) -> str:
         if not self.workload.is_idle:
@@ -164,8 +188,8 @@ class _Run:
             return "a member is in no generation"
         if not self.workload.topics_made:
             return "a topic that was deleted is not made again"
-        unrest: str = self.suite.unrest()
-        return unrest
+        diskless = "" if self.diskless is None else self.diskless.unrest()
+        return diskless or self.suite.unrest()
 
     def _audited(self) -> bool:
         image = self.cluster.image
@@ -179,7 +203,7 @@ class _Run:
             replica = node.broker.partitions.get(*place) if node is not None else None
             if replica is None or self.workload.audited(place) < replica.high_watermark:
                 return False
-        return True
+        return self.diskless is None or not self.diskless.behind()
 
     def outcome(self, violation: str, sentence: str) -> Outcome:
         """What became of it."""

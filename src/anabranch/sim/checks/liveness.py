@@ -43,6 +43,8 @@ def unrest(cluster: Cluster, logs: LogChecks) -> str:
             if not logs.belongs_to(node.node_id, logs.key_of(replica)):
                 return f"{node.name} hosts {replica.topic_partition}, which is not its own"
     for key, partition in model.partitions.items():
+        if model.is_diskless(key):
+            continue  # no broker keeps a log of it
         wrong = _partition_unrest(cluster, logs, key, partition)
         if wrong:
             return f"{model.place(key)}: {wrong}"

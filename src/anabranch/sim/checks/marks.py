@@ -75,6 +75,10 @@ MARKS: dict[str, str] = {
     "crash-while-moving": "a process ended while replicas moved",
     "move-cancelled": "a move of replicas was taken back, near a crash",
     "topic-deleted": "a topic was deleted, near a crash",
+    "diskless-commit-asked": "a broker asked what became of a commit",
+    "diskless-commit-refused": "the coordinator refused an object",
+    "diskless-duplicate": "a batch came again, and the coordinator knew it",
+    "diskless-orphan-collected": "an object that was never committed was deleted",
     "producers-forgotten": "a log forgot a producer that had not written for long",
 }
 """Name -> what was seen. A campaign of enough schedules must hit every one."""

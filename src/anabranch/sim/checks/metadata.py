@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from anabranch.sim.checks.managed import check_managed
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import (
     LOST_FOLDER,
@@ -109,7 +110,9 @@ class MetadataChecks:
                 touched.setdefault(key, model.partitions[key])
         for key, before in touched.items():
             partition = model.partitions.get(key)
-            if partition is not None:
+            if partition is not None and model.is_diskless(key):
+                check_managed(model, key, before, partition)
+            elif partition is not None:
                 self._check_partition(key, partition)
                 if before is not partition:
                     self._changed(key, before, partition)

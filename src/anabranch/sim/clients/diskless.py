@@ -1,0 +1,88 @@
+"""Clients of diskless topics: they send to any broker and read from any, and change at random.
+
+What: a producer and a reader as others are (`producer.py`, `fetcher.py`), but for whom they ask: a
+broker drawn anew now and then, with batches in flight through several. A reader tells its
+`on_thrown` when a broker says that its position is out of range. Not here: judgement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from anabranch.core.types import TopicId, TopicPartition
+from anabranch.sim.clients.admin import Admin
+from anabranch.sim.clients.client import NOBODY, Client, Place
+from anabranch.sim.clients.fetcher import Fetcher, Reading, _Position
+from anabranch.sim.clients.producer import Producer, _Batch, _Lane
+
+SWITCHES = 0.25
+"""How often another broker is asked."""
+
+OnThrown = Callable[[TopicPartition, TopicId, int], None]
+"""Takes a partition, its topic's id, and the position that was refused."""
+
+
+class AnyBroker(Client):
+    """A client that takes any broker for the leader."""
+
+    def _learn(self, topic: str, part: Any) -> None:
+        place = TopicPartition(topic, part.partition_index)
+        known = self.places.get(place)
+        epoch = max(part.leader_epoch, -1 if known is None else known.leader_epoch)
+        self.places[place] = Place(self.anybody(), epoch, tuple(part.replica_nodes))
+
+    def anybody(self) -> int:
+        """A broker."""
+        return self.nodes[self.random.randrange(len(self.nodes))]
+
+
+class DisklessAdmin(AnyBroker, Admin):
+    """The operator of diskless topics."""
+
+
+class DisklessProducer(AnyBroker, Producer):
+    """See the module."""
+
+    def _send(self, lane: _Lane, batch: _Batch, leader: int) -> None:
+        if self.random.random() < SWITCHES:
+            leader = self.anybody()
+        super()._send(lane, batch, leader)
+
+
+class DisklessReader(AnyBroker):
+    """A client that reads diskless partitions, in no group."""
+
+    def begin(
+        self, reading: Reading, places: list[TopicPartition], on_thrown: OnThrown
+    ) -> None:
+        """Start to read."""
+        self.fetcher = DisklessFetcher(self, reading, on_thrown)
+        for place in places:
+            self.fetcher.read(place)
+        self.fetcher.turn()
+
+    def topic_changed(self, name: str) -> None:
+        """See Client."""
+        self.fetcher.topic_changed(name)
+
+
+class DisklessFetcher(Fetcher):
+    """Reads from any broker."""
+
+    def __init__(self, client: AnyBroker, reading: Reading, on_thrown: OnThrown) -> None:
+        super().__init__(client, reading)
+        self._anybody = client.anybody
+        self._on_thrown = on_thrown
+
+    def _source(self, position: _Position) -> int:
+        if position.source == NOBODY or self.client.random.random() < SWITCHES:
+            position.source = self._anybody()
+        return position.source
+
+    def _out_of_range(self, position: _Position, node_id: int) -> None:
+        self._thrown_out(position)
+
+    def _thrown_out(self, position: _Position) -> None:
+        self._on_thrown(position.place, position.topic_id, position.offset)
+        super()._thrown_out(position)

@@ -1,0 +1,162 @@
+"""All clients of a schedule's diskless topics, made from its plan.
+
+What: producers, readers, an operator who makes, deletes and shortens topics and looks where they
+end, and at the end an auditor. They have a history of their own. Rule kept: as in `workload.py`.
+Not here: what they do (`diskless.py`), judgement (`checks/diskless_clients.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
+from anabranch.sim.clients.client import Patience
+from anabranch.sim.clients.diskless import DisklessAdmin, DisklessProducer, DisklessReader
+from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.diskless_plan import LOOK
+
+if TYPE_CHECKING:
+    from anabranch.core.types import TopicPartition
+    from anabranch.sim.checks.diskless_clients import DisklessClientChecks
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.diskless_plan import DisklessPlan
+    from anabranch.sim.plan import ClientPlan, Operation, TopicPlan
+
+RETRY_MS = 200
+OPERATOR, AUDITOR = "diskless-operator", "diskless-auditor"
+
+
+class DisklessWorkload:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, plan: DisklessPlan, checks: DisklessClientChecks) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.plan = plan
+        self.checks = checks
+        self.history = checks.history
+        self.names = tuple(topic.name for topic in plan.topics)
+        self.producers: dict[str, DisklessProducer] = {}
+        self.readers: dict[str, DisklessReader] = {}
+        self.operator = DisklessAdmin(cluster, OPERATOR, self.history, self.names, Patience())
+        self.operations = 0
+        self._missing = set(self.names)
+
+    @property
+    def topics_made(self) -> bool:
+        """Whether all topics exist."""
+        return not self._missing
+
+    def make_topics(self) -> None:
+        """Ask for the topics until they are there."""
+        for topic in self.plan.topics:
+            self._make(topic)
+
+    def _make(self, topic: TopicPlan) -> None:
+        def done(response: Any) -> None:
+            code = response.topics[0].error_code if response and response.topics else -1
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                self._missing.discard(topic.name)
+            else:
+                self.operator.later(RETRY_MS, self._make, topic)
+
+        self.operator.create_topic(
+            topic.name, partitions=topic.partitions, configs=dict(topic.configs), done=done,
+            replication_factor=topic.replication_factor,
+        )  # fmt: skip
+
+    def start(self) -> None:
+        """Plan the beginnings of all clients and all operations."""
+        self.operator.refresh(_nothing)
+        for client in self.plan.clients:
+            self._at(client.begins_us, self._begin, client)
+        for operation in self.plan.operations:
+            self._at(operation.at_us, self._operate, operation)
+
+    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
+        self.world.after(max(0, at_us - self.world.now_us), action, *args)
+
+    def _begin(self, plan: ClientPlan) -> None:
+        asked = (self.cluster, plan.name, self.history, self.names, plan.patience)
+        if plan.manner is not None:
+            producer = DisklessProducer(*asked, plan.manner)
+            self.producers[plan.name] = producer
+            producer.refresh(_nothing)
+        elif plan.reading is not None:
+            self._read(DisklessReader(*asked), plan.reading)
+
+    def _read(self, reader: DisklessReader, reading: Reading) -> None:
+        self.readers[reader.name] = reader
+        reader.begin(reading, self.plan.places, self.checks.thrown)
+
+    # Operations.
+
+    def _operate(self, operation: Operation) -> None:
+        self.operations += 1
+        place, number = operation.place, operation.number
+        if operation.kind == "send":
+            self.producers[operation.client].send(place, number)
+            return
+        self.world.note("operate", OPERATOR, f"{operation.kind} {place}", number=number)
+        if operation.kind == LOOK:
+            self._look(place)
+        elif operation.kind == "delete":
+            self.operator.delete_records(place, number / 100)
+        else:
+            self._make_again(place.topic, number)
+
+    def _look(self, place: TopicPartition) -> None:
+        """Where it ends, asked of any broker: what was acknowledged before lies before that."""
+        operator = self.operator
+        least = self.checks.acknowledged_end(place)
+        part = ListOffsetsPartition(partition_index=place.partition, timestamp=LATEST)
+        topic = ListOffsetsTopic(name=place.topic, partitions=[part])
+
+        def told(response: Any) -> None:
+            answer = response.topics[0].partitions[0] if response is not None else None
+            if answer is not None and not answer.error_code:
+                self.checks.looked(place, least, answer.offset)
+
+        message = ListOffsetsRequest(replica_id=-1, topics=[topic])
+        operator.ask(operator.anybody(), message, told)
+
+    def _make_again(self, name: str, delay_ms: int) -> None:
+        """Delete a topic, and make it again after a while."""
+        topic = next(each for each in self.plan.topics if each.name == name)
+        self._missing.add(name)
+        operator = self.operator
+
+        def delete() -> None:
+            topic_id = operator.topic_id(name)
+            operator.delete_topic(topic_id, lambda _: operator.later(delay_ms, self._make, topic))
+
+        operator.refresh(delete)
+
+    # The end.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every producer knows what became of its records."""
+        return all(producer.is_idle for producer in self.producers.values())
+
+    def audit(self) -> None:
+        """Read everything from the beginning, as a reader who comes after it all."""
+        auditor = DisklessReader(self.cluster, AUDITOR, self.history, self.names, Patience())
+        self._read(auditor, Reading(max_wait_ms=200, pause_ms=10, start=EARLIEST))
+
+    def behind(self, place: TopicPartition, end_offset: int) -> str:
+        """A reader that has not read a partition to its end, "" when there is none."""
+        for name, reader in self.readers.items():
+            if reader.fetcher.positions[place].offset < end_offset:
+                return f"{name} is at {reader.fetcher.positions[place].offset} of {place}"
+        return ""
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,283 @@
+"""What a simulated broker does for its diskless half: makes its calls, and tells what they gave.
+
+What: the hands of `broker.diskless` in one life of a node: each effect becomes a call of the
+simulated store or coordinator; the registration of the broker epoch and the watch are kept up. A
+call under way outlives the process that made it. `haunt` lets the hands of a dead process go on by
+themselves, as a process does that was thought to be dead: two writers then have one broker id. Rule
+kept: nothing is decided here. Not here: garbage, retention, rows (`diskless_upkeep.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.diskless import effects as does
+from anabranch.core.diskless.broker import Diskless
+from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.reads import FarRead
+from anabranch.core.diskless.rows import Change
+from anabranch.core.diskless.writing import FAR_MS
+from anabranch.core.errors import StorageFault
+from anabranch.sim.coordinator import SimCoordinator, Watch
+from anabranch.sim.objects import SimObjects
+from anabranch.sim.processes import Process, State
+
+if TYPE_CHECKING:
+    from anabranch.core.outcome import Cold
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.node import SimNode
+    from anabranch.sim.processes import Timer
+    from anabranch.sim.world import World
+
+RETRY_US = 300_000
+
+
+class Remotes:
+    """The store and the coordinator of a cluster. `interval_ms` is that of its brokers."""
+
+    def __init__(self, world: World, cluster_id: str) -> None:
+        self.objects = SimObjects(world)
+        self.coordinator = SimCoordinator(world, cluster_id)
+        self.interval_ms = 0
+        self.after_put: dict[str, Callable[[], None]] = {}
+        """Broker's name -> what happens once when its next object is in the store."""
+
+
+class DisklessHands:
+    """See the module."""
+
+    def __init__(self, node: SimNode, remotes: Remotes) -> None:
+        self.node = node
+        self.world = node.world
+        self.name = node.name
+        self.remotes = remotes
+        self.broker = node.broker
+        self.machine: Diskless = node.broker.diskless
+        self.epoch = -1
+        self._process: Process = node
+        self._life = node.life
+        self._watch: Watch | None = None
+        self._watches = 0
+        self._timer: Timer | None = None
+        self._timer_ms = FAR_MS
+        self._is_begun = False
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether these hands still do something."""
+        return self._process.life == self._life
+
+    def start(self) -> None:
+        """The process speaks now."""
+        self._is_begun = True
+        self.machine.start(interval_ms=self.remotes.interval_ms)
+        self._open_watch()
+
+    def registered(self, broker_epoch: int) -> None:
+        """The controller gave the process its epoch: the coordinator must know it, too."""
+        self.epoch = broker_epoch
+        self._register(broker_epoch)
+
+    def haunt(self) -> None:
+        """The process is dead, and its hands go on."""
+        ghost = Process(f"{self.name}/ghost-{self._life}")
+        ghost.state = State.RUNNING
+        self._process, self._life, self._timer = ghost, ghost.life, None
+        self.name = ghost.name
+        self._step(lambda: None)
+
+    def end(self) -> None:
+        """These hands, of a process that is dead, do nothing any more."""
+        self._process.life += 1
+
+    # Steps.
+
+    def _step(self, act: Callable[[], None]) -> None:
+        """Do something in a step of its own."""
+        if self._process is self.node:
+            self.node.begin()
+            act()
+            self.node.settle()
+            return
+        self.broker.steady_ms = self.world.steady_ms
+        act()
+        self.broker.changed.clear()
+        self.perform()
+
+    def _hop(self, act: Callable[..., None], *args: Any) -> None:
+        """What a remote tells is an event of the process; of a paused one, later."""
+        if self.is_alive:
+            self.world.after_in(self._process, 0, act, *args)
+
+    def perform(self) -> None:
+        """Do what the machine wants done by now."""
+        if not self._is_begun:
+            return
+        for effect in self.machine.take_effects():
+            _TABLE[type(effect)](self, effect)
+        self._arm()
+
+    def _arm(self) -> None:
+        due_ms = self.machine.next_tick_ms
+        if self._timer is not None and self._timer_ms <= due_ms:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None
+        if due_ms < FAR_MS:
+            self._timer_ms = due_ms
+            delay_us = max(0, due_ms * 1000 - self.world.now_us)
+            self._timer = self.world.after_in(self._process, delay_us, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._step(lambda: None)
+
+    # Reads.
+
+    def bring(self, cold: Cold) -> None:
+        """Have what a request lacks asked for; it goes on when all of it has ended."""
+        far = [read for read in cold.reads if isinstance(read, FarRead)]
+        for read in cold.reads:
+            if not isinstance(read, FarRead):
+                read.warm()
+        if far:
+            self.machine.bring(far, lambda: self.broker.changed.add(cold))
+        else:
+            self.broker.changed.add(cold)
+
+    # Calls.
+
+    def _done(self, effect: does.Effect) -> Callable[[Any], None]:
+        def told(result: Any) -> None:
+            self._step(lambda: self.machine.answered(effect, result, self.world.steady_ms))
+
+        return lambda result: self._hop(told, result)
+
+    def _ask(self, effect: does.Effect, name: str, *args: Any) -> None:
+        self.remotes.coordinator.ask(self.name, name, args, self._done(effect))
+
+    def _prepare(self, effect: does.PrepareObjects) -> None:
+        identity = self.machine.writing.identity
+        epoch = identity.broker_epoch
+        self._ask(effect, "prepare", identity.broker_id, epoch, effect.count, effect.lease_ms)
+
+    def _put(self, effect: does.PutObject) -> None:
+        done, name = self._done(effect), self.name
+
+        def told(result: Any) -> None:
+            happens = None if result else self.remotes.after_put.pop(name, None)
+            if happens is not None:
+                self.world.after(0, happens)
+            done(result)
+
+        self.remotes.objects.put(name, effect.object_key, effect.buffers, told)
+
+    def _commit(self, effect: does.CommitObject) -> None:
+        self._ask(effect, "commit", effect.commit)
+
+    def _outcome(self, effect: does.AskOutcome) -> None:
+        self._ask(effect, "outcome", effect.object_key)
+
+    def _refuse(self, effect: does.RefuseObjects) -> None:
+        self._ask(effect, "refuse", effect.object_ids)
+
+    def _states(self, effect: does.AskStates) -> None:
+        self._ask(effect, "states", effect.keys)
+
+    def _find(self, effect: does.FindRuns) -> None:
+        self._ask(effect, "find", effect.wanted)
+
+    def _by_time(self, effect: does.FindByTime) -> None:
+        if effect.timestamp is None:
+            self._ask(effect, "newest", effect.key)
+        else:
+            self._ask(effect, "by_time", effect.key, effect.timestamp)
+
+    def _delete_before(self, effect: does.DeleteBefore) -> None:
+        self._ask(effect, "delete_before", [(effect.key, effect.offset)])
+
+    def _read(self, effect: does.ReadObject) -> None:
+        done = self._done(effect)
+        self.remotes.objects.read(self.name, effect.object_key, effect.ranges, done)
+
+    def _read_on(self, effect: does.ReadOn) -> None:
+        """Calls of the simulator share no connection that could be held up."""
+
+    # The registration.
+
+    def _register(self, epoch: int) -> None:
+        if epoch != self.epoch:
+            return
+
+        def told(result: Any) -> None:
+            if isinstance(result, Deposed):
+                return
+            if isinstance(result, StorageFault):
+                self.world.after_in(self._process, RETRY_US, self._register, epoch)
+            elif epoch == self.epoch:
+                cluster_id, now_ms = self.broker.cluster_id, self.world.steady_ms
+                self._step(lambda: self.machine.registered(cluster_id, epoch, now_ms))
+
+        args = (self.broker.broker_id, epoch)
+        done = _hopping(self, told)
+        self.remotes.coordinator.ask(self.name, "register", args, done)
+
+    # The watch.
+
+    def _open_watch(self) -> None:
+        self._watches += 1
+        number = self._watches
+
+        def told(result: Any) -> None:
+            if isinstance(result, StorageFault):
+                self.world.after_in(self._process, RETRY_US, self._open_watch)
+                return
+            self._watch = result
+            if result.is_open:
+                self._step(self.machine.watch_opened)
+
+        def hear(changes: list[Change]) -> None:
+            if number == self._watches:
+                self._hear(changes)
+
+        coordinator = self.remotes.coordinator
+        coordinator.watch(self.name, hear, self._broken, _hopping(self, told))
+
+    def _hear(self, changes: list[Change]) -> None:
+        if self.is_alive:
+            self._hop(lambda: self._step(lambda: self.machine.changed(changes)))
+        elif self._watch is not None:
+            self._watch.close()
+
+    def _broken(self) -> None:
+        def told() -> None:
+            self._step(self.machine.watch_broken)
+            self._open_watch()
+
+        self._hop(told)
+
+
+def _hopping(hands: DisklessHands, told: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda result: hands._hop(told, result)
+
+
+def hands_of(node: SimNode, cluster: Cluster) -> DisklessHands | None:
+    """The hands of a node's new life, where the cluster has diskless topics."""
+    return None if cluster.remotes is None else DisklessHands(node, cluster.remotes)
+
+
+_TABLE: dict[type, Callable[[DisklessHands, Any], None]] = {
+    does.PrepareObjects: DisklessHands._prepare,
+    does.PutObject: DisklessHands._put,
+    does.CommitObject: DisklessHands._commit,
+    does.AskOutcome: DisklessHands._outcome,
+    does.RefuseObjects: DisklessHands._refuse,
+    does.AskStates: DisklessHands._states,
+    does.FindRuns: DisklessHands._find,
+    does.FindByTime: DisklessHands._by_time,
+    does.DeleteBefore: DisklessHands._delete_before,
+    does.ReadObject: DisklessHands._read,
+    does.ReadOn: DisklessHands._read_on,
+}

@@ -1,0 +1,170 @@
+"""Faults of diskless topics: of the object store, of the coordinator, and of their writers.
+
+What: either of the two is away, slow, cut off from a broker, or loses, swallows and delays calls;
+the coordinator's clock jumps, so that leases are over; watches break; a broker dies between put and
+commit; the hands of a dead process write on under its id. Rule kept: a fault draws nothing itself.
+Not here: what a fault does inside a call (`remote.py`), beginning and ending faults (`faults.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.sim.processes import State
+from anabranch.sim.remote import Remote, RemoteFaults
+
+if TYPE_CHECKING:
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.diskless import DisklessHands, Remotes
+    from anabranch.sim.node import SimNode
+    from anabranch.sim.plan import Fault
+
+Undo = Callable[[], None]
+MOST_SLOW_US = 3_000_000
+MOST_LATE_US = 30_000_000
+MOST_JUMP_MS = 900_000
+"""Longer than any lease."""
+
+
+class DisklessFaults:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, remotes: Remotes) -> None:
+        self.cluster = cluster
+        self.world = cluster.world
+        self.remotes = remotes
+        self._ghosts: list[DisklessHands] = []
+
+    def table(self) -> dict[str, Callable[[Fault], Undo | None]]:
+        """Kind -> what begins it."""
+        table: dict[str, Callable[[Fault], Undo | None]] = {
+            "watch-breaks": self._break_watches,
+            "coordinator-clock": self._jump,
+            "writer-haunts": self._haunt,
+            "crash-after-put": self._crash_after_put,
+        }
+        for remote in (self.remotes.objects, self.remotes.coordinator):
+            table |= self._of(remote)
+        return table
+
+    def _of(self, remote: Remote) -> dict[str, Callable[[Fault], Undo | None]]:
+        name = remote.name
+        return {
+            f"{name}-away": lambda fault: self._away(fault, remote),
+            f"{name}-slow": lambda fault: self._slow(fault, remote),
+            f"{name}-flaky": lambda fault: self._flaky(fault, remote),
+            f"{name}-cut": lambda fault: self._cut(fault, remote),
+        }
+
+    def heal(self) -> None:
+        """Both answer, and nobody writes under the id of another."""
+        for remote in (self.remotes.objects, self.remotes.coordinator):
+            remote.faults = RemoteFaults()
+        for ghost in self._ghosts:
+            ghost.end()
+        self._ghosts.clear()
+        self.remotes.after_put.clear()
+
+    def _note(self, fault: Fault, who: str, text: str = "") -> None:
+        self.world.note("fault", who, f"{fault.kind} {text}".rstrip())
+
+    def _aimed(self, fault: Fault) -> SimNode | None:
+        nodes = self.cluster.nodes
+        running = [nodes[n] for n in sorted(nodes) if nodes[n].state is State.RUNNING]
+        return running[fault.aim % len(running)] if running else None
+
+    # Of one of the two.
+
+    def _away(self, fault: Fault, remote: Remote) -> Undo:
+        self._note(fault, remote.name)
+        remote.faults.away = True
+        if remote is self.remotes.coordinator:
+            self.remotes.coordinator.break_watches()
+
+        def undo() -> None:
+            remote.faults.away = False
+
+        return undo
+
+    def _slow(self, fault: Fault, remote: Remote) -> Undo:
+        self._note(fault, remote.name)
+        remote.faults.slow_us = 1 + int(MOST_SLOW_US * fault.strength**2)
+
+        def undo() -> None:
+            remote.faults.slow_us = 0
+
+        return undo
+
+    def _flaky(self, fault: Fault, remote: Remote) -> Undo:
+        """Some calls get lost, some are done and not answered, some are done late."""
+        kinds, share = 1 + fault.other % 7, 0.05 + 0.25 * fault.strength
+        faults = remote.faults
+        faults.lost = share if kinds & 1 else 0.0
+        faults.unanswered = share if kinds & 2 else 0.0
+        faults.late = share if kinds & 4 else 0.0
+        faults.late_us = 1 + fault.aim * MOST_LATE_US >> 16
+        self._note(fault, remote.name, f"{kinds} {share:.2f}")
+
+        def undo() -> None:
+            faults.lost = faults.unanswered = faults.late = 0.0
+
+        return undo
+
+    def _cut(self, fault: Fault, remote: Remote) -> Undo | None:
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name, remote.name)
+        remote.faults.cut_off.add(node.name)
+        if remote is self.remotes.coordinator:
+            self.remotes.coordinator.break_watches()
+        return lambda: remote.faults.cut_off.discard(node.name)
+
+    # Of the coordinator.
+
+    def _break_watches(self, fault: Fault) -> Undo:
+        self._note(fault, "coordinator")
+        self.remotes.coordinator.break_watches()
+        return _nothing
+
+    def _jump(self, fault: Fault) -> Undo:
+        """Ahead by up to a quarter of an hour, or a little back."""
+        ahead_ms = int(MOST_JUMP_MS * fault.strength) if fault.other % 4 else -fault.other % 5_000
+        self._note(fault, "coordinator", str(ahead_ms))
+        self.remotes.coordinator.skew_ms += ahead_ms
+        return _nothing
+
+    # Of writers.
+
+    def _haunt(self, fault: Fault) -> Undo | None:
+        """The process ends for the cluster, and its hands write on; the next one starts."""
+        node = self._aimed(fault)
+        if node is None or node.diskless is None:
+            return None
+        self._note(fault, node.name)
+        hands = node.diskless
+        node.crash()
+        hands.haunt()
+        self._ghosts.append(hands)
+        if fault.other % 2:
+            node.start()
+        return node.start
+
+    def _crash_after_put(self, fault: Fault) -> Undo | None:
+        """The process dies when the next object of its is in the store, before it knows or after."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+        self.remotes.after_put[node.name] = node.crash
+
+        def undo() -> None:
+            self.remotes.after_put.pop(node.name, None)
+            node.start()
+
+        return undo
+
+
+def _nothing() -> None:
+    return None

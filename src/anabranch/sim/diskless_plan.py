@@ -1,0 +1,185 @@
+"""What a schedule does with diskless topics, drawn from its seed beside the rest of the plan.
+
+What: for some seeds one or two diskless topics, producers and readers of them, an operator, and
+faults of the object store, of the coordinator and of writers. Rule kept: the draws are of a stream
+of their own, so that the rest of the plan is what it was. Not here: carrying it out
+(`clients/diskless_workload.py`, `diskless_faults.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+
+from anabranch.core.types import TopicPartition
+from anabranch.sim.clients.client import Patience
+from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.clients.producer import Manner
+from anabranch.sim.plan import (
+    SAFETY_US,
+    SECOND_US,
+    SETTLED_US,
+    ClientPlan,
+    Fault,
+    Operation,
+    Plan,
+    TopicPlan,
+)
+
+FIRST_SEED, EVERY, OF_EACH = 100, 8, 4
+"""From the first on, of each eight seeds the one whose schedule has diskless topics."""
+FAULTS = (
+    "objects-away", "objects-slow", "objects-flaky", "objects-flaky", "objects-cut",
+    "coordinator-away", "coordinator-slow", "coordinator-flaky", "coordinator-flaky",
+    "coordinator-cut", "coordinator-clock", "watch-breaks", "writer-haunts", "writer-haunts",
+    "crash-after-put", "crash-after-put",
+)  # fmt: skip
+"""Kinds of faults; one that stands twice is drawn twice as often."""
+MADE_AGAIN = 0.35
+LOOK = "look"
+
+
+@dataclass(frozen=True, slots=True)
+class DisklessPlan:
+    """What a schedule has of diskless topics. Skews are of clocks, in milliseconds."""
+
+    topics: tuple[TopicPlan, ...]
+    clients: tuple[ClientPlan, ...]
+    operations: tuple[Operation, ...]
+    interval_ms: int
+    """Between two objects of a broker that are not full."""
+    coordinator_skew_ms: int
+    objects_skew_ms: int
+
+    @property
+    def places(self) -> list[TopicPartition]:
+        """Every partition of them."""
+        return [
+            TopicPartition(topic.name, index)
+            for topic in self.topics
+            for index in range(topic.partitions)
+        ]
+
+
+def with_diskless(plan: Plan) -> Plan:
+    """The plan, with diskless topics where its seed is one of those that have some."""
+    seed = plan.seed
+    if seed < FIRST_SEED or seed % EVERY != OF_EACH:
+        return plan
+    random = Random(f"{seed}/diskless")
+    topics = tuple(_topic(random, number) for number in range(random.choice((1, 1, 2))))
+    clients = _clients(random)
+    diskless = DisklessPlan(
+        topics=topics,
+        clients=clients,
+        operations=(),
+        interval_ms=random.choice((0, 0, 50, 250)),
+        coordinator_skew_ms=random.choice((0, -3_600_000, 45_000, 7_200_000)),
+        objects_skew_ms=random.choice((0, -9_000, 9_000)),
+    )
+    diskless = replace(diskless, operations=_operations(random, diskless))
+    faults = sorted((*plan.faults, *_faults(random)), key=lambda fault: fault.at_us)
+    config = {**dict(plan.config), **_config(random)}
+    return replace(
+        plan, diskless=diskless, faults=tuple(faults), config=tuple(sorted(config.items()))
+    )
+
+
+def _config(random: Random) -> dict[str, str]:
+    return {
+        "diskless.storage.system.enable": "true",
+        "diskless.produce.buffer.max.bytes": str(random.choice((1_024, 4_096, 8_388_608))),
+        "diskless.managed.rf.rack.unavailable.threshold.ms": str(
+            random.choice((3_000, 15_000, 300_000))
+        ),
+    }
+
+
+def _topic(random: Random, number: int) -> TopicPlan:
+    configs = {"diskless.enable": "true"}
+    kind = random.random()
+    if kind < 0.15:
+        configs["retention.ms"] = str(random.choice((4_000, 10_000)))
+    elif kind < 0.3:
+        configs["retention.bytes"] = str(random.choice((300, 1_500)))
+    return TopicPlan(
+        name=f"diskless-{number}",
+        partitions=random.choice((1, 2, 3)),
+        replication_factor=random.choice((-1, 1)),
+        configs=tuple(sorted(configs.items())),
+        is_made_again=random.random() < MADE_AGAIN,
+    )
+
+
+def _clients(random: Random) -> tuple[ClientPlan, ...]:
+    clients = []
+    for number in range(random.choice((2, 3))):
+        is_plain = number == 2
+        manner = Manner(
+            idempotent=not is_plain,
+            in_flight=random.choice((1, 5, 5, 5)),
+            server_timeout_ms=random.choice((1_500, 5_000, 20_000)),
+            renews_id=random.random() < 0.5,
+        )
+        clients.append(ClientPlan(f"diskless-producer-{number}", _patience(random), manner=manner))
+    for number in range(2):
+        reading = Reading(
+            max_wait_ms=random.choice((500, 2_000)),
+            max_bytes=1 << 20 if number == 0 else random.choice((200, 1 << 20)),
+            pause_ms=random.choice((200, 1_000, 3_000)) if number == 0 else 100,
+            sessions=random.random() < 0.4,
+            start=EARLIEST if number == 0 else random.choice((EARLIEST, LATEST)),
+        )
+        begins_us = SETTLED_US + random.choice((0, 0, 20, 40)) * SECOND_US
+        clients.append(
+            ClientPlan(
+                f"diskless-reader-{number}", _patience(random), reading=reading,
+                begins_us=begins_us,
+            )
+        )  # fmt: skip
+    return tuple(clients)
+
+
+def _patience(random: Random) -> Patience:
+    return Patience(
+        request_timeout_ms=random.choice((1_000, 3_000, 10_000)),
+        retry_backoff_ms=random.choice((30, 100)),
+        most_backoff_ms=random.choice((300, 1_000)),
+        delivery_timeout_ms=random.choice((8_000, 20_000, 60_000)),
+    )
+
+
+def _operations(random: Random, plan: DisklessPlan) -> tuple[Operation, ...]:
+    producers = [client.name for client in plan.clients if client.manner is not None]
+    operations = []
+    for _ in range(random.randrange(100, 160)):
+        at_us = random.randrange(SETTLED_US, SAFETY_US)
+        if random.random() < 0.6:
+            at_us = max(at_us - at_us % (2 * SECOND_US), SETTLED_US)
+        producer, place = random.choice(producers), random.choice(plan.places)
+        operations.append(Operation(at_us, "send", producer, place, random.choice((1, 1, 2, 3))))
+    for _ in range(random.randrange(4, 12)):
+        at_us, place = random.randrange(SETTLED_US, SAFETY_US), random.choice(plan.places)
+        kind = random.choice((LOOK, LOOK, LOOK, "delete"))
+        operations.append(Operation(at_us, kind, "operator", place, random.randrange(100)))
+    for topic in plan.topics:
+        if topic.is_made_again:
+            at_us = random.randrange(SETTLED_US + 5 * SECOND_US, SAFETY_US - 10 * SECOND_US)
+            place, delay_ms = TopicPartition(topic.name, 0), random.choice((0, 200, 3_000))
+            operations.append(Operation(at_us, "make-again", "operator", place, delay_ms))
+    return tuple(sorted(operations, key=lambda operation: operation.at_us))
+
+
+def _faults(random: Random) -> tuple[Fault, ...]:
+    kinds = [kind for kind in FAULTS if random.random() < 0.6] or list(FAULTS)
+    return tuple(
+        Fault(
+            at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
+            kind=random.choice(kinds),
+            lasts_us=int(SECOND_US * random.choice((1, 3, 8, 20, 50)) * (0.5 + random.random())),
+            aim=random.randrange(1 << 16),
+            other=random.randrange(1 << 16),
+            strength=random.random(),
+        )
+        for _ in range(random.choice((0, 3, 5, 7, 9)))
+    )

@@ -1,0 +1,95 @@
+"""The diskless part of a schedule: its remotes, clients, faults and checks, and its end.
+
+What: `DisklessRun` is what `schedule.py` calls where a plan has diskless topics. After the faults
+both remotes answer; when clients are at rest the clocks of store and coordinator go ahead, so that
+every lease is over, and within some rounds no object may be left that nothing points to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from anabranch.sim.checks.diskless import DisklessChecks
+from anabranch.sim.checks.diskless_clients import DisklessClientChecks
+from anabranch.sim.checks.violation import Violation
+from anabranch.sim.clients.diskless_workload import DisklessWorkload
+from anabranch.sim.diskless_faults import DisklessFaults
+from anabranch.sim.diskless_upkeep import PACE
+
+if TYPE_CHECKING:
+    from anabranch.core.types import TopicId
+    from anabranch.sim.checks.marks import Marks
+    from anabranch.sim.cluster import Cluster
+    from anabranch.sim.plan import Fault, Plan
+
+AHEAD_MS = 1_200_000
+"""Beyond every lease."""
+COLLECTED_US = 60_000_000
+LOOK_US = 500_000
+
+
+class DisklessRun:
+    """See the module."""
+
+    def __init__(self, cluster: Cluster, plan: Plan, marks: Marks) -> None:
+        assert cluster.remotes is not None and plan.diskless is not None
+        self.cluster = cluster
+        self.world = cluster.world
+        self.plan = plan.diskless
+        self.remotes = cluster.remotes
+        self.remotes.interval_ms = self.plan.interval_ms
+        self.remotes.coordinator.skew_ms = self.plan.coordinator_skew_ms
+        self.remotes.objects.skew_ms = self.plan.objects_skew_ms
+        self._shortened = {
+            topic.name
+            for topic in self.plan.topics
+            if any(name.startswith("retention") for name, _ in topic.configs)
+        } | {each.place.topic for each in self.plan.operations if each.kind == "delete"}
+        self.truth = DisklessChecks(self.remotes, marks, PACE.grace_ms, self._may_move)
+        self.clients = DisklessClientChecks(cluster, self.truth)
+        self.workload = DisklessWorkload(cluster, self.plan, self.clients)
+        self._faults = DisklessFaults(cluster, self.remotes)
+
+    def _may_move(self, topic_id: TopicId) -> bool:
+        topic = self.cluster.image.topic_by_id(topic_id)
+        return topic is None or topic.name in self._shortened
+
+    @property
+    def kinds(self) -> dict[str, Callable[[Fault], Callable[[], None] | None]]:
+        """Faults by kind."""
+        return self._faults.table()
+
+    def heal(self) -> None:
+        """No fault is left."""
+        self._faults.heal()
+
+    def unrest(self) -> str:
+        """Why its clients are not at rest, "" when they are."""
+        if not self.workload.topics_made:
+            return "a diskless topic is not made"
+        return "" if self.workload.is_idle else "a diskless producer waits for an answer"
+
+    def behind(self) -> str:
+        """A reader that has not read all there is, "" when there is none."""
+        image = self.cluster.image
+        for place in self.plan.places:
+            topic = image.topic(place.topic)
+            for key, log in self.truth.logs.items():
+                if topic is not None and key == (topic.topic_id, place.partition):
+                    behind = self.workload.behind(place, log.high)
+                    if behind:
+                        return behind
+        return ""
+
+    def collect(self) -> None:
+        """Every lease is over: no object may be left that nothing points to."""
+        self.remotes.coordinator.skew_ms += AHEAD_MS
+        self.remotes.objects.skew_ms = 0
+        deadline_us = self.world.now_us + COLLECTED_US
+        while orphans := self.truth.orphans():
+            if self.world.now_us >= deadline_us:
+                sentence = "Objects are left that nothing points to."
+                raise Violation("orphans", sentence, {"objects": orphans[:5]})
+            self.world.run(self.world.now_us + LOOK_US)
+        self.clients.end()
