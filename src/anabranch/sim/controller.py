@@ -23,6 +23,7 @@ from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.sim.dialling import Dial, dial
+from anabranch.sim.diskless_rows import LogRowsHands
 from anabranch.sim.keys import Alarm
 from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store_calls import carry_out
@@ -77,6 +78,8 @@ class ControllerShell(Performer):
         self._alarm = Alarm(node, self._due_ms, self._tick)
         self._watched: Lease | None = None
         self._connected: dict[str, tuple[int, int]] = {}
+        remotes = cluster.remotes
+        self.rows = None if remotes is None else LogRowsHands(node, remotes.coordinator)
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""
@@ -170,9 +173,13 @@ class ControllerShell(Performer):
     def _began(self, effect: effects.Began) -> None:
         name, end_offset = self.node.name, effect.end_offset
         self.world.note("controller", name, epoch=effect.epoch, offset=end_offset)
+        if self.rows is not None:
+            self.rows.began(effect.epoch, end_offset)
 
     def _resigned(self, effect: effects.Resigned) -> None:
         self.world.note("resigned", self.node.name, effect.why, epoch=effect.epoch)
+        if self.rows is not None:
+            self.rows.resigned()
 
     def _tell(self, effect: effects.Told) -> None:
         name, note = self.node.name, self.world.note

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from anabranch.sim.world import World
 
 RETRY_US = 300_000
+MOST_RINGS = 20
+"""At one moment: a timer that rings more often will do so for ever."""
 
 
 class Remotes:
@@ -62,6 +64,7 @@ class DisklessHands:
         self._timer: Timer | None = None
         self._timer_ms = FAR_MS
         self._is_begun = False
+        self._rings, self._rang_us = 0, -1
 
     @property
     def is_alive(self) -> bool:
@@ -132,6 +135,10 @@ class DisklessHands:
 
     def _ring(self) -> None:
         self._timer = None
+        self._rings = self._rings + 1 if self._rang_us == self.world.now_us else 0
+        self._rang_us = self.world.now_us
+        if self._rings > MOST_RINGS:
+            raise AssertionError(f"{self.name}: what is due at {self._timer_ms} ms stays due")
         self._step(lambda: None)
 
     # Reads.

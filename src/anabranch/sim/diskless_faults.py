@@ -152,7 +152,7 @@ class DisklessFaults:
         return node.start
 
     def _crash_after_put(self, fault: Fault) -> Undo | None:
-        """The process dies when the next object of its is in the store, before it knows or after."""
+        """The process dies when its next object is in the store: it may not know yet."""
         node = self._aimed(fault)
         if node is None:
             return None

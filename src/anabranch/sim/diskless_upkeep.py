@@ -1,11 +1,11 @@
-"""What brokers do for diskless topics as time passes: rows of partitions, retention, garbage.
+"""What brokers do for diskless topics as time passes: retention and garbage.
 
-What: three loops in each life of a node, each a chain of calls of the simulated coordinator and
-store. The active controller keeps the coordinator's rows as the committed metadata has them; each
-broker drops what is too old or too much of the partitions that it leads by metadata; brokers take
+What: two loops in each life of a node, each a chain of calls of the simulated coordinator and
+store. Each broker drops what is too old or too much of its share of the partitions; brokers take
 turns with garbage rounds, whose pace is quick enough for a schedule. Rule kept: a chain stops at
-the first call that fails, and begins anew later. Not here: when a round is due, and which objects
-may go (`core/diskless/garbage.py`).
+the first call that fails, and begins anew later. Not here: whose share is what
+(`core/diskless/retention.py`), when a round is due, and which objects may go
+(`core/diskless/garbage.py`).
 """
 
 from __future__ import annotations
@@ -22,19 +22,16 @@ from anabranch.core.diskless.garbage import (
     is_ours,
 )
 from anabranch.core.diskless.keys import object_prefix
-from anabranch.core.diskless.rows import NewLogs
-from anabranch.core.diskless.topics import is_diskless
+from anabranch.core.diskless.retention import Limits, to_look_over
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.sim.coordinator import MARK
 
 if TYPE_CHECKING:
-    from anabranch.core.diskless.topic import DisklessTopic
     from anabranch.sim.diskless import DisklessHands
 
-ROWS_MS, RETENTION_MS, GARBAGE_MS = 150, 2_000, 500
+RETENTION_MS, GARBAGE_MS = 2_000, 500
 """How often each loop looks."""
-MOST_TOPICS = 1_000
+MOST_RUNS = 1_000
 PACE = Pace(
     round_ms=2_000, grace_ms=4_000, retry_ms=1_000, list_ms=9_000, orphan_ms=20_000,
     idle_producer_ms=86_400_000,
@@ -52,11 +49,9 @@ class Upkeep:
         self.hands = hands
         self.node = hands.node
         self.rounds = GarbageRounds(PACE)
-        self._control = -1
 
     def start(self) -> None:
         """The process speaks now."""
-        self._loop(ROWS_MS, self._rows)
         self._loop(RETENTION_MS, self._retention)
         self._loop(GARBAGE_MS, self._garbage)
 
@@ -87,68 +82,26 @@ class Upkeep:
         coordinator = self.hands.remotes.coordinator
         return lambda done: coordinator.ask(self.node.name, name, args, done)
 
-    # Rows.
-
-    def _rows(self) -> Chain:
-        """Compare, and make and delete what differs."""
-        controller = self.node.controller
-        if not controller.active or controller.image.offset != self.node.copy.image.offset:
-            self._control = -1
-            return
-        epoch = controller.epoch
-        if self._control != epoch:
-            yield self._ask("take_control", epoch)
-            self._control = epoch
-        found = dict((yield self._ask("topics", ZERO_TOPIC_ID, MOST_TOPICS)))
-        image = self.node.copy.image
-        if controller.epoch != epoch or controller.image.offset != image.offset:
-            return
-        there = {
-            topic.topic_id: topic
-            for topic in map(image.topic, image.topic_ids_by_name)
-            if topic is not None and is_diskless(image, topic.name)
-        }
-        new = [
-            NewLogs(each.topic_id, each.name, found.get(each.topic_id, 0), len(each.partitions))
-            for each in there.values()
-            if found.get(each.topic_id, 0) < len(each.partitions)
-        ]
-        gone = [topic_id for topic_id in found if topic_id not in there]
-        if new:
-            yield self._ask("create_logs", epoch, new)
-        if gone:
-            yield self._ask("delete_topics", epoch, gone)
-
     # Retention.
 
     def _retention(self) -> Chain:
-        image = self.node.image
-        for name in list(image.topic_ids_by_name):
-            topic = self.node.broker.diskless.topic(name)
-            for index in () if topic is None else list(image.topic(name).partitions):
-                if image.partition(name, index).leader == self.node.node_id:
-                    yield from self._expire(topic, index)
+        broker = self.node.broker
+        now_ms = self.node.world.now_ms
+        for limits in to_look_over(broker.image, broker.broker_id, broker.config, now_ms):
+            yield self._expire(limits)
 
-    def _expire(self, topic: DisklessTopic, index: int) -> Chain:
-        partition, config = topic.get(index), topic.config
-        if partition is None or "delete" not in config.cleanup_policy:
-            return
-        age_ms = config.retention_ms
-        older_than_ms = -1 if age_ms < 0 else self.node.world.now_ms - age_ms
+    def _expire(self, limits: Limits) -> Ask:
         coordinator = self.hands.remotes.coordinator
 
-        def ask(done: Callable[[Any], None]) -> None:
-            def act() -> Any:
-                result = coordinator.memory.expire(
-                    partition.key, older_than_ms=older_than_ms,
-                    most_bytes=config.retention_bytes, most_runs=1_000,
-                )  # fmt: skip
-                coordinator.tell("expire", (partition.key,), result)
-                return result
+        def act() -> Any:
+            result = coordinator.memory.expire(
+                limits.key, older_than_ms=limits.older_than_ms, most_bytes=limits.most_bytes,
+                most_runs=MOST_RUNS,
+            )  # fmt: skip
+            coordinator.tell("expire", (limits.key,), result)
+            return result
 
-            coordinator.call(self.node.name, act, done)
-
-        yield ask
+        return lambda done: coordinator.call(self.node.name, act, done)
 
     # Garbage.
 

@@ -138,7 +138,9 @@ class MetadataFollower:
                 self._ask(effect)
             case Leave():
                 self.node.link.rotate(self._asked)
-            case Publish():
+            case Publish(image, delta):
+                if self.node.controller_shell.rows is not None:
+                    self.node.controller_shell.rows.follow(image, delta)
                 if self._random.random() < WRITE_BACK:
                     self.node.metadata_disk.sync_all()
             case Act(image, delta, _):

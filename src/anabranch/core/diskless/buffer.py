@@ -131,9 +131,9 @@ class WriteBuffer:
         return taken
 
     def take_older(self, than_ms: int) -> list[DisklessTicket]:
-        """The batches that came before a time."""
+        """The batches that came at a time, or before."""
         taken = []
-        while self._tickets and self._tickets[0].since_ms < than_ms:
+        while self._tickets and self._tickets[0].since_ms <= than_ms:
             taken.append(self._tickets.popleft())
         self.size_bytes -= sum(ticket.size_bytes for ticket in taken)
         return taken

@@ -115,7 +115,7 @@ class DisklessChecks:
         broker_id, epoch, _, _ = args
         for prepared in result:
             if prepared.object_id in self.by_id:
-                raise violated("D3", "An object's id was given twice.", id=prepared.object_id)
+                raise violated("D3", "An object's id was given twice.", object=prepared.object_id)
             found = TrueObject(prepared, broker_id, epoch)
             self.by_id[prepared.object_id] = self.objects[prepared.object_key] = found
 

@@ -53,9 +53,7 @@ class DisklessProducer(AnyBroker, Producer):
 class DisklessReader(AnyBroker):
     """A client that reads diskless partitions, in no group."""
 
-    def begin(
-        self, reading: Reading, places: list[TopicPartition], on_thrown: OnThrown
-    ) -> None:
+    def begin(self, reading: Reading, places: list[TopicPartition], on_thrown: OnThrown) -> None:
         """Start to read."""
         self.fetcher = DisklessFetcher(self, reading, on_thrown)
         for place in places:

@@ -1,0 +1,79 @@
+"""A simulated controller's keeping of the coordinator's rows: makes the calls of `LogRows`.
+
+What: tells the machine of the begin and the end of its node's terms and of committed metadata, and
+carries out its calls one at a time in the simulated coordinator. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from anabranch.core.controller.diskless import rows as does
+from anabranch.core.controller.diskless.rows import FAR_MS, LogRows
+from anabranch.sim.coordinator import SimCoordinator
+
+if TYPE_CHECKING:
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+    from anabranch.sim.node import SimNode
+    from anabranch.sim.processes import Timer
+
+
+class LogRowsHands:
+    """One life of a node's keeping of rows."""
+
+    def __init__(self, node: SimNode, coordinator: SimCoordinator) -> None:
+        self.node = node
+        self.machine = LogRows()
+        self._coordinator = coordinator
+        self._timer: Timer | None = None
+
+    def began(self, epoch: int, end_offset: int) -> None:
+        """The node is the active controller."""
+        self.machine.began(epoch, end_offset)
+        self._go_on()
+
+    def resigned(self) -> None:
+        """It is not any more."""
+        self.machine.resigned()
+
+    def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        """Committed metadata."""
+        self.machine.follow(image, delta)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        world = self.node.world
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for effect in self.machine.take_effects(world.steady_ms):
+            self._make(effect)
+        due_ms = self.machine.next_tick_ms
+        if due_ms != FAR_MS:
+            delay_us = max(0, due_ms * 1000 - world.now_us)
+            self._timer = world.after_in(self.node, delay_us, self._go_on)
+
+    def _make(self, effect: does.Effect) -> None:
+        node, life = self.node, self.node.life
+
+        def told(result: Any) -> None:
+            self.machine.answered(effect, result, node.world.steady_ms)
+            self._go_on()
+
+        def done(result: Any) -> None:
+            if node.life == life:
+                node.world.after_in(node, 0, told, result)
+
+        self._coordinator.ask(node.name, *_call(effect), done)
+
+
+def _call(effect: does.Effect) -> tuple[str, tuple[Any, ...]]:
+    match effect:
+        case does.TakeControl(epoch):
+            return "take_control", (epoch,)
+        case does.ListTopics(after, limit):
+            return "topics", (after, limit)
+        case does.CreateRows(epoch, new):
+            return "create_logs", (epoch, new)
+        case does.DeleteRows(epoch, topic_ids):
+            return "delete_topics", (epoch, topic_ids)
