@@ -47,7 +47,9 @@ class DisklessRun:
             if any(name.startswith("retention") for name, _ in topic.configs)
         } | {each.place.topic for each in self.plan.operations if each.kind == "delete"}
         self.truth = DisklessChecks(self.remotes, marks, PACE.grace_ms, self._may_move)
-        self.clients = DisklessClientChecks(cluster, self.truth)
+        self.truth.living = lambda topic_id: cluster.image.topic_by_id(topic_id) is not None
+        doubles = any(fault.kind == "duplicate" for fault in plan.faults)
+        self.clients = DisklessClientChecks(cluster, self.truth, doubles=doubles)
         self.workload = DisklessWorkload(cluster, self.plan, self.clients)
         self._faults = DisklessFaults(cluster, self.remotes)
 

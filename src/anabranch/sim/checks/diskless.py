@@ -11,6 +11,7 @@ before the grace. Rule kept: nothing here asks the code that decides. Not here: 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -96,6 +97,12 @@ class DisklessChecks:
         self.objects: dict[str, TrueObject] = {}
         self.by_id: dict[int, TrueObject] = {}
         self.epochs: dict[int, int] = {}
+        self.newest: dict[tuple[int, int], int] = {}
+        """Broker and epoch -> the newest object that it committed."""
+        self.living: Callable[[TopicId], bool] = lambda _topic_id: False
+        """Whether the metadata have a topic."""
+        self.sent: Counter[bytes] = Counter()
+        """How often a record of a producer that is not idempotent was sent at most."""
         self.coordinator.on_called.append(self._called)
         self.coordinator.memory.listen(self._changed)
         self.store.on_delete.append(self._deleted)
@@ -133,6 +140,13 @@ class DisklessChecks:
         elif result.state is CommitState.COMMITTED and found.answer is None:
             raise violated("D3", "An object that nobody committed is said to be.", key=args[0])
 
+    def _marked(self, args: tuple[Any, ...], result: int) -> None:
+        """Whose lease is over is refused for good, even when the clock goes back."""
+        if result < args[0]:
+            for found in self.by_id.values():
+                if found.answer is None and found.prepared.expires_ms <= self.coordinator.now_ms:
+                    found.is_refused = True
+
     # Commits.
 
     def _committed(self, args: tuple[Any, ...], result: Committed) -> None:
@@ -140,6 +154,7 @@ class DisklessChecks:
         found = self.objects[commit.object_key]
         if result.state is not CommitState.COMMITTED:
             self.marks.hit("diskless-commit-refused")
+            found.is_refused = found.is_refused or found.answer is None
             return
         if found.answer is not None:
             if result.verdicts not in (found.answer.verdicts, ()):
@@ -168,6 +183,10 @@ class DisklessChecks:
         newest = self.epochs.get(commit.broker_id, -1)
         if not commit.broker_epoch == found.broker_epoch == newest:
             raise violated("D4", "An older epoch of a broker committed.", key=key, newest=newest)
+        writer = (commit.broker_id, commit.broker_epoch)
+        if commit.object_id < self.newest.get(writer, -1):
+            raise violated("D5", "An object of a broker overtook another one.", key=key)
+        self.newest[writer] = commit.object_id
 
     def _take(self, batch: Batch, verdict: Verdict, data: bytes) -> None:
         log = self.logs.get(batch.key)
@@ -188,7 +207,13 @@ class DisklessChecks:
         records = decode_records(part, 0)
         if read_header(part, 0).size_bytes != len(part) or len(records) != batch.record_count:
             raise violated("D2", "A row does not point to its batch.", key=batch.key)
-        log.values += [record.value or b"" for record in records]
+        values = [record.value or b"" for record in records]
+        log.values += values
+        if batch.producer_id == NO_PRODUCER:
+            for value in values:
+                self.sent[value] -= 1
+                if self.sent[value] < 0:
+                    raise violated("D5", "A batch was committed more often than it was sent.")
 
     def _in_order(self, log: TrueLog, batch: Batch) -> None:
         epoch, following = log.producers.get(batch.producer_id, (-1, 0))
@@ -212,6 +237,8 @@ class DisklessChecks:
             elif log.is_gone:
                 raise violated("D6", "A deleted topic is there again.", key=change.key)
             if change.state is None:
+                if self.living(change.key.topic_id):
+                    raise violated("D6", "The rows of a topic went that exists.", key=change.key)
                 log.is_gone = True
                 self._release(log, lambda _run: True)
                 continue
@@ -273,4 +300,5 @@ _CALLS: dict[str, Callable[[DisklessChecks, tuple[Any, ...], Any], None]] = {
     "refuse": DisklessChecks._refused,
     "outcome": DisklessChecks._outcome,
     "commit": DisklessChecks._committed,
+    "mark_expired": DisklessChecks._marked,
 }

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 class DisklessClientChecks(Watcher):
-    """See the module. It registers itself with the cluster."""
+    """See the module. It registers itself with the cluster. `doubles`: the network may double what
+    is sent."""
 
-    def __init__(self, cluster: Cluster, truth: DisklessChecks) -> None:
+    def __init__(self, cluster: Cluster, truth: DisklessChecks, *, doubles: bool) -> None:
+        self.doubles = doubles
         self.cluster = cluster
         self.truth = truth
         self.history = History()
@@ -79,6 +81,10 @@ class DisklessClientChecks(Watcher):
                     "inconsistent-offsets", "A reader got what is not committed at that offset.",
                     client=poll.client, place=poll.place, offset=offset,
                 )  # fmt: skip
+
+    def sent(self, value: bytes) -> None:
+        """A record is sent, perhaps not for the first time; the network may double it."""
+        self.truth.sent[value] += 2 if self.doubles else 1
 
     def thrown(self, place: TopicPartition, topic_id: TopicId, position: int) -> None:
         """A reader was told that its position is out of range."""

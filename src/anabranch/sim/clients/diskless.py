@@ -42,11 +42,15 @@ class DisklessAdmin(AnyBroker, Admin):
 
 
 class DisklessProducer(AnyBroker, Producer):
-    """See the module."""
+    """See the module. `on_send` hears of each record that is sent, each time."""
+
+    on_send: Callable[[bytes], None]
 
     def _send(self, lane: _Lane, batch: _Batch, leader: int) -> None:
         if self.random.random() < SWITCHES:
             leader = self.anybody()
+        for send in batch.sends:
+            self.on_send(send.value)
         super()._send(lane, batch, leader)
 
 

@@ -86,6 +86,7 @@ class DisklessWorkload:
         asked = (self.cluster, plan.name, self.history, self.names, plan.patience)
         if plan.manner is not None:
             producer = DisklessProducer(*asked, plan.manner)
+            producer.on_send = self.checks.sent
             self.producers[plan.name] = producer
             producer.refresh(_nothing)
         elif plan.reading is not None:
