@@ -278,6 +278,21 @@ def test_until_there_is_a_row_nothing_is_uploaded_and_patience_ends(cluster):
     assert told(node.polled(wait)) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
 
 
+def test_what_is_due_at_a_time_is_not_due_any_more_after_a_step_at_that_time(cluster):
+    node = cluster.node(interval_ms=250)
+    cluster.topic()
+    node.settle()
+    node.fails = {does.PrepareObjects: lambda _: CoordinatorAway("away")}
+    node.diskless.registered("cluster", 1, node.broker.steady_ms)
+    wait = produce(node, batch(b"a"))
+    while node.polled(wait) is None:
+        node.settle()
+        due_ms = node.diskless.next_tick_ms
+        assert due_ms > node.broker.steady_ms, "a timer would ring for ever"
+        node.pass_time(due_ms - node.broker.steady_ms)
+    assert node.broker.steady_ms < 60_000
+
+
 def test_objects_that_are_not_full_keep_their_distance(cluster):
     node = cluster.node(interval_ms=250)
     cluster.topic()
