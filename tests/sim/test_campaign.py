@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.main import main
 from anabranch.sim.campaign import Campaign, Tally, run_block
+from anabranch.sim.diskless_plan import FAULTS as DISKLESS_FAULTS
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import FAULTS
 from anabranch.sim.schedule import run_plan, run_schedule
@@ -66,7 +67,7 @@ def test_plans_differ_and_cover_every_fault():
     plans = [draw_plan(seed) for seed in range(300)]
     assert len({plan.faults for plan in plans}) == len(plans)
     drawn = {fault.kind for plan in plans for fault in plan.faults}
-    assert drawn == {kind for family in FAULTS.values() for kind in family}
+    assert drawn == {kind for family in (*FAULTS.values(), DISKLESS_FAULTS) for kind in family}
     assert all(len(plan.faults) >= 5 for plan in plans)
     assert min(plan.brokers for plan in plans) >= 3
 

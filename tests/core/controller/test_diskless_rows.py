@@ -6,6 +6,7 @@ import pytest
 from immutables import Map
 
 from anabranch.core.controller.diskless.rows import (
+    FAR_MS,
     CreateRows,
     ListTopics,
     LogRows,
@@ -160,9 +161,23 @@ def test_a_deposed_controller_makes_no_more_calls():
     newer.follow()
     world.follow(world.topic("t", 1))
     assert world.rows.stage is Stage.IDLE
+    assert world.rows.next_tick_ms == FAR_MS
     assert not world.kept
     newer.follow(newer.topic("t", 1))
     assert world.kept == {id_of("t"): 1}
+
+
+def test_no_timer_rings_for_a_call_that_may_not_be_made():
+    world = Controller()
+    world.topic("t", 2)
+    world.rows.began(2, 0)
+    world.rows.follow(world.image, MetadataDelta())
+    (effect,) = world.rows.take_effects(0)
+    assert world.rows.next_tick_ms == FAR_MS
+    world.rows.answered(effect, CoordinatorAway("down"), 0)
+    assert world.rows.next_tick_ms < FAR_MS
+    world.rows.resigned()
+    assert world.rows.next_tick_ms == FAR_MS
 
 
 def test_a_deleted_topic_s_rows_never_come_back():

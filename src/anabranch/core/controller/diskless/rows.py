@@ -142,17 +142,23 @@ class LogRows:
     @property
     def next_tick_ms(self) -> int:
         """When `take_effects` should be called again although nothing happened."""
-        return self._due_ms if self._attempts and self._under_way is None else FAR_MS
+        return self._due_ms if self._attempts and self._may_call else FAR_MS
 
     def take_effects(self, now_ms: int) -> tuple[Effect, ...]:
         """The next call to be made, if it may be made now."""
-        image = self._image
-        if self._under_way is not None or now_ms < self._due_ms or image is None:
-            return ()
-        if self.stage is Stage.IDLE or image.next_offset < self._from_offset:
+        if now_ms < self._due_ms or not self._may_call:
             return ()
         self._under_way = self._next()
         return () if self._under_way is None else (self._under_way,)
+
+    @property
+    def _may_call(self) -> bool:
+        """Whether this is the active controller, with metadata of its term, and no call is under
+        way."""
+        image = self._image
+        if self._under_way is not None or image is None or self.stage is Stage.IDLE:
+            return False
+        return image.next_offset >= self._from_offset
 
     # What follows.
 
