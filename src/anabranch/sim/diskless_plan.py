@@ -37,6 +37,7 @@ FAULTS = (
 """Kinds of faults; one that stands twice is drawn twice as often."""
 MADE_AGAIN = 0.35
 LOOK = "look"
+THRESHOLD = "diskless.managed.rf.rack.unavailable.threshold.ms"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,7 @@ def _config(random: Random) -> dict[str, str]:
     return {
         "diskless.storage.system.enable": "true",
         "diskless.produce.buffer.max.bytes": str(random.choice((1_024, 4_096, 8_388_608))),
-        "diskless.managed.rf.rack.unavailable.threshold.ms": str(
-            random.choice((3_000, 15_000, 300_000))
-        ),
+        THRESHOLD: str(random.choice((3_000, 15_000, 300_000))),
     }
 
 

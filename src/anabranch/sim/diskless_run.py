@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.diskless import DisklessChecks
 from anabranch.sim.checks.diskless_clients import DisklessClientChecks
+from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.diskless_workload import DisklessWorkload
 from anabranch.sim.diskless_faults import DisklessFaults
+from anabranch.sim.diskless_plan import THRESHOLD
 from anabranch.sim.diskless_upkeep import PACE
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ LOOK_US = 500_000
 class DisklessRun:
     """See the module."""
 
-    def __init__(self, cluster: Cluster, plan: Plan, marks: Marks) -> None:
+    def __init__(self, cluster: Cluster, plan: Plan, marks: Marks, managed: ManagedChecks) -> None:
         assert cluster.remotes is not None and plan.diskless is not None
         self.cluster = cluster
         self.world = cluster.world
@@ -50,6 +52,10 @@ class DisklessRun:
         self.truth.living = lambda topic_id: cluster.image.topic_by_id(topic_id) is not None
         doubles = any(fault.kind == "duplicate" for fault in plan.faults)
         self.clients = DisklessClientChecks(cluster, self.truth, doubles=doubles)
+        self.managed = managed
+        managed.racks = {node.node_id: node.rack or "" for node in cluster.nodes.values()}
+        managed.now_ms = lambda: cluster.world.steady_ms
+        managed.threshold_ms = int(dict(plan.config)[THRESHOLD])
         self.workload = DisklessWorkload(cluster, self.plan, self.clients)
         self._faults = DisklessFaults(cluster, self.remotes)
 
@@ -70,7 +76,9 @@ class DisklessRun:
         """Why its clients are not at rest, "" when they are."""
         if not self.workload.topics_made:
             return "a diskless topic is not made"
-        return "" if self.workload.is_idle else "a diskless producer waits for an answer"
+        if not self.workload.is_idle:
+            return "a diskless producer waits for an answer"
+        return self.managed.unplaced()
 
     def behind(self) -> str:
         """A reader that has not read all there is, "" when there is none."""

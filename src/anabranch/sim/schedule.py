@@ -109,7 +109,8 @@ class _Run:
         self.diskless: DisklessRun | None = None
         kinds = self.workload.faults()
         if plan.diskless is not None:
-            self.diskless = DisklessRun(self.cluster, plan, self.suite.marks)
+            managed = self.suite.metadata.managed
+            self.diskless = DisklessRun(self.cluster, plan, self.suite.marks, managed)
             kinds |= self.diskless.kinds
         self.faults = Faults(self.cluster, plan, kinds)
         self.healing = Healing(self.cluster, self.faults, self.workload)

@@ -1,34 +1,116 @@
-"""What must hold of a diskless partition's replicas after each batch of metadata records.
+"""What must hold of diskless partitions' replicas, after each batch of metadata records.
 
 What: replicas are distinct brokers and never none; all of them are the ISR, and nothing else is
 kept of them; the leader is one of them; leader and partition epochs never go back, and a change of
-leader raises the leader epoch. Source: document 003. Not here: whether the racks have what they
-want at rest (`placement`).
+leader raises the leader epoch (R1). A replica comes where no living one of its rack is; a living
+one goes only where its rack has another, and a dead one when its broker has been away for the
+threshold, or no replica lives (R2). At rest each rack has one (`unplaced`). Source: document 003.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
 
 from anabranch.sim.checks.model import Key, Model, Partition
 from anabranch.sim.checks.violation import Violation
 
 
-def check_managed(model: Model, key: Key, before: Partition | None, now: Partition) -> None:
-    """Raise a Violation where a partition's new state cannot be."""
+class ManagedChecks:
+    """See the module. Whoever has a cluster says its racks, its clock and the threshold."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.racks: Mapping[int, str] = {}
+        self.now_ms: Callable[[], int] = lambda: 0
+        self.threshold_ms = 0
+        self._away_since: dict[int, int] = {}
+
+    def brokers_changed(self) -> None:
+        """Note which brokers are away, and since when."""
+        for broker_id, broker in self.model.brokers.items():
+            if broker.active:
+                self._away_since.pop(broker_id, None)
+            else:
+                self._away_since.setdefault(broker_id, self.now_ms())
+
+    def look(self, key: Key, before: Partition | None, now: Partition) -> None:
+        """Raise a Violation where a partition's new state cannot be."""
+        wrong = _state(now)
+        if not wrong and before is not None and before is not now:
+            wrong = _went_wrong(before, now)
+        if wrong:
+            self._violated("R1", wrong, key, before, now)
+        if before is not None and before.replicas != now.replicas:
+            wrong = self._moved(before.replicas, now.replicas)
+            if wrong:
+                self._violated("R2", wrong, key, before, now)
+
+    def _violated(
+        self, id: str, wrong: str, key: Key, before: Partition | None, now: Partition
+    ) -> None:
+        told = {"partition": self.model.place(key), "before": before, "now": tuple(now)}
+        raise Violation(id, wrong, told)
+
+    # Moves.
+
+    def _moved(self, before: tuple[int, ...], now: tuple[int, ...]) -> str:
+        for broker_id in set(now) - set(before):
+            beside = self._beside(broker_id, before)
+            if not self._lives(broker_id):
+                return f"Replica {broker_id} was added, whose broker is away."
+            if any(map(self._lives, beside)):
+                return f"Replica {broker_id} was added where its rack has a living one."
+            if any(map(self._lives, before)) and not all(map(self._is_gone, beside)):
+                return f"Replica {broker_id} replaces one that is not away for the threshold."
+        for broker_id in set(before) - set(now):
+            beside = self._beside(broker_id, now)
+            if self._lives(broker_id) and not any(map(self._lives, beside)):
+                return f"Replica {broker_id} lives, is its rack's only one, and went."
+            if not beside and not self._rack_is_gone(broker_id):
+                return f"Replica {broker_id} went before its rack was away for the threshold."
+        return ""
+
+    def _beside(self, broker_id: int, replicas: Iterable[int]) -> set[int]:
+        rack = self.racks.get(broker_id)
+        return {each for each in replicas if each != broker_id and self.racks.get(each) == rack}
+
+    def _lives(self, broker_id: int) -> bool:
+        broker = self.model.brokers.get(broker_id)
+        return broker is not None and broker.active
+
+    def _is_gone(self, broker_id: int) -> bool:
+        since_ms = self._away_since.get(broker_id)
+        return since_ms is not None and self.now_ms() - since_ms >= self.threshold_ms
+
+    def _rack_is_gone(self, broker_id: int) -> bool:
+        return all(map(self._is_gone, {broker_id, *self._beside(broker_id, self.model.brokers)}))
+
+    # At rest.
+
+    def unplaced(self) -> str:
+        """A partition that has not one replica in each rack, "" when there is none."""
+        wanted = sorted({self.racks.get(each, "") for each in self.model.brokers})
+        for key, partition in self.model.partitions.items():
+            if self.model.is_diskless(key):
+                racks = sorted(self.racks.get(each, "") for each in partition.replicas)
+                if racks != wanted:
+                    return f"{self.model.place(key)} has replicas in racks {racks} of {wanted}"
+                if partition.leader not in partition.replicas:
+                    return f"{self.model.place(key)} has no leader"
+        return ""
+
+
+def _state(now: Partition) -> str:
     replicas = now.replicas
-    wrong = ""
     if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
-        wrong = "Its replicas are not one or more brokers, each once."
-    elif sorted(now.isr) != sorted(replicas):
-        wrong = "Its ISR is not all of its replicas."
-    elif now.elr or now.last_known or now.observers:
-        wrong = "It has what only a partition with copies has."
-    elif now.leader >= 0 and now.leader not in replicas:
-        wrong = "Its leader is none of its replicas."
-    elif before is not None and now is not before:
-        wrong = _went_wrong(before, now)
-    if wrong:
-        told = {"partition": model.place(key), "state": tuple(now)}
-        raise Violation("R1", wrong, told)
+        return "Its replicas are not one or more brokers, each once."
+    if sorted(now.isr) != sorted(replicas):
+        return "Its ISR is not all of its replicas."
+    if now.elr or now.last_known or now.observers:
+        return "It has what only a partition with copies has."
+    if now.leader >= 0 and now.leader not in replicas:
+        return "Its leader is none of its replicas."
+    return ""
 
 
 def _went_wrong(before: Partition, now: Partition) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sim.checks.managed import check_managed
+from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.model import (
     LOST_FOLDER,
@@ -58,6 +58,7 @@ class MetadataChecks:
 
     def __init__(self, marks: Marks, asked: Asked) -> None:
         self.model = Model()
+        self.managed = ManagedChecks(self.model)
         self.marks = marks
         self.elected: list[Callable[[Elected], None]] = []
         self.joined: list[Callable[[Key, tuple[int, ...]], None]] = []
@@ -99,6 +100,7 @@ class MetadataChecks:
         changes = model.apply(records, end_offset, epoch)
         self._remember(changes, end_offset)
         self._check_brokers(changes)
+        self.managed.brokers_changed()
         touched = dict(changes.partitions)
         for broker_id in changes.brokers:
             for key in model.keys_of.get(broker_id, ()):
@@ -111,7 +113,7 @@ class MetadataChecks:
         for key, before in touched.items():
             partition = model.partitions.get(key)
             if partition is not None and model.is_diskless(key):
-                check_managed(model, key, before, partition)
+                self.managed.look(key, before, partition)
             elif partition is not None:
                 self._check_partition(key, partition)
                 if before is not partition:
