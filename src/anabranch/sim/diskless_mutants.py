@@ -133,4 +133,23 @@ DATA_PATH = (
         seed=NO_SCHEDULE,
         caught_by=f"{ROWS}::test_metadata_from_before_the_term_deletes_nothing",
     ),
+    Mutant(
+        name="diskless-patience-ends-late",
+        rule="what is due at a time is done at that time, so that no timer rings for ever",
+        module=f"{ROOM}.buffer",
+        old="since_ms <= than_ms",
+        new="since_ms < than_ms",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}::"
+        "test_what_is_due_at_a_time_is_not_due_any_more_after_a_step_at_that_time",
+    ),
+    Mutant(
+        name="diskless-deposed-controller-rings-on",
+        rule="a controller that resigned or was deposed has nothing more to do for rows",
+        module="anabranch.core.controller.diskless.rows",
+        old="if self._attempts and self._may_call else FAR_MS",
+        new="if self._attempts and self._under_way is None else FAR_MS",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROWS}::test_no_timer_rings_for_a_call_that_may_not_be_made",
+    ),
 )

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.sim import mutant_table
+from anabranch.sim import diskless_scheduled, mutant_table
 from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, plant
 from anabranch.sim.plan import SEEDS_OF_PLANS
@@ -108,7 +108,8 @@ def record(line: str) -> None:
     """Write what a hunt said into the table; nothing when it found nothing."""
     name, seed, *caught_by = line.split(" ")
     if seed.isdecimal():
-        path = Path(mutant_table.__file__)
+        is_diskless = any(each.name == name for each in diskless_scheduled.SCHEDULED)
+        path = Path(str((diskless_scheduled if is_diskless else mutant_table).__file__))
         path.write_text(recorded(path.read_text(), name, int(seed), " ".join(caught_by)))
 
 

@@ -1,7 +1,6 @@
 """The broken rules of managed replication factors: decisions about the replicas of diskless topics.
 
-The simulator has no diskless topics yet: a test of the one decision notices each. See
-`mutant_table.py`.
+A test of the one decision notices each. See `mutant_table.py`.
 """
 
 from __future__ import annotations

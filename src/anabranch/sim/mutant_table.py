@@ -11,6 +11,7 @@ when the schedules change.
 from __future__ import annotations
 
 from anabranch.sim.diskless_mutants import DATA_PATH
+from anabranch.sim.diskless_scheduled import SCHEDULED
 from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
 from anabranch.sim.storage_mutants import STORAGE
@@ -481,6 +482,7 @@ MUTANTS = (
         seed=9,
         caught_by="B4",
     ),
+    *SCHEDULED,
 )
 
 OFFSETS = "anabranch.core.groups.offsets"
