@@ -1,10 +1,9 @@
-"""What must hold of diskless partitions' replicas, after each batch of metadata records.
+"""What must hold when diskless partitions' replicas move, after each batch of metadata records.
 
-What: replicas are distinct brokers and never none; all of them are the ISR, and nothing else is
-kept of them; the leader is one of them; leader and partition epochs never go back, and a change of
-leader raises the leader epoch (R1). A replica comes where no living one of its rack is; a living
-one goes only where its rack has another, and a dead one when its broker has been away for the
-threshold, or no replica lives (R2). At rest each rack has one (`unplaced`). Source: document 003.
+What: epochs never go back, and a change of leader raises the leader epoch. A replica comes where no
+living one of its rack is; a living one goes only where its rack has another, and a dead one when
+its broker has been away for the threshold, or no replica lives. At rest each rack has one
+(`unplaced`). Source: document 003. Not here: one state alone (`metadata.py`).
 """
 
 from __future__ import annotations
@@ -35,21 +34,12 @@ class ManagedChecks:
 
     def look(self, key: Key, before: Partition | None, now: Partition) -> None:
         """Raise a Violation where a partition's new state cannot be."""
-        wrong = _state(now)
-        if not wrong and before is not None and before is not now:
-            wrong = _went_wrong(before, now)
+        if before is None or before is now:
+            return
+        wrong = _went_wrong(before, now) or self._moved(before.replicas, now.replicas)
         if wrong:
-            self._violated("R1", wrong, key, before, now)
-        if before is not None and before.replicas != now.replicas:
-            wrong = self._moved(before.replicas, now.replicas)
-            if wrong:
-                self._violated("R2", wrong, key, before, now)
-
-    def _violated(
-        self, id: str, wrong: str, key: Key, before: Partition | None, now: Partition
-    ) -> None:
-        told = {"partition": self.model.place(key), "before": before, "now": tuple(now)}
-        raise Violation(id, wrong, told)
+            told = {"partition": self.model.place(key), "before": before, "now": tuple(now)}
+            raise Violation("R1", wrong, told)
 
     # Moves.
 
@@ -98,19 +88,6 @@ class ManagedChecks:
                 if partition.leader not in partition.replicas:
                     return f"{self.model.place(key)} has no leader"
         return ""
-
-
-def _state(now: Partition) -> str:
-    replicas = now.replicas
-    if not replicas or len(set(replicas)) != len(replicas) or min(replicas) < 0:
-        return "Its replicas are not one or more brokers, each once."
-    if sorted(now.isr) != sorted(replicas):
-        return "Its ISR is not all of its replicas."
-    if now.elr or now.last_known or now.observers:
-        return "It has what only a partition with copies has."
-    if now.leader >= 0 and now.leader not in replicas:
-        return "Its leader is none of its replicas."
-    return ""
 
 
 def _went_wrong(before: Partition, now: Partition) -> str:

@@ -112,10 +112,10 @@ class MetadataChecks:
                 touched.setdefault(key, model.partitions[key])
         for key, before in touched.items():
             partition = model.partitions.get(key)
-            if partition is not None and model.is_diskless(key):
-                self.managed.look(key, before, partition)
-            elif partition is not None:
+            if partition is not None:
                 self._check_partition(key, partition)
+                if model.is_diskless(key):
+                    self.managed.look(key, before, partition)
                 if before is not partition:
                     self._changed(key, before, partition)
 
