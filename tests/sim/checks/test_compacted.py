@@ -88,7 +88,8 @@ def test_c2_a_tombstone_stays_for_its_time():
     assert violated(lambda: early.look(1)) == "C2"
 
 
-def test_c3_where_a_leader_epoch_began(monkeypatch):
+@pytest.mark.parametrize(("deleted_to", "name"), [(0, "C3"), (99, None)])
+def test_c3_where_a_leader_epoch_began_unless_that_was_deleted(monkeypatch, deleted_to, name):
     stage = stage_with(b"a", b"b")
     stage.elect(1, [1, 2, 3])
     stage.change(leader=1)
@@ -100,7 +101,11 @@ def test_c3_where_a_leader_epoch_began(monkeypatch):
     for node_id in (1, 2, 3):
         stage.tell(node_id, stage.log(1).end_offset)
     monkeypatch.setattr(compaction.LeaderEpochs, "assign", lambda *_: False)
-    assert violated(lambda: compacted(stage, 1)) == "C3"
+    stage.logs.truths[KEY].deleted_to = deleted_to
+    if name is None:
+        compacted(stage, 1)
+    else:
+        assert violated(lambda: compacted(stage, 1)) == name
 
 
 def test_c4_what_nobody_has_written():

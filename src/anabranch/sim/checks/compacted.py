@@ -2,7 +2,8 @@
 
     C1  the newest committed record of a key stays in every log that reaches so far
     C2  a tombstone that is the newest stays for `delete.retention.ms`
-    C3  the first batch of a leader epoch stays, if need be empty
+    C3  the first batch of a leader epoch stays, if need be empty, unless it was deleted: a replica
+        may be cut no further than to its leader's start, and keep others before that
     C4  what compaction writes is part of what was there, and nothing else is missing
 
 What: each batch is noted record by record when it is first seen, before anything can be compacted.
@@ -149,7 +150,7 @@ class Compacted:
                 {**told, "from": expected, "to": following.base},
             )  # fmt: skip
         for entry in gone:
-            if 0 <= epoch < entry.epoch:
+            if 0 <= epoch < entry.epoch and entry.end > self._truth.deleted_to:
                 raise Violation(
                     "C3", "The first batch of a leader epoch was compacted away.",
                     {**told, "batch": tuple(entry)},
