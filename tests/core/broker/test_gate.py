@@ -31,14 +31,16 @@ from anabranch.core.wire.messages.create_topics import CreatableTopic, CreateTop
 ALICE = Principal("User", "alice")
 SELDOM = {
     Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID): (0,),
-    Need(Operation.DESCRIBE, ResourceType.TOPIC): (9,),
+    Need(Operation.DESCRIBE, ResourceType.TOPIC): (9, 65),
+    Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID): (66,),
     Need(Operation.DESCRIBE, ResourceType.GROUP): (16,),
     Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC): (19,),
     Need(Operation.DESCRIBE_CONFIGS, ResourceType.GROUP): (32,),
     Need(Operation.ALTER_CONFIGS, ResourceType.GROUP): (33, 44),
     Need(Operation.READ, ResourceType.TOPIC): (47,),
 }
-"""Needs that a request made at random does not come to: there has to be a group, or a mark."""
+"""Needs that a request made at random does not come to: there has to be a group, a
+transaction, or a mark."""
 
 
 class Noting:
