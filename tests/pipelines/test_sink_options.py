@@ -61,7 +61,7 @@ def test_settings_without_effect_are_accepted():
         ({"compression.type": "lz4"}, "Did you mean 'kafka.compression.type'?"),
         ({"subscribe": "t"}, "It is an option of reading: drop it."),
         ({"kafka.security.protocol": "SASL_SSL"}, "must be one of plaintext"),
-        ({"kafka.transactional.id": "x"}, "Transactions are not supported yet"),
+        ({"kafka.transactional.id": "x"}, "This sink writes without transactions"),
         ({"kafka.key.serializer": "x"}, "cast them to string or binary"),
         ({"path": "/data/x"}, "use save() or start() without one"),
         ({"topic": " "}, "'topic' is empty"),

@@ -74,9 +74,13 @@ class Watched:
     def begin(self):
         """A new window, in which nothing is wrong."""
         self.cluster.wait_in_sync(timeout_seconds=SECONDS)
-        self.window()
-        until(lambda: not self.fire(), "quiet", SECONDS)
+        until(self.is_quiet, "quiet", SECONDS)
         return self
+
+    def is_quiet(self):
+        """Whether a window that begins now has nothing in it; what just ended still counted."""
+        self.window()
+        return not self.fire()
 
     def fired(self, *alerts):
         until(lambda: set(alerts) <= self.fire(), str(alerts), SECONDS)
