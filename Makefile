@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fuzz sim chaos bench compat docs clean
+.PHONY: help demo up test check fuzz sim mutants chaos bench compat docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -23,6 +23,9 @@ fuzz: ## hostile frames at a node in memory, guided by coverage; Ctrl-C or SECON
 
 sim: ## simulated schedules of faults, on all cores; SECONDS=… says how long
 	@scripts/sim
+
+mutants: ## every deliberately broken rule must be caught
+	@scripts/mutants
 
 chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
 	@scripts/chaos

@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 140
 """One whose few rounds have many kinds of faults."""
-FAULT_SECONDS = 70
+FAULT_SECONDS = 50
 """With starting, healing, reading all and judging, two minutes."""
 LONGEST_SECONDS = 480
 

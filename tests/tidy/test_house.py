@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-VERBS = ("demo", "up", "test", "check", "fuzz", "sim", "chaos", "bench", "compat", "docs", "clean")
+VERBS = (
+    "demo",
+    "up",
+    "test",
+    "check",
+    "fuzz",
+    "sim",
+    "mutants",
+    "chaos",
+    "bench",
+    "compat",
+    "docs",
+    "clean",
+)
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 IGNORED = (ROOT / ".gitignore").read_text()
 REFERENCE = (ROOT / "scripts" / "reference.py").read_text()

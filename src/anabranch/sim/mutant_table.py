@@ -893,15 +893,6 @@ DIRECTED = (
         caught_by=ANY_ORDER,
     ),
     Mutant(
-        name="deleted-topic-overlooks-commits-in-flight",
-        rule="with a topic go its offsets whose commits are in flight",
-        module=OFFSETS,
-        old="places = [each for each in shard.under_way(group_id) if each[0] in topics]",
-        new="places: list[Place] = []",
-        seed=NO_SCHEDULE,
-        caught_by=ANY_ORDER,
-    ),
-    Mutant(
         name="offset-of-an-earlier-topic",
         rule="an offset is told of the topic that it was committed for, by id",
         module=OFFSETS,
