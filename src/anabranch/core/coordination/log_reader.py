@@ -8,6 +8,7 @@ records mean.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -25,7 +26,7 @@ RECORDS_A_STEP = 200
 """Records that are replayed before the loop is given back."""
 
 
-class LogReader:
+class LogReader(ABC):
     """Reads the log of a coordinator's shard, record by record."""
 
     kind: ClassVar[str]
@@ -37,9 +38,9 @@ class LogReader:
         self.records = self.read_to = 0
         self._read_bytes = min(read_bytes, READ_BYTES)
 
+    @abstractmethod
     def take(self, record: Record, header: BatchHeader, now_ms: int) -> None:
         """One record; raises ProtocolError when it is not what it claims to be."""
-        raise NotImplementedError
 
     def decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
         """A control batch."""
