@@ -43,7 +43,8 @@ class LogReader(ABC):
         """One record; raises ProtocolError when it is not what it claims to be."""
 
     def decide(self, batches: Buffer, position: int, header: BatchHeader, now_ms: int) -> None:
-        """A control batch."""
+        """A control batch: passed over, unless a reader says otherwise."""
+        del batches, position, header, now_ms
 
     def read(self, now_ms: int) -> Iterator[ColdRead | None]:
         """Read everything. Raises StorageFault where the log cannot be read, or is not ours.
