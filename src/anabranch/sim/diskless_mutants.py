@@ -32,6 +32,15 @@ DATA_PATH = (
         caught_by=f"{TESTS}::test_nothing_is_acknowledged_before_its_commit_is_known",
     ),
     Mutant(
+        name="diskless-another-s-object-taken-for-its-own",
+        rule="a name that was taken before the first attempt to put is another object's",
+        module=f"{ROOM}.writing",
+        old="        if isinstance(fault, ObjectTaken) and not upload.attempts:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}::test_an_object_of_another_is_not_taken_for_its_own_and_stays",
+    ),
+    Mutant(
         name="diskless-objects-overtake",
         rule="objects of one broker are committed in the order in which they were cut",
         module=f"{ROOM}.writing",

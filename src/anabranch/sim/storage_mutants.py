@@ -33,6 +33,16 @@ STORAGE = (
         "::test_an_object_has_its_name_when_it_is_synced_and_then_the_folder_is",
     ),
     Mutant(
+        name="taken-name-not-synced",
+        rule="an object that an earlier attempt named counts as stored when its folder is synced",
+        module=f"{OBJECTS}.folder",
+        old="            sync_folder(folder)  # an earlier attempt may have failed here\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_folder.py"
+        "::test_a_put_that_comes_again_syncs_the_name_that_was_not",
+    ),
+    Mutant(
         name="index-checksum-not-checked",
         rule="an index whose checksum is wrong is not read",
         module="anabranch.core.diskless.layout",

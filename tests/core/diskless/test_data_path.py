@@ -227,6 +227,22 @@ def test_a_put_that_was_done_and_not_answered_is_no_failure(cluster):
     assert told(node.polled(wait)) == (NONE, 1)
 
 
+def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster):
+    """A coordinator that was set back to a backup gives names a second time."""
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    wait = produce(node, batch(b"a"))
+    put = node.next(does.PutObject)
+    cluster.store.put(put.object_key, [b"another's"])
+    node.perform(put)
+    node.settle()
+    node.pass_time(1_000)
+    assert told(node.polled(wait)) == (STORAGE, -1)
+    assert cluster.coordinator.to_delete(0, 10) == []
+    assert produced(node, batch(b"b")) == (NONE, 1)
+
+
 def test_five_batches_of_an_idempotent_producer_may_come_twice_and_by_another_broker(cluster):
     one, two = cluster.node(), cluster.node()
     cluster.topic()

@@ -1,13 +1,15 @@
-"""Reads of objects that are late are made twice."""
+"""Reads of objects that are late are made twice; what nobody foresaw ends no task for good."""
 
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.server.diskless.shell import hedged
+from anabranch.server.diskless.rows import LogRowsShell
+from anabranch.server.diskless.shell import DisklessShell, hedged
 
 
 class Calls:
@@ -67,3 +69,39 @@ async def test_what_the_last_one_raises_is_raised():
     (await calls.nth(1)).set_exception(ObjectsAway("down"))
     with pytest.raises(ObjectsAway):
         await asked
+
+
+class Failing:
+    """A call that fails once as nobody foresaw, and then works."""
+
+    def __init__(self):
+        self.count = 0
+        self.worked = asyncio.Event()
+
+    async def __call__(self, *_arguments):
+        self.count += 1
+        if self.count == 1:
+            raise RuntimeError("nobody foresaw this")
+        self.worked.set()
+        return []
+
+
+async def test_rows_are_kept_on_after_a_call_failed_in_whatever_way():
+    control, listed = Failing(), Failing()
+    rows = LogRowsShell(SimpleNamespace(take_control=control, topics=listed))
+    rows.began(1, 0)
+    image = SimpleNamespace(next_offset=0, topics_by_id={}, topic_by_id=lambda _: None)
+    rows.follow(image, SimpleNamespace(deleted_topics=(), changed_partitions=()))
+    async with asyncio.timeout(10):
+        await listed.worked.wait()
+    await rows.stop()
+
+
+async def test_retention_goes_on_after_a_round_failed_in_whatever_way():
+    config = SimpleNamespace(log_retention_check_interval_ms=1)
+    shell = DisklessShell(SimpleNamespace(diskless=None, config=config), *[lambda: None] * 3)
+    shell._retention_round = Failing()
+    retaining = asyncio.ensure_future(shell._retain())
+    async with asyncio.timeout(10):
+        await shell._retention_round.worked.wait()
+    retaining.cancel()

@@ -1,10 +1,16 @@
-"""Every kind of store, empty, for the one suite that all of them pass."""
+"""Every kind of store, empty, for the one suite that all of them pass.
+
+`ANABRANCH_TEST_STORES` may name more of them, as URLs in which `PREFIX` stands for a new prefix:
+emulators of other clouds, or a bucket in one.
+"""
 
 from __future__ import annotations
 
 import itertools
 import logging
+import os
 import sys
+import time
 from pathlib import Path
 from urllib.request import Request, urlopen
 
@@ -39,8 +45,13 @@ def s3_url(endpoint: str, bucket: str = "bucket") -> str:
     )
 
 
-@pytest.fixture(params=["folder", "memory", "s3"])
+OTHERS = os.environ.get("ANABRANCH_TEST_STORES", "").split()
+
+
+@pytest.fixture(params=["folder", "memory", "s3", *OTHERS], ids=lambda each: each.partition(":")[0])
 def url(request, tmp_path):
+    if "://" in request.param:
+        return request.param.replace("PREFIX", f"tests/{time.time_ns()}/{next(NAMES)}")
     if request.param == "folder":
         return f"file://{tmp_path}"
     if request.param == "memory":

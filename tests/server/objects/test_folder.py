@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway
+from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway, ObjectTaken
 from anabranch.core.errors import StorageFault
 from anabranch.server.objects import folder
 from anabranch.server.objects.opening import open_objects
@@ -81,6 +81,23 @@ async def test_a_folder_that_another_process_has_made_is_synced_too(store, tmp_p
     calls.clear()
     await store.put(KEY, [b"x"])
     assert ("sync", ".") in calls and ("sync", "objects") in calls
+
+
+async def test_a_put_that_comes_again_syncs_the_name_that_was_not(store, calls, monkeypatch):
+    """Otherwise its broker would take the object for stored, and a power cut would take it away."""
+    await store.put(KEY, [b"x"])
+
+    def refuse(path):
+        raise OSError(errno.EIO, os.strerror(errno.EIO), path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(folder, "sync_folder", refuse)
+        with pytest.raises(StorageFault, match="health of the disk"):
+            await store.put(KEY + "4", [b"y"])
+    calls.clear()
+    with pytest.raises(ObjectTaken):
+        await store.put(KEY + "4", [b"y"])
+    assert calls[-1] == ("sync", "objects/3f")
 
 
 async def test_a_deletion_is_synced(store, calls):

@@ -77,6 +77,9 @@ class LogRowsShell:
             result = await self._call(effect)
         except StorageFault as fault:
             result = fault
+        except Exception as fault:  # a call that is not ended would hold up all others
+            LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
+            result = StorageFault(f"{type(fault).__name__}: {fault}")
         self.machine.answered(effect, result, steady_ms())
         if self.machine.trouble != self._said:
             self._said = self.machine.trouble

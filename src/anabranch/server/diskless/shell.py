@@ -18,6 +18,7 @@ from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.retention import to_look_over
+from anabranch.core.diskless.rows import CommitState, Committed
 from anabranch.core.diskless.writing import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
@@ -158,6 +159,8 @@ class DisklessShell:
             LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
             result = away(f"{type(fault).__name__}: {fault}")
         self._say(type(effect).__name__, result)
+        if isinstance(result, Committed) and result.state is CommitState.REFUSED:
+            LOG.warning("an object was refused: its producers send again", why=result.why)
         self._step(partial(self._machine.answered, effect, result))
 
     def _step(self, step: Callable[[int], object]) -> None:
@@ -267,6 +270,8 @@ class DisklessShell:
                 await self._retention_round()
             except StorageFault as fault:
                 self._say("Retention", fault)
+            except Exception as fault:  # the rounds go on
+                LOG.error("a round of retention failed", fault=repr(fault))
             else:
                 self._say("Retention", None)
 

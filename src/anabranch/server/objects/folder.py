@@ -126,6 +126,7 @@ class FolderStore:
             self._make_folder(folder)
             os.link(temporary, place)
         except FileExistsError:
+            sync_folder(folder)  # an earlier attempt may have failed here
             raise ObjectTaken(f"{self.url}: object {key} exists") from None
         except OSError as problem:
             if problem.errno in _NO_LINKS and problem.filename2:
