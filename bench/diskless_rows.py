@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import slow_store
 import workloads
 from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
 from row import MB, Row, less, more, own_less
@@ -164,6 +165,21 @@ DISKLESS_ROWS = [
         {"MB/s": more(0.7)},
         servers=BESIDE_CLASSIC,
         prepare=fill,
+    ),
+    Row(
+        "diskless-memory-slow-store",
+        f"resident memory of one broker, producers at full speed, S3 that takes "
+        f"{slow_store.RATE // MB} MB/s, {slow_store.SECONDS:.0f} s",
+        slow_store.resident,
+        {
+            "MiB over idle": own_less(slow_store.MOST_MIB),
+            "last quarter over second": own_less(1.05),
+        },
+        servers={"anabranch": slow_store.OnSlowStore},
+        fresh=True,
+        rounds_at_most=1,
+        warm_up=False,
+        note="8 buffers of 8 MiB and a cache of 128 MiB; the store is moto's behind a slow link",
     ),
 ]
 """In the order in which a run takes them."""

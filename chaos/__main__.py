@@ -29,6 +29,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, help=f"of faults (default {SECONDS:g})")
     parser.add_argument("--seed", type=int, help="of the faults (default: a new one)")
     parser.add_argument("--store", choices=("both", "sqlite", "postgres"), default="both")
+    parser.add_argument(
+        "--objects", choices=("folder", "s3"), default="folder", help="where diskless records lie"
+    )
     parser.add_argument("--folder", type=Path, help="a new one, for everything")
     parser.add_argument("--keep", action="store_true", help="keep logs of a clean run too")
     parser.add_argument(
@@ -47,7 +50,13 @@ def main() -> int:
     say(f"seed {seed}, {seconds:g} s of faults; everything is in {folder}")
     try:
         parts = run(
-            folder, seed=seed, seconds=seconds, store=arguments.store, say=say, private=private
+            folder,
+            seed=seed,
+            seconds=seconds,
+            store=arguments.store,
+            say=say,
+            private=private,
+            objects=arguments.objects,
         )
     except (ClusterError, OSError) as fault:
         say(f"The run broke off: {fault}")

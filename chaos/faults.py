@@ -33,8 +33,10 @@ from anabranch.testing.fault_calls import Undo
 from chaos.crowd import Crowd
 from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
+from chaos.faults_diskless import kill_between, outlive_lease
 from chaos.network import Network
 from chaos.nodes import IDS, Nodes
+from chaos.objects import OF_VOLUMES, S3Objects
 from chaos.operator_log import OperatorLog, now_us
 from chaos.plan import FAMILIES, Fault
 from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
@@ -50,6 +52,7 @@ ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
 MOST_SLACK_BYTES = 2 << 20
 ALONE = "moving"
 """A topic that may be left with a single replica: one in sync is enough for its writers."""
+OF_OBJECTS = OF_VOLUMES | S3Objects.kinds
 STORE_FAULTS = (StorageFault, sqlite3.Error, psycopg.Error)
 
 
@@ -78,12 +81,15 @@ class Scene:
         """What can happen here."""
         possible = {kind for kinds in FAMILIES.values() for kind in kinds} & set(ACTS)
         absent = (PostgresDatabase.kinds | SqliteFile.kinds) - self.store.kinds
+        absent |= {each for each in OF_OBJECTS if each not in self.diskless.objects.kinds}
         if self.disks is None:
             absent |= {"no-room"}
         if self.network is None:
-            absent |= set(FAMILIES["wires"])
+            absent |= {*FAMILIES["wires"], "part-objects"}
         elif not isinstance(self.store, PostgresDatabase):
             absent |= {"part-store"}
+        if not isinstance(self.diskless.objects, S3Objects):
+            absent |= {"part-objects"}
         return frozenset(possible - absent)
 
     def some(self, aim: float) -> int:
@@ -234,6 +240,8 @@ def _part(scene: Scene, fault: Fault, one: int) -> Iterator[str]:
         others, towards = [*others, scene.network.store], "the other brokers and the store"
     elif kind == "part-store":
         others, towards = [scene.network.store], "the store"
+    elif kind == "part-objects":
+        others, towards = [scene.network.objects], "S3"
     elif kind == "part-clients":
         others, towards = [scene.network.clients], "clients"
     out, back = [(nodes[one], each) for each in others], [(each, nodes[one]) for each in others]
@@ -418,7 +426,13 @@ ACTS: dict[str, Act] = {
     "clock-jump": _clock_jump,
     "steal-lease": _steal_lease,
     "hold-store": lambda scene, fault: scene.store.hold(fault.strength),
-    "objects-away": lambda scene, _fault: scene.diskless.away(),
+    "objects-away": lambda scene, _fault: scene.diskless.objects.away(),
+    "objects-slow": lambda scene, fault: scene.diskless.objects.slow(fault.strength),
+    "objects-cut": lambda scene, fault: scene.diskless.objects.cut(fault.strength),
+    "objects-full": lambda scene, _fault: scene.diskless.objects.full(),
+    "part-objects": lambda scene, fault: _part(scene, fault, scene.some(fault.aim)),
+    "kill-between": kill_between,
+    "outlive-lease": outlive_lease,
     "hold-coordinator": lambda scene, _fault: scene.diskless.hold(),
     "end-store": _end_store,
     "crash-store": _end_store,

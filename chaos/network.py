@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CLONE_NEWNET = 0x40000000
-STORE, CLIENTS = 50, 60
+STORE, OBJECTS, CLIENTS = 50, 51, 60
 """The numbers of hosts that are no nodes."""
 FIRST_RULE = 1_000
 """Before the rule that looks at the table of routes."""
@@ -66,7 +66,8 @@ class Network:
         _run("ip", "link", "set", "lo", "up")
         Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
         self.nodes = {each: _new_host(each) for each in nodes}
-        self.store, self.clients = _new_host(STORE), _new_host(CLIENTS)
+        self.store, self.objects = _new_host(STORE), _new_host(OBJECTS)
+        self.clients = _new_host(CLIENTS)
         for host in self.nodes.values():
             self._drop(self.clients.subnet, host.address)
             for other in self.nodes.values():

@@ -24,7 +24,13 @@ IDS = (1, 2, 3)
 RACKS = ("a", "b", "c")
 LISTENERS = ("CLIENTS", "INTERNAL", "CONTROLLER")
 DEAD = ("stopped", "killed", "ended")
-AWAY = ("did not start: metadata store", "/diskless-objects", "/diskless.db", "coordinator")
+AWAY = (
+    "did not start: metadata store",
+    "/diskless-objects",
+    "/diskless.db",
+    "coordinator",
+    "s3://",
+)
 """A node does not start without its stores, and says so: whoever keeps it running tries again."""
 START_SECONDS = 90.0
 """A run gives way to others on its machine."""

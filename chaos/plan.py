@@ -29,7 +29,10 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     ),
     "disks": ("slow-disk", "slow-disk", "full-disk", "no-room", "no-room"),
     "store": ("steal-lease", "hold-store", "end-store", "crash-store"),
-    "diskless": ("objects-away", "hold-coordinator"),
+    "diskless": (
+        "objects-away", "objects-slow", "objects-cut", "objects-full", "part-objects",
+        "hold-coordinator", "kill-between", "outlive-lease",
+    ),
     "moves": ("move",),
     "topics": ("recreate",),
     "rest": ("elect-preferred", "clock-jump", "kill-client", "pause-client"),
@@ -46,7 +49,8 @@ LONGEST_S: dict[str, float] = {
     "part": 14.0, "part-leader": 14.0, "part-controller": 10.0, "part-pair": 14.0,
     "part-one-way": 14.0, "part-store": 10.0, "part-clients": 10.0, "no-room": 10.0,
     "kill-all": 2.0, "flap": 1.5, "end-store": 8.0, "crash-store": 4.0, "hold-store": 8.0,
-    "objects-away": 10.0, "hold-coordinator": 8.0,
+    "objects-away": 10.0, "objects-slow": 14.0, "objects-cut": 14.0, "objects-full": 10.0,
+    "part-objects": 14.0, "hold-coordinator": 8.0, "kill-between": 4.0,
     "move": 12.0, "recreate": 3.0,
 }  # fmt: skip
 USUAL_S = 6.0
@@ -76,6 +80,8 @@ def draw_config(seed: int, part: int) -> dict[str, object]:
         "num.replica.fetchers": random.choice((1, 1, 2)),
         "leader.imbalance.check.interval.seconds": random.choice((300, 10)),
         "log.cleaner.backoff.ms": random.choice((200, 200, 15_000)),
+        "diskless.fetch.cache.max.bytes": random.choice((128 << 20, 1 << 20)),
+        "diskless.produce.buffer.max.bytes": random.choice((8 << 20, 8 << 20, 64 << 10)),
     }
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.check import Verdict
+from chaos.diskless import Settled
 from chaos.replicas import Comparison
 
 LEAST = {"acks": 1_000_000, "elections": 50, "truncations": 10, "lease changes": 5}
@@ -45,6 +46,7 @@ class PartReport:
     verdict: Verdict = field(default_factory=Verdict)
     """What the judge of histories says."""
     compared: Comparison = field(default_factory=Comparison)
+    diskless: Settled = field(default_factory=Settled)
 
     @property
     def acks(self) -> int:
@@ -64,6 +66,7 @@ class PartReport:
             *self.verdict.examples[:SHOWN],
             *self.verdict.idle_lines,
             *(f"replicas differ: {each}" for each in self.compared.differences[:SHOWN]),
+            *(f"diskless: {each}" for each in self.diskless.findings[:SHOWN]),
             *self.surprises[:SHOWN],
             *(f"in a log: {each}" for each in self.bugs[:SHOWN]),
         ]
@@ -81,6 +84,7 @@ class PartReport:
             f"  longest time without an acknowledgement {gap_s:.1f} s; whole after "
             f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
             f"  {self.compared.line()}",
+            f"  {self.diskless.line()}",
             *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
             *(f"  REMARK {each}" for each in self.remarks),
             *(f"  ANOMALY {each}" for each in self.complaints),
@@ -88,7 +92,12 @@ class PartReport:
 
     def as_dict(self) -> dict[str, Any]:
         """For programs."""
-        return {**vars(self), "verdict": self.verdict.as_dict(), "compared": vars(self.compared)}
+        return {
+            **vars(self),
+            "verdict": self.verdict.as_dict(),
+            "compared": vars(self.compared),
+            "diskless": self.diskless._asdict(),
+        }
 
 
 @dataclass

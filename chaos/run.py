@@ -18,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicPartition
 from chaos import check, replicas
 from chaos.crowd import Acks, Crowd
@@ -27,12 +28,14 @@ from chaos.faults import Scene, carry_out_round, restore
 from chaos.network import Network
 from chaos.node_logs import NodeLogs
 from chaos.nodes import IDS, Nodes
+from chaos.objects import FolderObjects, S3Objects
 from chaos.operator_log import OperatorLog
 from chaos.plan import draw_config, draw_round
 from chaos.private import Private
 from chaos.report import PartReport
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
 from chaos.topics import DISKLESS, MOVABLE, PLACES, REBORN, create_topics
+from chaos.volume import is_possible
 from chaos.watch import Watch
 
 MARK_SECONDS = 10.0
@@ -60,6 +63,7 @@ class Part:
     def __init__(
         self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None],
         network: Network | None = None, *, has_mounts: bool = False,
+        objects: str = FolderObjects.name,
     ) -> None:  # fmt: skip
         self.folder, self.seed, self.number, self._say = folder, seed, number, say
         folder.mkdir(parents=True)
@@ -67,11 +71,18 @@ class Part:
         self.disks = SmallDisks(folders) if has_mounts else None
         is_file, host = store == SqliteFile.name, network.store if network else None
         self.store = SqliteFile(folder) if is_file else PostgresDatabase(host)
-        self.diskless = DisklessStorage(folder, self.store)
+        has_volume = has_mounts and is_possible()
+        self.objects = (
+            S3Objects(network.objects if network else None)
+            if objects == S3Objects.name
+            else FolderObjects(folder, has_mounts=has_volume)
+        )
+        self.diskless = DisklessStorage(folder, self.store, self.objects)
         drawn = {**CONFIG, **draw_config(seed, number)}
         config: dict[str, object] = {**drawn, **self.diskless.settings}
         where = ", hosts in network namespaces" if network else ""
         where += ", two small file systems" if has_mounts else ""
+        where += f", objects in {self.objects.place}"
         self.report = PartReport(store + where, {each: str(drawn[each]) for each in drawn})
         self.nodes = Nodes(folder, self.store.setting, config, network.nodes if network else None)
         self.logs = NodeLogs(self.nodes.outputs)
@@ -95,6 +106,7 @@ class Part:
         finally:
             self.crowd.abandon()
             self.nodes.abandon()
+            self.objects.close()
             self.store.close()
             if self.disks is not None:
                 self.disks.close()
@@ -218,7 +230,10 @@ class Part:
         self.say("judging")
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
         report.compared = replicas.compare(self.nodes.folders, self._placed())
-        report.surprises += self.diskless.verify()
+        try:
+            report.diskless = self.diskless.settle()
+        except StorageFault as fault:
+            report.surprises.append(f"diskless: {fault}")
         report.seconds = time.monotonic() - self._began_s
 
     def _placed(self) -> dict[TopicPartition, set[str]]:
@@ -247,7 +262,7 @@ LONG_SECONDS = 600.0
 
 def run(
     folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None],
-    private: Private,
+    private: Private, objects: str = FolderObjects.name,
 ) -> list[PartReport]:  # fmt: skip
     """All parts; what they wrote is left in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -255,7 +270,14 @@ def run(
     network = Network(IDS) if private.network else None
     for number, (kind, part_seconds) in enumerate(stores_of(seed, seconds, store)):
         part = Part(
-            folder / f"{number}-{kind}", seed, number, kind, say, network, has_mounts=private.mounts
+            folder / f"{number}-{kind}",
+            seed,
+            number,
+            kind,
+            say,
+            network,
+            has_mounts=private.mounts,
+            objects=objects,
         )
         reports.append(part.run(part_seconds))
         say("\n".join(reports[-1].lines()))

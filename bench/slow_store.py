@@ -1,0 +1,133 @@
+"""What a broker keeps in memory while its store takes less than producers send.
+
+One node with diskless topics alone, and an S3 server of its own (moto's) behind a link that lets
+`RATE` bytes a second pass. A producer sends as fast as it is let, a consumer reads along; resident
+memory is looked at each half second. What may stay: eight write buffers and the cache, beside what
+the idle broker has.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+import workloads
+from confluent_kafka import OFFSET_END, Consumer, Producer, TopicPartition
+from scale import scaled_seconds
+from servers import ROOT, Anabranch, Server
+from workloads import CLIENT, Sample
+
+from anabranch.server.one_machine import COORDINATOR
+
+SECONDS = 120.0
+LOOK_SECONDS = 0.5
+RATE = 6_000_000
+"""Bytes a second: an object of 8 MiB takes longer than a second; six are under way at a time."""
+VALUE_BYTES = 10_000
+PARTITIONS = 12
+TOPIC = "slow-store"
+MIB = 1 << 20
+BUFFERS, BUFFER_MIB, CACHE_MIB = 8, 8, 128
+MOST_MIB = BUFFERS * BUFFER_MIB + CACHE_MIB
+"""With the broker's own defaults."""
+
+
+class OnSlowStore(Anabranch):
+    """A node whose diskless records lie in S3."""
+
+    def prepare(self) -> None:
+        """Start the S3 server."""
+        sys.path.insert(0, str(ROOT))
+        from chaos.s3_server import S3Server
+
+        self.store = S3Server()
+        self.settings |= {
+            "diskless.storage.system.enable": "true",
+            "diskless.storage.url": self.store.url("bench"),
+            "diskless.coordinator.url": f"sqlite://{self.folder.resolve()}/{COORDINATOR}",
+            "log.diskless.enable": "true",
+        }
+
+    def stop(self) -> None:
+        """End the node, then its store."""
+        super().stop()
+        self.store.stop()
+
+    def slow_down(self) -> None:
+        """Let few bytes pass from now on."""
+        from chaos.slow_link import Condition
+
+        self.store.become(Condition(bytes_per_second=RATE))
+
+
+class _Load:
+    """A producer and a consumer on threads, until `end`."""
+
+    def __init__(self, server: Server) -> None:
+        self._over = threading.Event()
+        self.acknowledged = 0
+        self._threads = [
+            threading.Thread(target=each, args=(server.bootstrap,), daemon=True)
+            for each in (self._write, self._read)
+        ]
+        for each in self._threads:
+            each.start()
+
+    def end(self) -> None:
+        """Stop both; what the producer has queued is given up."""
+        self._over.set()
+        for each in self._threads:
+            each.join()
+
+    def _write(self, servers: str) -> None:
+        producer = Producer(
+            {"bootstrap.servers": servers, "linger.ms": 5, "batch.size": 1_000_000, **CLIENT}
+        )
+        values, number = workloads.values_of(VALUE_BYTES), 0
+        while not self._over.is_set():
+            try:
+                producer.produce(
+                    TOPIC, values[number & 4095], partition=number % PARTITIONS,
+                    on_delivery=self._told,
+                )  # fmt: skip
+                number += 1
+            except BufferError:
+                producer.poll(0.05)
+            if number % 100 == 0:
+                producer.poll(0)
+        producer.purge()
+
+    def _told(self, error: object, _message: object) -> None:
+        self.acknowledged += error is None
+
+    def _read(self, servers: str) -> None:
+        consumer = Consumer({"bootstrap.servers": servers, "group.id": "slow-store", **CLIENT})
+        consumer.assign([TopicPartition(TOPIC, each, OFFSET_END) for each in range(PARTITIONS)])
+        while not self._over.is_set():
+            consumer.consume(1000, 0.1)
+        consumer.close()
+
+
+def resident(server: OnSlowStore) -> Sample:
+    """MiB over the idle broker: the most, and the last quarter of the time over the second one."""
+    workloads.create(server, [TOPIC], PARTITIONS)
+    time.sleep(2.0)
+    idle = server.resident_bytes()
+    server.slow_down()
+    load = _Load(server)
+    seen: list[int] = []
+    until = time.perf_counter() + scaled_seconds(SECONDS)
+    while time.perf_counter() < until:
+        time.sleep(LOOK_SECONDS)
+        seen.append(server.resident_bytes() - idle)
+    load.end()
+    quarter = len(seen) // 4
+    second, last = seen[quarter : 2 * quarter], seen[-quarter:]
+    return Sample(
+        {
+            "MiB over idle": max(seen) / MIB,
+            "last quarter over second": sum(last) / sum(second),
+            "MB/s": load.acknowledged * VALUE_BYTES / scaled_seconds(SECONDS) / 1e6,
+        }
+    )
