@@ -66,11 +66,16 @@ class Line:
 
 
 def lines_of(row: Row, rounds: Rounds) -> list[Line]:
-    """One line a metric, in the order in which the workload reports them."""
-    some = next(iter(rounds.values()))
+    """One line a metric, in the order in which the workload reports them. What only one server
+    has, as the bytes of objects, has no ratio."""
+    metrics = dict.fromkeys(metric for taken in rounds.values() for metric in taken[0])
     result = []
-    for metric in some[0]:
-        by_server = {name: [each[metric] for each in taken] for name, taken in rounds.items()}
+    for metric in metrics:
+        by_server = {
+            name: [each[metric] for each in taken]
+            for name, taken in rounds.items()
+            if metric in taken[0]
+        }
         ratio = None
         peers = [name for name in by_server if name != OURS]
         if OURS in by_server and peers:
@@ -92,7 +97,7 @@ def print_row(console: Console, row: Row, rounds: Rounds) -> None:
     for line in lines_of(row, rounds):
         table.add_row(
             line.metric,
-            *(str(line.spreads[name]) for name in rounds),
+            *(str(line.spreads.get(name, "")) for name in rounds),
             f"{line.ratio}" if line.ratio else "",
             str(line.target or ""),
             line.verdict,

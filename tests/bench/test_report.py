@@ -124,3 +124,13 @@ def test_every_marked_table_of_the_page_names_rows_that_exist(bench):
     marked = [found[2].split() for found in page.MARKED.finditer(text)]
     assert marked
     assert all(name in known for names in marked for name in names)
+
+
+def test_what_one_server_alone_reports_is_a_line_without_a_ratio(bench):
+    report, rows = bench
+    rounds = {"kafka": ROUNDS["kafka"], "anabranch": [{"MB/s": 1.0, "written": 1.01}] * 3}
+    row = row_of(rows, {"written": rows.Target(1.1, is_own=True)})
+    speed, written = report.lines_of(row, rounds)
+    assert set(speed.spreads) == {"kafka", "anabranch"}
+    assert (set(written.spreads), written.ratio, written.verdict) == ({"anabranch"}, None, "met")
+    report.print_row(importlib.import_module("rich.console").Console(quiet=True), row, rounds)
