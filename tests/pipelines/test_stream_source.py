@@ -305,7 +305,7 @@ def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path)
 
 def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_path, spark):
     topic = topics.create()
-    topics.fill(topic, 0, 2000, batch=20, size=2000)
+    topics.fill(topic, 0, 6000, batch=20, size=4000)  # more than is fetched ahead
     killed = threading.Event()
 
     def slowly(batches):
@@ -336,7 +336,7 @@ def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_pa
     assert query.awaitTermination(WAIT_SECONDS)
     assert killed.is_set()
     rows = spark.read.schema("offset long").json(str(tmp_path / "rows")).collect()
-    assert sorted(row.offset for row in rows) == list(range(2000))
+    assert sorted(row.offset for row in rows) == list(range(6000))
 
 
 def line(process):

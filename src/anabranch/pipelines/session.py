@@ -40,8 +40,8 @@ USUAL = {
     "spark.ui.showConsoleProgress": "false",
     "spark.log.level": "ERROR",
 }
-"""What every local session has, unless `conf` says otherwise. Over TCP, which Spark takes by itself,
-each task of a Python worker waits 40 ms for a delayed acknowledgement before it reads anything."""
+"""What every local session has, unless `conf` says otherwise. Over TCP, Spark's own choice, each
+task of a Python worker waits 40 ms for a delayed acknowledgement before it reads anything."""
 
 
 def prepare_environment() -> None:
