@@ -14,8 +14,9 @@ from anabranch.core.wire.metadata_records import (
     ConfigRecord,
     UnfenceBrokerRecord,
 )
-from anabranch.sim.checks.logs import LAST_STANDING, ZOMBIE_WROTE
+from anabranch.sim.checks.committed import ZOMBIE_WROTE
 from anabranch.sim.checks.metadata import LAST_KNOWN, UNCLEAN
+from anabranch.sim.checks.replicas import LAST_STANDING
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import Send
 

@@ -10,10 +10,11 @@
         record is committed; a process that ends takes nothing with it
     L8  a producer's sequence numbers stand once, and in order, in a log
 
-What: after each event, the copies of the node whose event it was are looked at; `_judge` decides
-about one that changed. The true high watermark and the losses that a recorded rule allows are those
-of `truth.py`. Rule kept: nothing of the node is changed, and nothing of its own conclusions is
-believed that can be seen in bytes. Not here: reading bytes (`entries.py`, `copies.py`).
+What: after each event, the copies of the node whose event it was are looked at, and one that
+changed is judged (`replicas.py`). The true high watermark and the losses that a recorded rule
+allows are those of `truth.py`. Here too: which copies a node has, and what was told besides. Rule
+kept: nothing of the node is changed. Not here: reading bytes (`entries.py`, `copies.py`), what must
+hold of what is committed (`committed.py`).
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
-from anabranch.sim.checks.commits import OFFSETS_TOPIC
-from anabranch.sim.checks.compacted import Compacted
+from anabranch.sim.checks.committed import CommitChecks
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
 from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.known import LogKnowledge
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.metadata import Elected
 from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.replicas import ReplicaChecks
 from anabranch.sim.checks.seat import Seat
-from anabranch.sim.checks.truth import NEVER, Loss, Truth
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.processes import State
 
@@ -39,23 +40,16 @@ if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
 ACKS_ALL = -1
-TOMBSTONES_STAY_MS = "86400000"
-"""delete.retention.ms where nothing else is said."""
-LAST_STANDING = "the last in-sync replica lost it in a power cut, and there is no ELR"
-ZOMBIE_WROTE = "acknowledged by a leader that an unclean election had replaced"
 
 
-class LogChecks:
+class LogChecks(LogKnowledge):
     """See the module."""
 
     def __init__(self, model: Model, marks: Marks) -> None:
-        self.model = model
-        self.marks = marks
-        self.seats: dict[int, Seat] = {}
-        self.truths: dict[Key, Truth] = {}
-        self.places: dict[TopicPartition, Truth] = {}
-        self.deletes_asked: set[TopicPartition] = set()
-        """Partitions of which an operator has deleted records, or has tried to."""
+        super().__init__(model, marks)
+        self._commits = CommitChecks(self)
+        self._replicas = ReplicaChecks(self, self._commits)
+        self._judge = self._replicas.judge
 
     # What is told.
 
@@ -127,7 +121,7 @@ class LogChecks:
 
     def elected(self, elected: Elected) -> None:
         """The metadata log names a new leader."""
-        truth = self._truth(elected.key)
+        truth = self.truth(elected.key)
         if elected.rule:
             truth.reset_epoch = elected.now.leader_epoch
             truth.reset_rule = elected.rule
@@ -140,11 +134,11 @@ class LogChecks:
 
     def joined(self, key: Key, members: tuple[int, ...]) -> None:
         """The metadata log says that these are in sync now."""
-        truth = self._truth(key)
+        truth = self.truth(key)
         if truth.reset_epoch > truth.led_epoch:
             return
         for member in members:
-            missing = self._lacks(member, key, truth.start, truth.high)
+            missing = self.lacks(member, key, truth.start, truth.high)
             if missing is not None:
                 raise Violation(
                     "L4", "A replica joined the ISR without all that is committed.",
@@ -181,30 +175,6 @@ class LogChecks:
 
     # Which copies there are.
 
-    def _truth(self, key: Key) -> Truth:
-        truth = self.truths.get(key)
-        if truth is None:
-            place = self.model.place(key)
-            truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
-            if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
-                truth.compacted = Compacted(truth, lambda: self._tombstones_stay_ms(key))
-            truth.expires = self.model.expires(key)
-            self.truths[key] = self.places[place] = truth
-        return truth
-
-    def key_of(self, replica: Replica) -> Key:
-        """The partition that a replica is of."""
-        return replica.topic_id, replica.topic_partition.partition
-
-    def truth_of(self, place: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Truth | None:
-        """The partition of that name that clients meant; the newest when they did not know."""
-        if topic_id == ZERO_TOPIC_ID:
-            return self.places.get(place)
-        return self.truths.get((topic_id, place.partition))
-
-    def _tombstones_stay_ms(self, key: Key) -> int:
-        return int(self.model.setting(key, "delete.retention.ms", TOMBSTONES_STAY_MS))
-
     def _rehost(self, seat: Seat) -> None:
         """Another image, another life, or a partition gone offline: see what is hosted now."""
         broker = seat.node.broker
@@ -220,7 +190,7 @@ class LogChecks:
             copy = seat.copies.get(key)
             if copy is None or (same_life and copy.replica not in (None, replica)):
                 # Or: one event brought the end of a role, with its log, and a new role.
-                copy = seat.copies[key] = Copy(seat.node, self._truth(key))
+                copy = seat.copies[key] = Copy(seat.node, self.truth(key))
             if copy.replica is not replica:
                 copy.forget()
                 copy.replica = replica
@@ -264,13 +234,8 @@ class LogChecks:
                         "L7", "A process ended, its machine did not, and records are gone.",
                         {**copy.told(), "gone": tuple(entry)},
                     )  # fmt: skip
-            self._check_cut(copy, replica, gone)
+            self._replicas.check_cut(copy, replica, gone)
         self._judge(copy, replica)
-
-    def belongs_to(self, node_id: int, key: Key) -> bool:
-        """Whether the metadata give a node a partition."""
-        partition = self.model.partitions.get(key)
-        return partition is not None and node_id in (*partition.replicas, *partition.observers)
 
     def _dropped(self, copy: Copy, entries: list[Entry]) -> None:
         for entry in entries:
@@ -284,284 +249,4 @@ class LogChecks:
                 copy.grow()
             if copy.entries and replica.high_watermark <= copy.entries[-1].end:
                 before, copy.high = copy.high, replica.high_watermark
-                self._told_committed(copy, replica, before, copy.epoch)
-
-    # One copy.
-
-    def _judge(self, copy: Copy, replica: Replica) -> None:
-        """A copy changed: read what is new, and look at everything that this may break."""
-        log = replica.log
-        before = copy.high
-        was_cut = copy.cut_to != NOT_SEEN or log.end_offset < copy.end
-        if copy.cut_to == 0 and copy.truth.reset_epoch != NEVER:
-            copy.start = NOT_SEEN  # begins anew under a leader that may have less
-        if was_cut or copy.is_exchanged:
-            copy.cut_to, copy.is_exchanged = NOT_SEEN, False
-            gone = copy.reload()
-            copy.end = log.end_offset
-            self._check_cut(copy, replica, gone)
-        elif log.end_offset != copy.end:
-            copy.grow()
-            copy.end = log.end_offset
-        self._check_marks(copy, replica)
-        epoch_before = copy.epoch
-        self._check_epochs(copy, replica)
-        led_epoch = copy.epoch if copy.leads else self._led_since(copy, epoch_before)
-        if log.start_offset != copy.start:
-            self._start_moved(copy, replica)
-        high = copy.high = replica.high_watermark
-        if high > before:
-            self._told_committed(copy, replica, before, led_epoch)
-        elif high < before and not was_cut:
-            raise Violation(
-                "L5", "A high watermark went back without its log.",
-                {**copy.told(), "high": high, "before": before},
-            )  # fmt: skip
-
-    def _check_marks(self, copy: Copy, replica: Replica) -> None:
-        log = replica.log
-        if not log.start_offset <= replica.high_watermark <= log.end_offset:
-            raise Violation(
-                "L1", "Log start, high watermark and end are not in this order.",
-                {**copy.told(), "start": log.start_offset, "high": replica.high_watermark,
-                 "end": log.end_offset},
-            )  # fmt: skip
-
-    def _start_moved(self, copy: Copy, replica: Replica) -> None:
-        start = replica.log.start_offset
-        if copy.start != NOT_SEEN:
-            if start < copy.start:
-                raise Violation(
-                    "L1", "A log start went back.",
-                    {**copy.told(), "start": start, "before": copy.start},
-                )  # fmt: skip
-            if not copy.truth.expires and replica.topic_partition not in self.deletes_asked:
-                raise Violation(
-                    "L6", "A log start moved, and nothing expires and nobody asked for it.",
-                    {**copy.told(), "start": start, "before": copy.start},
-                )  # fmt: skip
-            self.marks.hit("records-expired" if copy.truth.expires else "records-deleted")
-        copy.start = start
-        if copy.leads and copy.epoch == copy.truth.led_epoch:
-            copy.truth.start_moved(start)
-        elif copy.leads:
-            copy.truth.expired(start)
-
-    def _check_epochs(self, copy: Copy, replica: Replica) -> None:
-        epoch, partition_epoch = replica.leader_epoch, replica.partition_epoch
-        if epoch < copy.epoch or (epoch == copy.epoch and partition_epoch < copy.partition_epoch):
-            raise Violation(
-                "M1", "A replica's leader or partition epoch went back.",
-                {**copy.told(), "now": (epoch, partition_epoch),
-                 "before": (copy.epoch, copy.partition_epoch)},
-            )  # fmt: skip
-        is_new = epoch != copy.epoch or replica.is_leader != copy.leads
-        copy.epoch, copy.partition_epoch = epoch, partition_epoch
-        copy.leads = replica.is_leader and not self._is_of_former_life(copy)
-        if copy.leads and is_new:
-            self._begins_to_lead(copy, replica)
-
-    def _led_since(self, copy: Copy, epoch: int) -> int:
-        """The last epoch in which it led until this event: one event may bring several."""
-        key, node = copy.truth.key, copy.node
-        for each in range(copy.epoch - 1, max(epoch, 0) - 1, -1):
-            if self.model.leaders.get((key, each)) == node.node_id:
-                if self.model.lives.get((key, each)) == node.broker.broker_epoch:
-                    return each
-        return NOT_SEEN
-
-    def _is_of_former_life(self, copy: Copy) -> bool:
-        """Whether a process only reads in old metadata that it led before it was restarted."""
-        term = (copy.truth.key, copy.epoch)
-        is_elected = self.model.leaders.get(term) == copy.node.node_id
-        return is_elected and self.model.lives.get(term) != copy.node.broker.broker_epoch
-
-    def _begins_to_lead(self, copy: Copy, replica: Replica) -> None:
-        """L4: a leader has everything, or its election said that it may not."""
-        truth, epoch, node_id = copy.truth, copy.epoch, copy.node.node_id
-        elected = self.model.leaders.get((truth.key, epoch))
-        if elected != node_id:
-            raise Violation(
-                "M2", "A broker leads in an epoch for which another one was elected.",
-                {**copy.told(), "elected": elected},
-            )  # fmt: skip
-        if epoch <= truth.led_epoch:
-            return
-        start = max(truth.start, replica.log.start_offset if truth.expires else 0)
-        missing = truth.missing_in(copy.entries, start, truth.high)
-        ends_early = truth.expires and replica.log.end_offset < truth.high
-        if missing is not None or ends_early:  # what is missing may have expired by now
-            rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
-            if not rule and not self.model.elr_enabled:
-                lost_by = (
-                    truth.dropped.values() if missing is None else [truth.dropped.get(missing)]
-                )
-                rule = LAST_STANDING if any(node_id in (each or ()) for each in lost_by) else ""
-            if not rule:
-                raise Violation(
-                    "L4", "A leader does not have all that is committed.",
-                    {**copy.told(), "missing": tuple(missing or ()), "committed": truth.high,
-                     "end": replica.log.end_offset, "led_before": truth.led_by},
-                )  # fmt: skip
-            log = replica.log
-            truth.cut(rule, epoch, copy.entries, log.start_offset, log.end_offset)
-            truth.reset_epoch = max(truth.reset_epoch, epoch)
-            self.marks.hit("lost-by-rule")
-        if replica.high_watermark < truth.high:
-            self.marks.hit("high-watermark-behind")
-        if truth.losses and replica.high_watermark > truth.high:
-            # A branch that an unclean election had cut off may lead again, and shows all it knew.
-            truth.commit(copy.within(truth.high, replica.high_watermark), replica.high_watermark)
-        truth.led_epoch, truth.led_by = epoch, node_id
-        truth.start_moved(replica.log.start_offset)
-
-    def _check_cut(self, copy: Copy, replica: Replica, gone: list[Entry]) -> None:
-        """L6: what a log was cut by is not committed."""
-        truth, log = copy.truth, replica.log
-        cut = [entry for entry in gone if entry.end > log.start_offset]
-        if cut:
-            self.marks.hit("truncation")
-        elif gone and log.start_offset > 0:
-            self.marks.hit("restart-at-leader-start")
-        is_empty = log.end_offset == log.start_offset
-        if truth.compacted is not None and truth.reset_epoch != NEVER and is_empty:
-            return  # holes cannot be compared with a leader who has less: it copies all of it anew
-        for entry in cut:
-            if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:
-                raise Violation(
-                    "L6", "A committed batch was cut off.",
-                    {**copy.told(), "batch": tuple(entry), "committed": truth.high,
-                     "end": log.end_offset},
-                )  # fmt: skip
-
-    # What is told to be committed.
-
-    def _told_committed(self, copy: Copy, replica: Replica, before: int, led_epoch: int) -> None:
-        """A replica's high watermark rose: what is below it must be committed.
-
-        `led_epoch` is the epoch in which it leads, or led until this event."""
-        truth, high = copy.truth, copy.high
-        epoch = copy.epoch if led_epoch == NOT_SEEN else led_epoch
-        is_stale = max(epoch, 0) < truth.reset_epoch or truth.led_epoch < truth.reset_epoch
-        if NOT_SEEN != led_epoch < truth.reset_epoch <= truth.led_epoch:
-            self._fork(copy, high)
-        if high > truth.high:
-            if led_epoch != NOT_SEEN:
-                self._commit(copy, replica, high, led_epoch)
-            elif not is_stale and not (truth.losses or truth.forks):
-                raise Violation(
-                    "L5", "A follower's high watermark is above what any leader committed.",
-                    {**copy.told(), "high": high, "committed": truth.high},
-                )  # fmt: skip
-        if is_stale or (before == NOT_SEEN and (truth.losses or truth.forks)):
-            return
-        missing = truth.missing_in(copy.entries, max(before, replica.log.start_offset), high)
-        if missing is not None:
-            raise Violation(
-                "L2", "A replica shows something else as committed than what is.",
-                {**copy.told(), "committed": tuple(missing), "high": high},
-            )  # fmt: skip
-
-    def _fork(self, copy: Copy, high: int) -> None:
-        """What a leader shows that an unclean election has replaced may have two values."""
-        truth = copy.truth
-        leader = self.seats[truth.led_by].copies.get(truth.key)
-        here = set(leader.entries if leader is not None else ())
-        for entry in copy.entries:
-            if entry.end <= high and entry.base >= truth.start and entry not in here:
-                truth.forks.append((entry.base, ZOMBIE_WROTE))
-                return
-
-    def _commit(self, copy: Copy, replica: Replica, high: int, led_epoch: int) -> None:
-        """A leader says that more is committed than anybody said before."""
-        truth = copy.truth
-        fresh = copy.within(truth.high, high)
-        if led_epoch < truth.led_epoch and not self._still_true(copy, fresh, high, led_epoch):
-            return
-        if led_epoch >= truth.reset_epoch:
-            self._check_holders(copy, replica, fresh, high)
-        truth.commit(fresh, high)
-
-    def _still_true(self, copy: Copy, fresh: list[Entry], high: int, led_epoch: int) -> bool:
-        """Whether what a replaced leader commits is with the present one; False when it is lost by
-        a rule."""
-        truth = copy.truth
-        leader = self.seats[truth.led_by].copies.get(truth.key)
-        if leader is None:
-            return True  # the partition moved away from it meanwhile
-        here = set(leader.entries)
-        lost = truth.dropped  # by a disk: it was there when the old leader counted it
-        missing = [
-            entry
-            for entry in fresh
-            if entry not in here and truth.led_by not in lost.get(entry, ())
-        ]
-        if not leader.is_sure or not missing:
-            return True
-        if truth.reset_epoch <= led_epoch:
-            raise Violation(
-                "L4", "A replaced leader committed what the present one does not have.",
-                {**copy.told(), "missing": tuple(missing[0]), "leader": leader.node.name},
-            )  # fmt: skip
-        truth.losses += [Loss(entry, ZOMBIE_WROTE, truth.led_epoch) for entry in missing]
-        truth.peak = max(truth.peak, high)
-        truth.told_by_replaced = max(truth.told_by_replaced, high)
-        self.marks.hit("lost-by-rule")
-        return False
-
-    def _check_holders(self, copy: Copy, replica: Replica, fresh: list[Entry], high: int) -> None:
-        """L3 and L7: who must have what is committed now."""
-        truth, own = copy.truth, copy.node.node_id
-        partition = self.model.partitions.get(truth.key)
-        if partition is None:
-            return
-        told = {**copy.told(), "high": high, "isr": partition.isr}
-        holders = 0
-        for member in partition.replicas:
-            missing = None if member == own else self._missing(member, truth.key, fresh)
-            if missing is None:
-                holders += 1
-            elif member in partition.isr:
-                raise Violation(
-                    "L3", "A record was told to be committed that an in-sync replica lacks.",
-                    {**told, "without": member, "missing": tuple(missing)},
-                )  # fmt: skip
-        topic = self.model.topics.get(truth.key[0], "")
-        factor = len(partition.replicas) - len(partition.adding)  # what it had counts until then
-        if holders < self.seats[own].required(topic, factor, self.model):
-            raise Violation(
-                "L7", "A record was told to be committed on fewer than min.insync.replicas.",
-                {**told, "holders": holders},
-            )  # fmt: skip
-        if self.model.setting(truth.key, "flush.messages", "") == "1":
-            unsynced = copy.first_unsynced(fresh)
-            if unsynced is not None:
-                raise Violation(
-                    "L7", "A record was told to be committed before it was flushed.",
-                    {**told, "unsynced": tuple(unsynced)},
-                )  # fmt: skip
-
-    def _missing(self, node_id: int, key: Key, entries: list[Entry]) -> Entry | None:
-        """The first of these that a replica lacks for certain."""
-        copy = self._certain(node_id, key)
-        if copy is None:
-            return None
-        have = copy.entries
-        for entry in entries:
-            if entry not in have[-len(entries) - 64 :] and entry not in have:
-                return entry
-        return None
-
-    def _lacks(self, node_id: int, key: Key, start: int, upto: int) -> Entry | None:
-        """The first committed batch of a range that a replica lacks for certain."""
-        copy = self._certain(node_id, key)
-        return None if copy is None else copy.lacks(start, upto)
-
-    def _certain(self, node_id: int, key: Key) -> Copy | None:
-        """A replica's copy, if it is known what it has and the metadata mean its present life."""
-        seat = self.seats.get(node_id)
-        copy = seat.copies.get(key) if seat is not None else None
-        registered = self.model.brokers.get(node_id)
-        if copy is None or not copy.is_sure or registered is None:
-            return None
-        return copy if copy.node.broker.broker_epoch == registered.epoch else None
+                self._commits.told(copy, replica, before, copy.epoch)

@@ -1,0 +1,94 @@
+"""What is known of all logs: each partition's committed batches, and each node's copies of it.
+
+What: `LogKnowledge` holds the truth of every partition (`truth.py`) and the seat of every node
+(`seat.py`), and answers what several checks ask of them. Rule kept: of a copy of which nothing is
+certain, nothing is said. Not here: any judgement (`logs.py`, `replicas.py`, `committed.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from anabranch.sim.checks.commits import OFFSETS_TOPIC
+from anabranch.sim.checks.compacted import Compacted
+from anabranch.sim.checks.copies import Copy
+from anabranch.sim.checks.entries import Entry
+from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.model import Key, Model
+from anabranch.sim.checks.seat import Seat
+from anabranch.sim.checks.truth import Truth
+
+if TYPE_CHECKING:
+    from anabranch.core.replication.replica import Replica
+
+TOMBSTONES_STAY_MS = "86400000"
+"""delete.retention.ms where nothing else is said."""
+
+
+class LogKnowledge:
+    """See the module."""
+
+    def __init__(self, model: Model, marks: Marks) -> None:
+        self.model = model
+        self.marks = marks
+        self.seats: dict[int, Seat] = {}
+        self.truths: dict[Key, Truth] = {}
+        self.places: dict[TopicPartition, Truth] = {}
+        self.deletes_asked: set[TopicPartition] = set()
+        """Partitions of which an operator has deleted records, or has tried to."""
+
+    def truth(self, key: Key) -> Truth:
+        """The truth of a partition, made when it is first asked for."""
+        truth = self.truths.get(key)
+        if truth is None:
+            place = self.model.place(key)
+            truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
+            if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
+                truth.compacted = Compacted(truth, lambda: self._tombstones_stay_ms(key))
+            truth.expires = self.model.expires(key)
+            self.truths[key] = self.places[place] = truth
+        return truth
+
+    def key_of(self, replica: Replica) -> Key:
+        """The partition that a replica is of."""
+        return replica.topic_id, replica.topic_partition.partition
+
+    def truth_of(self, place: TopicPartition, topic_id: TopicId = ZERO_TOPIC_ID) -> Truth | None:
+        """The partition of that name that clients meant; the newest when they did not know."""
+        if topic_id == ZERO_TOPIC_ID:
+            return self.places.get(place)
+        return self.truths.get((topic_id, place.partition))
+
+    def belongs_to(self, node_id: int, key: Key) -> bool:
+        """Whether the metadata give a node a partition."""
+        partition = self.model.partitions.get(key)
+        return partition is not None and node_id in (*partition.replicas, *partition.observers)
+
+    def missing(self, node_id: int, key: Key, entries: list[Entry]) -> Entry | None:
+        """The first of these that a replica lacks for certain."""
+        copy = self.certain(node_id, key)
+        if copy is None:
+            return None
+        have = copy.entries
+        for entry in entries:
+            if entry not in have[-len(entries) - 64 :] and entry not in have:
+                return entry
+        return None
+
+    def lacks(self, node_id: int, key: Key, start: int, upto: int) -> Entry | None:
+        """The first committed batch of a range that a replica lacks for certain."""
+        copy = self.certain(node_id, key)
+        return None if copy is None else copy.lacks(start, upto)
+
+    def certain(self, node_id: int, key: Key) -> Copy | None:
+        """A replica's copy, if it is known what it has and the metadata mean its present life."""
+        seat = self.seats.get(node_id)
+        copy = seat.copies.get(key) if seat is not None else None
+        registered = self.model.brokers.get(node_id)
+        if copy is None or not copy.is_sure or registered is None:
+            return None
+        return copy if copy.node.broker.broker_epoch == registered.epoch else None
+
+    def _tombstones_stay_ms(self, key: Key) -> int:
+        return int(self.model.setting(key, "delete.retention.ms", TOMBSTONES_STAY_MS))
