@@ -99,8 +99,7 @@ class ControllerShell(Performer):
 
     def look_at_lease(self) -> None:
         """To be called before anything is answered: see `Tenure.look`."""
-        self.tenure.look(steady_ms())
-        self._perform()
+        self._look(steady_ms())
 
     def submit(self, propose: Propose) -> asyncio.Future[Any]:
         """The answer to a decision once it, and all it stands on, is committed.

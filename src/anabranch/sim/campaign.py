@@ -53,6 +53,8 @@ class Tally:
     operations: int = 0
     faults: int = 0
     virtual_us: int = 0
+    processor_s: float = 0.0
+    """What they took of a core."""
     marks: Counter[str] = field(default_factory=Counter)
     losses: Counter[str] = field(default_factory=Counter)
     failures: list[Outcome] = field(default_factory=list)
@@ -80,6 +82,7 @@ class Tally:
         self.operations += other.operations
         self.faults += other.faults
         self.virtual_us += other.virtual_us
+        self.processor_s += other.processor_s
         self.marks.update(other.marks)
         self.losses.update(other.losses)
         self.failures += other.failures
@@ -102,7 +105,7 @@ class Report:
 
 def run_block(first: int, count: int) -> Tally:
     """So many schedules one after another: what one process does."""
-    tally = Tally()
+    tally, begun_s = Tally(), time.process_time()
     gc.collect()
     gc.freeze()  # what is there now stays: only the knot that each world leaves is looked for
     gc.disable()
@@ -113,6 +116,7 @@ def run_block(first: int, count: int) -> Tally:
     finally:
         gc.unfreeze()
         gc.enable()
+    tally.processor_s = time.process_time() - begun_s
     return tally
 
 
@@ -205,12 +209,14 @@ def sentences(report: Report) -> list[str]:
     """A campaign's result as lines for people."""
     tally = report.tally
     rate = 60 * tally.schedules / max(report.seconds, 1e-9)
+    busy_rate = 60 * tally.schedules / max(tally.processor_s, 1e-9)
     hit = ", ".join(f"{name} {count}" for name, count in sorted(tally.marks.items()))
     losses = ", ".join(f"{name} {count}" for name, count in sorted(tally.losses.items()))
     return [
         f"seeds {report.first_seed} to {report.next_seed - 1}: {tally.clean} clean, "
         f"{len(tally.failures)} failed, {tally.uncounted} too tame to count",
-        f"{rate:.0f} schedules a minute, {tally.virtual_us / 3.6e9:.1f} virtual hours, "
+        f"{rate:.0f} schedules a minute, {busy_rate:.0f} a minute of processor time",
+        f"{tally.virtual_us / 3.6e9:.1f} virtual hours, "
         f"{tally.operations} operations, {tally.faults} faults",
         f"marks hit: {hit or 'none'}",
         f"marks not hit: {', '.join(report.marks_missed) or 'none'}",

@@ -13,17 +13,21 @@ from anabranch.sim.world import World
 class SteadyClock:
     """Milliseconds that only grow. It is the world's until something happens to it."""
 
-    __slots__ = ("_at_us", "_rate", "_since_us", "_stands", "world")
+    __slots__ = ("_at_us", "_is_the_worlds", "_rate", "_since_us", "_stands", "world")
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._since_us = self._at_us = 0
         self._rate = 1.0
         self._stands = False
+        self._is_the_worlds = True
+        """Whether nothing has happened to it so far."""
 
     @property
     def now_ms(self) -> int:
         """What it shows."""
+        if self._is_the_worlds:
+            return self.world.now_us // 1000
         return self._now_us() // 1000
 
     @property
@@ -33,6 +37,8 @@ class SteadyClock:
 
     def world_ms(self, own_ms: int) -> int:
         """When it will have shown that, by the world's clock, if nothing more happens to it."""
+        if self._is_the_worlds:
+            return own_ms
         left_us = own_ms * 1000 - self._at_us
         if self._rate == 1.0:
             return -(-(self._since_us + left_us) // 1000)
@@ -67,3 +73,4 @@ class SteadyClock:
 
     def _settle(self) -> None:
         self._at_us, self._since_us = self._now_us(), self.world.now_us
+        self._is_the_worlds = False

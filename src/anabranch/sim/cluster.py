@@ -236,7 +236,7 @@ class Cluster:
     # Watching.
 
     def _ended(self, process: Process | None) -> None:
-        node = process if isinstance(process, SimNode) else None
+        node = process if process.__class__ is SimNode else None
         for check in self.checks:
             check.event_ended(node)
 

@@ -87,8 +87,7 @@ class ControllerShell(Performer):
 
     def look_at_lease(self) -> None:
         """To be called before anything is answered: see `Tenure.look`."""
-        self.tenure.look(self.node.steady_ms)
-        self._perform()
+        self._look(self.node.steady_ms)
         if self.controller.active:
             self.node.cluster.tell_controller_acts(self.node)
 

@@ -51,7 +51,8 @@ class _Inode:
         """Note the pages of a range as not synced."""
         pages = range(start // PAGE_BYTES, -(-end // PAGE_BYTES))
         self.dirty.update(pages)
-        self.lost.difference_update(pages)
+        if self.lost:
+            self.lost.difference_update(pages)
 
     def sync(self) -> None:
         """Make what is seen what is stored, but for what an earlier sync has lost."""
@@ -244,20 +245,22 @@ class SimDisk:
         except StorageFault:
             self._put(inode, path, position, written[: self.random.randint(0, len(written))])
             raise
-        growth = max(0, position + len(written) - len(inode.seen))
-        free = self.free_bytes(path)
-        if growth > free:
-            self._put(inode, path, position, written[: len(written) - growth + free])
-            raise DiskFull(f"{path}: no space left on purpose")
+        if self.rooms or self.free < UNLIMITED:
+            growth = max(0, position + len(written) - len(inode.seen))
+            free = self.free_bytes(path)
+            if growth > free:
+                self._put(inode, path, position, written[: len(written) - growth + free])
+                raise DiskFull(f"{path}: no space left on purpose")
         self._put(inode, path, position, written)
 
     def _put(self, inode: _Inode, path: str, position: int, written: bytes) -> None:
-        growth = max(0, position + len(written) - len(inode.seen))
-        if position > len(inode.seen):
-            inode.seen.extend(bytes(position - len(inode.seen)))
-        inode.seen[position : position + len(written)] = written
-        inode.touch(position, position + len(written))
-        self._take(path, growth)
+        seen, end = inode.seen, position + len(written)
+        size = len(seen)
+        if position > size:
+            seen.extend(bytes(position - size))
+        seen[position:end] = written
+        inode.touch(position, end)
+        self._take(path, max(0, end - size))
 
     def _take(self, path: str, size_bytes: int) -> None:
         """Use space, or with a negative size give it back."""
@@ -399,16 +402,23 @@ class SimDisk:
     def sync_dir(self, path: str) -> None:
         """See Files."""
         self.step("sync", path)
-        for name in self.names.keys() | self.stored_names.keys():
-            if name == path or name.rpartition("/")[0] == path:
-                if name in self.names:
-                    self.stored_names[name] = self.names[name]
-                elif self.stored_names.pop(name, ...) is None:
-                    for each in _below(self.stored_names, name):  # they went with their folder
-                        del self.stored_names[name + each]
-        self._renamed = [
-            one for one in self._renamed if path not in (one[0], one[0].rpartition("/")[0])
-        ]
+        names, stored, prefix = self.names, self.stored_names, path + "/"
+        length = len(prefix)
+        if path in names:
+            stored[path] = names[path]
+        for name, inode in names.items():
+            if name.startswith(prefix) and name.find("/", length) < 0:
+                stored[name] = inode
+        gone = [path] if path in stored and path not in names else []
+        gone += [each for each in stored if each not in names and each.startswith(prefix)]
+        for name in gone:
+            if name.find("/", length) < 0 and stored.pop(name, ...) is None:
+                for each in _below(stored, name):  # they went with their folder
+                    del stored[name + each]
+        if self._renamed:
+            self._renamed = [
+                one for one in self._renamed if path not in (one[0], one[0].rpartition("/")[0])
+            ]
 
     def sync_path(self, path: str) -> None:
         """See Files."""

@@ -32,6 +32,8 @@ class Process:
         self.state = State.CRASHED
         self.life = 0
         self.held: list[Timer] | None = None
+        self.newest: dict[int, int] = {}
+        """API key -> the newest version that this process speaks, where that is not the newest."""
 
     @property
     def is_up(self) -> bool:

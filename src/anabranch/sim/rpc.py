@@ -12,7 +12,6 @@ unlike on a real connection, an answer does not wait for the answers before it.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -33,20 +32,18 @@ BROKER, CONTROLLER = "broker", "controller"
 OnAnswer: TypeAlias = Callable[[Any], None]
 
 
-class Server(Process, ABC):
+class Server(Process):
     """A process that can be called."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
         self.controller_name = f"{name}/controller"
         """The place of its controller listener: links to it can fail apart from the others."""
-        self.newest: dict[int, int] = {}
-        """API key -> the newest version that this process speaks, where that is not the newest."""
         self.open_calls: dict[Call, None] = {}
 
-    @abstractmethod
     def receive(self, call: Call) -> None:
         """A request has arrived; `call.answer` must be called once, or never."""
+        raise NotImplementedError
 
 
 class Call:
@@ -193,10 +190,9 @@ class Calls:
     def version(self, source: Process, target: Server, api_key: int) -> int:
         """The newest version that both sides speak."""
         newest = self.newest[api_key]
-        if target.newest:
-            newest = min(newest, target.newest.get(api_key, newest))
-        if isinstance(source, Server) and source.newest:
-            newest = min(newest, source.newest.get(api_key, newest))
+        for side in (source.newest, target.newest):
+            if side:
+                newest = min(newest, side.get(api_key, newest))
         return newest
 
 

@@ -65,7 +65,9 @@ def decode_exact(cls: type[M], buffer: Buffer, version: int, offset: int = 0) ->
 def encode(message: Message, version: int) -> list[Buffer]:
     """The buffers of a message; `records` fields are passed on, not copied."""
     out: list[Buffer] = []
-    encoder(type(message), version)(message, out)
+    cls = type(message)
+    found = _ENCODERS.get((cls, version)) or encoder(cls, version)
+    found(message, out)
     return out
 
 

@@ -15,6 +15,7 @@ are encoded and decoded here.
 
 from __future__ import annotations
 
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, TypeAlias
 
@@ -322,8 +323,13 @@ def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
     """A record's value for the log, in a version of its schema, by default the newest."""
     if version is None:
         version = record.versions[-1]
-    head = uvarint_bytes(FRAME_VERSION) + uvarint_bytes(record.type_id) + uvarint_bytes(version)
-    return b"".join((head, *encode(record, version)))
+    return b"".join((_record_head(record.type_id, version), *encode(record, version)))
+
+
+@cache
+def _record_head(type_id: int, version: int) -> bytes:
+    """What stands before a record's fields; there are as many as versions of records."""
+    return uvarint_bytes(FRAME_VERSION) + uvarint_bytes(type_id) + uvarint_bytes(version)
 
 
 def decode_record(value: Buffer) -> MetadataRecord:

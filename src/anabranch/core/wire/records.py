@@ -216,12 +216,14 @@ def _varint_bytes(number: int) -> bytes:
 _SHORT = 1024
 """Lengths and deltas below this are looked up: those of nearly all records that a node makes."""
 _VARINTS = tuple(_varint_bytes(number) for number in range(_SHORT))
+_NULL = _varint_bytes(-1)
+"""The length of what is absent."""
 
 
 def encode_record(record: Record, base_offset: int, base_timestamp: int) -> bytes:
     """One record with its length, relative to its batch."""
     offset, timestamp, key, value, headers = record
-    if key is None or value is None or headers or len(key) + len(value) > _SHORT - 16:
+    if value is None or headers or len(key or b"") + len(value) > _SHORT - 16:
         return _encode_any(record, base_offset, base_timestamp)
     later, further = timestamp - base_timestamp, offset - base_offset
     if not (0 <= later < _SHORT and 0 <= further < _SHORT):
@@ -230,7 +232,7 @@ def encode_record(record: Record, base_offset: int, base_timestamp: int) -> byte
     body = b"".join(
         (
             b"\0", known[later], known[further],
-            known[len(key)], key, known[len(value)], value, b"\0",
+            _NULL if key is None else known[len(key)], key or b"", known[len(value)], value, b"\0",
         )
     )  # fmt: skip
     return known[len(body)] + body

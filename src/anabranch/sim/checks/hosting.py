@@ -54,16 +54,13 @@ class HostingChecks:
         broker, seen = node.broker, self._seen.get(node.node_id)
         if seen is None or seen.broker is not broker:
             seen = self._seen[node.node_id] = _Seen(broker)
-        if node.disk.synced_again:
+        disk, partitions = node.disk, broker.partitions
+        if disk.synced_again:
             raise Violation(
                 "H2", "A file whose sync had failed was synced again.",
-                {"node": node.name, "files": tuple(sorted(node.disk.synced_again))},
+                {"node": node.name, "files": tuple(sorted(disk.synced_again))},
             )  # fmt: skip
-        partitions = broker.partitions
-        if (
-            len(partitions.offline_folders) != len(seen.failed)
-            or len(partitions.full_folders) != len(seen.full)
-        ):  # fmt: skip
+        if partitions.offline_folders or partitions.full_folders or seen.failed or seen.full:
             self._folders(node, seen)
         if broker.image is not seen.image or len(partitions.offline) != seen.offline:
             self._logs(node, seen)
@@ -75,6 +72,11 @@ class HostingChecks:
 
     def _folders(self, node: SimNode, seen: _Seen) -> None:
         partitions = node.broker.partitions
+        if (
+            len(partitions.offline_folders) == len(seen.failed)
+            and len(partitions.full_folders) == len(seen.full)
+        ):  # fmt: skip
+            return
         failed, full = frozenset(partitions.offline_folders), frozenset(partitions.full_folders)
         if seen.full - full - failed:
             self._marks.hit("room-again")

@@ -73,12 +73,9 @@ class RegistrationChecks:
                 self._seen.add("folder-told")
 
     def look(self, node: SimNode) -> None:
-        """An event of a running node is over."""
-        offline = node.broker.partitions.offline_folders
-        if not offline:
-            return
+        """An event of a running node is over that has folders offline."""
         machine = node.session.machine
-        for path in offline:
+        for path in node.broker.partitions.offline_folders:
             self._failed(node, node.directory_ids[path], machine.confirmed_ms)
 
     def node_changed(self, node: SimNode, what: str) -> None:

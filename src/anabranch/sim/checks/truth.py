@@ -122,15 +122,13 @@ class Truth:
 
     def holds(self, entry: Entry) -> bool:
         """Whether that very batch is committed."""
-        index = bisect_left(self.entries, entry.base, key=_base)
+        index = bisect_left(self.entries, (entry.base,))
         return index < len(self.entries) and self.entries[index] == entry
 
     def between(self, first: int, upto: int) -> list[Entry]:
         """The committed batches that begin in `[first, upto)`."""
         entries = self.entries
-        return entries[
-            bisect_left(entries, first, key=_base) : bisect_left(entries, upto, key=_base)
-        ]
+        return entries[bisect_left(entries, (first,)) : bisect_left(entries, (upto,))]
 
     def _base_of_batch_at(self, offset: int) -> int:
         at = bisect_right(self.entries, offset, key=_end)
@@ -145,7 +143,7 @@ class Truth:
         if start < upto if not entries else entries[0].base < start:
             start = self._base_of_batch_at(start)
         for entry in self.between(start, upto):
-            at = bisect_left(entries, entry.base, key=_base)
+            at = bisect_left(entries, (entry.base,))
             if at >= len(entries) or (entries[at] is not entry and entries[at] != entry):
                 return entry
         return None
@@ -185,10 +183,6 @@ class Truth:
             if loss.entry.base <= offset < loss.entry.end:
                 return loss
         return None
-
-
-def _base(entry: Entry) -> int:
-    return entry.base
 
 
 def _end(entry: Entry) -> int:

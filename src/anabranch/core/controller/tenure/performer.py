@@ -20,6 +20,12 @@ class Performer(ABC):
     tenure: Tenure
     _is_performing = False
 
+    def _look(self, now_ms: int) -> None:
+        """See `Tenure.look`: it seldom leaves anything to be done, and comes with each request."""
+        self.tenure.look(now_ms)
+        if self.tenure.has_effects:
+            self._perform()
+
     def _perform(self) -> None:
         """Perform what is to be done, in order: also what is asked for meanwhile."""
         if self._is_performing:

@@ -134,6 +134,11 @@ class Tenure:
         return taken
 
     @property
+    def has_effects(self) -> bool:
+        """Whether `take_effects` has something."""
+        return bool(self._effects)
+
+    @property
     def next_tick_ms(self) -> int:
         """When `tick` is to be called, by the steady clock. Whatever came later than that for want
         of running is forgiven to brokers that were not heard meanwhile."""
@@ -368,8 +373,9 @@ class Tenure:
 
     def _is_overdue(self, now_ms: int) -> bool:
         holding = self.holding
-        is_active = self.phase is Phase.ACTIVE and holding is not None
-        return is_active and self._held.is_over(now_ms, self.timing)
+        if self.phase is not Phase.ACTIVE or holding is None:
+            return False
+        return holding.is_over(now_ms, self.timing)
 
     # Decisions.
 
