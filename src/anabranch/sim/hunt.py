@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.sim import diskless_scheduled, mutant_table
+from anabranch.sim import diskless_scheduled, mutant_table, offset_mutants
 from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, plant
 from anabranch.sim.plan import SEEDS_OF_PLANS
@@ -34,6 +34,9 @@ LONGEST_SECONDS = 60
 """A mutant may make a schedule endless; such a seed is passed over."""
 BUG = "exception"
 NOT_CAUGHT = "not caught"
+_TABLES = tuple(
+    Path(str(module.__file__)) for module in (mutant_table, diskless_scheduled, offset_mutants)
+)
 _CLEAN = "from anabranch.sim.schedule import run_schedule as r; raise SystemExit(not r({}).ok)"
 
 
@@ -108,8 +111,7 @@ def record(line: str) -> None:
     """Write what a hunt said into the table; nothing when it found nothing."""
     name, seed, *caught_by = line.split(" ")
     if seed.isdecimal():
-        is_diskless = any(each.name == name for each in diskless_scheduled.SCHEDULED)
-        path = Path(str((diskless_scheduled if is_diskless else mutant_table).__file__))
+        path = next(path for path in _TABLES if f'name="{name}"' in path.read_text())
         path.write_text(recorded(path.read_text(), name, int(seed), " ".join(caught_by)))
 
 

@@ -15,6 +15,7 @@ from random import Random
 from anabranch.core.types import TopicPartition
 from anabranch.sim.diskless_plan import with_diskless
 from anabranch.sim.metadata_plan import with_metadata_faults
+from anabranch.sim.offset_plan import with_offsets
 from anabranch.sim.plan import (
     SAFETY_US,
     SECOND_US,
@@ -53,7 +54,7 @@ def draw_plan(seed: int) -> Plan:
     plan = plain_plan(drawn)
     if drawn not in PLAIN_SEEDS:
         plan = with_registration_faults(with_metadata_faults(_with_life(plan)))
-    return replace(with_diskless(plan), seed=seed)
+    return replace(with_offsets(with_diskless(plan)), seed=seed)
 
 
 def _with_life(plan: Plan) -> Plan:

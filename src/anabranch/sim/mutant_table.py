@@ -14,6 +14,7 @@ from anabranch.sim.diskless_mutants import DATA_PATH
 from anabranch.sim.diskless_scheduled import SCHEDULED
 from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
+from anabranch.sim.offset_mutants import EXPIRING
 from anabranch.sim.storage_mutants import STORAGE
 
 REPLICA = "anabranch.core.replication.replica"
@@ -483,6 +484,7 @@ MUTANTS = (
         caught_by="B4",
     ),
     *SCHEDULED,
+    *EXPIRING,
 )
 
 OFFSETS = "anabranch.core.groups.offsets"

@@ -21,6 +21,7 @@ from anabranch.core.api.context import METADATA, Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
+from anabranch.core.controller.controller import Controller
 from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import previous_broker_epoch
@@ -75,6 +76,8 @@ class SimNode(Machine, Performer):
     purgatory: Purgatory
     hosting: Hosting
     controller_shell: ControllerShell
+    controller: Controller
+    """This node's controller, active or not."""
     link: ControllerLink
     follower: MetadataFollower
     session: Session
@@ -187,6 +190,7 @@ class SimNode(Machine, Performer):
         if self.is_up:
             self.follower.open()
         self.controller_shell = ControllerShell(self)
+        self.controller = self.controller_shell.controller
         self.link = ControllerLink(self)
         self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.session = Session(self, self._previous_epoch)
@@ -211,6 +215,7 @@ class SimNode(Machine, Performer):
             self.diskless.start()
             Upkeep(self.diskless).start()
         self.later(UPKEEP_MS, self._upkeep)
+        self.later(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
 
     def registered(self, broker_epoch: int) -> None:
         """The controller gave this life its epoch."""
@@ -237,11 +242,6 @@ class SimNode(Machine, Performer):
     def image(self) -> MetadataImage:
         """The newest metadata that this node knows."""
         return self.broker.image
-
-    @property
-    def controller(self) -> Any:
-        """This node's controller, active or not."""
-        return self.controller_shell.controller
 
     def later(self, delay_ms: int, action: Callable[[], None]) -> None:
         """Do something in this life when that much time has gone by."""
@@ -444,6 +444,12 @@ class SimNode(Machine, Performer):
         self.begin()
         self.broker.groups.tick(self.now_ms)
         self.settle()
+
+    def _expire_offsets(self) -> None:
+        self.begin()
+        offsets.expire(self.broker.groups, self.now_ms)
+        self.settle()
+        self.later(self.config.offsets_retention_check_interval_ms, self._expire_offsets)
 
     # What a broker does for its logs as time passes.
 

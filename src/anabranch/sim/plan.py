@@ -24,6 +24,7 @@ from anabranch.sim.clients.producer import ACKS_ALL, Manner
 
 if TYPE_CHECKING:
     from anabranch.sim.diskless_plan import DisklessPlan
+    from anabranch.sim.offset_plan import OffsetPlan
 
 SECOND_US = 1_000_000
 SETTLED_US = 4 * SECOND_US
@@ -147,6 +148,8 @@ class Plan:
     safety_us: int = SAFETY_US
     diskless: DisklessPlan | None = None
     """What it has of diskless topics."""
+    offsets: OffsetPlan | None = None
+    """What it has of committed offsets that expire."""
 
     @property
     def places(self) -> list[TopicPartition]:

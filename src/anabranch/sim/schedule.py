@@ -25,6 +25,7 @@ from anabranch.sim.faults import Faults
 from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
 from anabranch.sim.life import draw_plan
+from anabranch.sim.offset_run import OffsetRun
 from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan
 from anabranch.sim.trace import Trace
 from anabranch.sim.world import World
@@ -112,6 +113,7 @@ class _Run:
             managed = self.suite.metadata.managed
             self.diskless = DisklessRun(self.cluster, plan, self.suite.marks, managed)
             kinds |= self.diskless.kinds
+        self.offsets = OffsetRun(self.cluster, plan, self.suite) if plan.offsets else None
         self.faults = Faults(self.cluster, plan, kinds)
         self.healing = Healing(self.cluster, self.faults, self.workload)
 
@@ -127,11 +129,15 @@ class _Run:
             self.workload.start()
             if self.diskless is not None:
                 self.diskless.workload.start()
+            if self.offsets is not None:
+                self.offsets.start()
             self.faults.start()
             self.world.run(self.plan.safety_us)
             self._rest()
             if self.diskless is not None:
                 self.diskless.collect()
+            if self.offsets is not None:
+                self.offsets.checks.end(crashed=self.suite.crashed)
             self.suite.end()
         except Violation as violation:
             _, _, sentence = str(violation).partition(": ")
@@ -165,6 +171,8 @@ class _Run:
         self.healing.begin()
         if self.diskless is not None:
             self.diskless.heal()
+        if self.offsets is not None:
+            self.offsets.heal()
         deadline_us = self.world.now_us + LONGEST_REST_US
         while unrest := self._unrest():
             if self.world.now_us >= deadline_us:
@@ -190,7 +198,8 @@ class _Run:
         if not self.workload.topics_made:
             return "a topic that was deleted is not made again"
         diskless = "" if self.diskless is None else self.diskless.unrest()
-        return diskless or self.suite.unrest()
+        offsets = "" if self.offsets is None else self.offsets.unrest()
+        return diskless or offsets or self.suite.unrest()
 
     def _audited(self) -> bool:
         image = self.cluster.image

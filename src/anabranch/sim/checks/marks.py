@@ -53,6 +53,7 @@ MARKS: dict[str, str] = {
     "request-timed-out": "an acknowledgement took too long",
     "out-of-order-sequence": "a producer's batch was refused because one before it is missing",
     "reader-truncated": "a reader found that what it had read was truncated",
+    "offsets-expired": "a committed offset was gone when its retention was over, beside crashes",
     "coordinator-moved": "a group's members found another coordinator",
     "rebalanced": "a group went on in a new generation",
     "metadata-snapshot-loaded": "a node was so far behind that it loaded a metadata snapshot",
@@ -80,6 +81,9 @@ MARKS: dict[str, str] = {
     "diskless-duplicate": "a batch came again, and the coordinator knew it",
     "diskless-orphan-collected": "an object that was never committed was deleted",
     "producers-forgotten": "a log forgot a producer that had not written for long",
+    "producers-forgotten-and-crash": "a log forgot a producer, in a run with a crash",
+    "records-expired-and-crash": "retention dropped segments, in a run with a crash",
+    "folder-failed-alone-and-crash": "a folder failed alone, in a run with a crash",
 }
 """Name -> what was seen. A campaign of enough schedules must hit every one."""
 

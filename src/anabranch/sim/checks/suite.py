@@ -27,6 +27,7 @@ from anabranch.sim.checks.readers import check_thrown
 from anabranch.sim.checks.registrations import RegistrationChecks
 from anabranch.sim.cluster import Watcher
 from anabranch.sim.history import OK, OPEN, Assigned, Commit, Poll, Thrown
+from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
@@ -48,6 +49,8 @@ _NEAR_A_CRASH = {
 CRASHES = frozenset({
     "crash", "power", "slow-restart", "crash-all", "power-all", "controller-crash", "leader-crash",
 })  # fmt: skip
+SEEN_WITH_CRASHES = ("records-expired", "producers-forgotten", "folder-failed-alone")
+"""Marks that are counted once more when a process crashed in the same run."""
 WITH_CRASHES = frozenset({"suspend", "clock-jump", "clock-drift", "store-back", "store-late"})
 """Faults that count when a process crashed in the same run."""
 UNCLEAN = "unclean.leader.election.enable"
@@ -92,11 +95,12 @@ class Suite(Watcher):
     def event_ended(self, node: SimNode | None) -> None:
         """See Watcher."""
         if node is not None:
-            if node.is_up:
+            if node.state is State.RUNNING or node.state is State.PAUSED:
                 self._look_at_metadata(node)
                 self._look_at_logs(node)
                 self._look_at_hosting(node)
-                self.registrations.look(node)
+                if node.broker.partitions.offline_folders:
+                    self.registrations.look(node)
         elif self.history.fresh or self.history.open:
             self._hear_clients()
 
@@ -196,12 +200,17 @@ class Suite(Watcher):
                 elif type(event) is Thrown:
                     check_thrown(event, self.logs.places.get(event.place))
             fresh.clear()
-        done = [send for send in history.open if send.outcome is not OPEN]
-        if done:
-            for send in done:
-                if send.outcome == OK:
-                    self.logs.acknowledged(send)
-            history.open = [send for send in history.open if send.outcome is OPEN]
+        for send in history.open:
+            if send.outcome is not OPEN:
+                self._hear_outcomes()
+                return
+
+    def _hear_outcomes(self) -> None:
+        history = self.history
+        for send in history.open:
+            if send.outcome == OK:
+                self.logs.acknowledged(send)
+        history.open = [send for send in history.open if send.outcome is OPEN]
 
     # The end.
 
@@ -221,9 +230,17 @@ class Suite(Watcher):
             for _ in range(count):
                 self.marks.hit(name)
         self.history.marks.clear()
-        if self._faults & CRASHES:
+        if self.crashed:
             for fault in sorted(self._faults & WITH_CRASHES):
                 self.marks.hit(f"{fault}-and-crash")
+            for name in SEEN_WITH_CRASHES:
+                if self.marks[name]:
+                    self.marks.hit(f"{name}-and-crash")
+
+    @property
+    def crashed(self) -> bool:
+        """Whether processes ended on purpose."""
+        return bool(self._faults & CRASHES)
 
     @property
     def losses(self) -> dict[str, int]:
