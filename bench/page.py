@@ -16,6 +16,7 @@ import json
 import re
 from pathlib import Path
 
+from plots import update_plots
 from report import OURS, Line, Rounds, Spread, figure, lines_of
 from row import Row
 
@@ -76,7 +77,9 @@ def page_with(text: str, rows: list[Row], measured: dict[str, Rounds]) -> tuple[
 
 
 def update_page(path: Path, figures: Path, rows: list[Row]) -> list[str]:
-    """Write the page's tables from a file of figures; the rows that were written."""
+    """Write the page's tables from a file of figures, and draw its plots anew; the rows that were
+    written."""
     text, written = page_with(path.read_text(), rows, read_rounds(figures))
     path.write_text(text)
+    update_plots(path)
     return written

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from confluent_kafka import Consumer, Producer
+from tests.clients.members import until
 
 
 def lines(result) -> list[str]:
@@ -132,6 +135,50 @@ def test_consume_prints_what_it_is_asked_for_and_stops(verb):
     refused(beyond, "shown-0: The offset lies outside", "OFFSET_OUT_OF_RANGE")
     refused(verb("consume", "--topic", "shown", "--offset", "2"), "--partition")
     refused(verb("consume", "--topic", "shown", "--property", "print.colour=true"), "print.colour")
+
+
+def test_consume_continues_where_its_group_stopped(verb):
+    verb("topics", "create", "--topic", "grouped", "--partitions", "2")
+    verb("produce", "--topic", "grouped", input="".join(f"r{each}\n" for each in range(9)))
+    words = ("consume", "--topic", "grouped", "--group", "readers", "--from-beginning")
+    first = verb(*words, "--max-messages", "4").stdout.split()
+    rest = verb(*words, "--timeout", "1").stdout.split()
+    assert len(first) == 4
+    assert sorted(first + rest) == [f"r{each}" for each in range(9)]
+    assert verb(*words, "--timeout", "1").stdout == ""
+    told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
+    assert "readers" in str(told)
+    refused(verb(*words, "--partition", "0"), "--group gives out partitions")
+
+
+def test_consume_shares_a_topic_with_members_of_another_client(verb, node):
+    verb("topics", "create", "--topic", "halved", "--partitions", "4")
+    other = Consumer(
+        {"bootstrap.servers": node.bootstrap, "group.id": "halves",
+         "partition.assignment.strategy": "range", "auto.offset.reset": "earliest"}
+    )  # fmt: skip
+    read = []
+
+    def has(partitions=None, records=None):
+        found = other.poll(0.1)
+        if found is not None and found.error() is None:
+            read.append(found.value().decode())
+        return len(read) == records or len(other.assignment()) == partitions
+
+    words = ("consume", "--topic", "halved", "--group", "halves", "--from-beginning")
+    produced = [f"r{each}" for each in range(40)]
+    producer = Producer({"bootstrap.servers": node.bootstrap})
+    other.subscribe(["halved"])
+    until(lambda: has(partitions=4))
+    with ThreadPoolExecutor(1) as thread:
+        printed = thread.submit(lambda: verb(*words, "--timeout", "4").stdout.split())
+        until(lambda: has(partitions=2))
+        for number, each in enumerate(produced):
+            producer.produce("halved", each, partition=number % 4)
+        producer.flush(10)
+        until(lambda: has(records=20))
+        assert sorted(read + printed.result()) == sorted(produced)
+    other.close()
 
 
 def test_consume_prints_in_kcats_letters(verb):

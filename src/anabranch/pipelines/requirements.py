@@ -27,8 +27,8 @@ def complaint() -> str:
         return ""
     return (
         f"The Python that Spark runs here ({sys.executable}) has no "
-        f"{' and no '.join(missing)}. Install it there with: pip install 'anabranch[spark]'; "
-        "or let PYSPARK_PYTHON name the Python that has it."
+        f"{' and no '.join(missing)}. Install it there with: pip install {' '.join(missing)}; "
+        "or set PYSPARK_PYTHON to a Python that has it."
     )
 
 

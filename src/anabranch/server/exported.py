@@ -171,7 +171,7 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_server_brokertopicmetrics_failedproducerequests_total",
         COUNTER,
-        "Appends of producers that were refused, but for size, corruption, stale metadata, disks.",
+        "Batches of producers that were refused; topic is empty for topics that do not exist.",
         ("topic",),
     ),
     Exported(

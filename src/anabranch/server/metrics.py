@@ -168,7 +168,9 @@ def samples_of_replication(broker: BrokerStatistics) -> Iterator[Sample]:
     yield prefix + "isrexpands_total", (), counts["isr_expands"]
     yield prefix + "failedisrupdates_total", (), counts["isr_failures"]
     yield "anabranch_replication_truncations_total", (), counts["truncations"]
-    for topic, count in broker.failed_produces.items():
+    led = {each.topic_partition.topic for each in broker.replicas if each.is_leader}
+    for topic in sorted(led | broker.failed_produces.keys()):
+        count = broker.failed_produces.get(topic, 0)
         yield "kafka_server_brokertopicmetrics_failedproducerequests_total", (topic,), count
 
 

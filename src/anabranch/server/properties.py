@@ -93,12 +93,13 @@ def without_aliases(entries: Mapping[str, Entry]) -> tuple[dict[str, Entry], lis
             warnings.append(f"{entry.origin}: {key} is ignored: {NEVER_EXISTED[key]}")
         else:
             known[key] = entry
-            if not _is_known(key):
+            if not is_known(key):
                 warnings.append(f"{entry.origin}: {key} is no setting and is ignored{nearest(key)}")
     return known, warnings
 
 
-def _is_known(key: str) -> bool:
+def is_known(key: str) -> bool:
+    """Whether this is the name of a setting, or of one that a plug-in of Kafka's would read."""
     return setting_of(Resource.BROKER, key) is not None or key.startswith(PLUGIN_PREFIXES)
 
 

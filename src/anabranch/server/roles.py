@@ -149,6 +149,7 @@ class BrokerRole:
                 heartbeat_ms=config.broker_heartbeat_interval_ms,
                 registration_timeout_ms=config.initial_broker_registration_timeout_ms,
                 folder_failure_ms=config.log_dir_failure_timeout_ms,
+                session_ms=config.broker_session_timeout_ms,
             ),
             notes=FolderNotes(node.files, self._held.directories),
             previous_broker_epoch=self._previous_epoch,

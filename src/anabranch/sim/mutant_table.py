@@ -1491,6 +1491,36 @@ DIRECTED = (
         "::test_a_store_that_went_back_stops_the_node",
     ),
     Mutant(
+        name="refusals-of-made-up-topics-take-memory",
+        rule="refused batches of topics that do not exist are counted together",
+        module="anabranch.core.api.p00_produce",
+        old="known = name if broker.image.topic(name) is not None else NO_TOPIC",
+        new="known = name",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_produce.py"
+        "::test_r19_every_batch_that_is_refused_is_counted",
+    ),
+    Mutant(
+        name="twin-is-waited-for",
+        rule="a node whose id another process holds for longer than a session stops",
+        module=REGISTRATION,
+        old="elif self._now_ms >= self._twin_limit_ms:",
+        new="elif False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_second_process_stops_when_the_first_outlives_a_session",
+    ),
+    Mutant(
+        name="new-controller-gives-no-session",
+        rule="the wait for an own last process begins anew with each controller",
+        module=REGISTRATION,
+        old='whole session."""\n        self._twin_limit_ms = FAR_MS\n',
+        new='whole session."""\n',
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_new_controller_gives_a_refused_process_a_whole_session_more",
+    ),
+    Mutant(
         name="own-registration-not-awaited",
         rule="a broker acts on metadata that shows the registration of this very process",
         module="anabranch.core.metadata.following.following",

@@ -68,6 +68,7 @@ class Session:
                 heartbeat_ms=config.broker_heartbeat_interval_ms,
                 registration_timeout_ms=config.initial_broker_registration_timeout_ms,
                 folder_failure_ms=config.log_dir_failure_timeout_ms,
+                session_ms=config.broker_session_timeout_ms,
             ),
             notes=FolderNotes(node.disk, directories),
             previous_broker_epoch=previous_epoch,

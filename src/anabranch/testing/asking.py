@@ -8,8 +8,9 @@ is one `ClusterError` with the cluster's sentence.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, TypeVar
 
 from anabranch.testing.nodes import ClusterError
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
 
 T = TypeVar("T")
+
+UNKNOWN_TOPIC_SECONDS = 1.0
+"""Brokers follow the metadata within milliseconds; a busy machine takes longer."""
+ASK_AGAIN_SECONDS = 0.05
+SHOWN_TOPICS = 10
 
 
 def ask(
@@ -58,6 +64,30 @@ def _apart(run: Callable[[], Awaitable[T]]) -> T:
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+async def check_topic(cluster: Cluster, name: str) -> None:
+    """Raises ApiError with the topics that there are when one does not exist. One that a client has
+    just created may be unknown to a broker for a moment, so it is asked for a while."""
+    from anabranch.core.errors import ApiError, ErrorCode
+
+    until = asyncio.get_running_loop().time() + UNKNOWN_TOPIC_SECONDS
+    while True:
+        known = [each.name or "" for each in (await cluster.metadata(None)).topics]
+        if name in known:
+            return
+        if asyncio.get_running_loop().time() >= until:
+            break
+        await asyncio.sleep(ASK_AGAIN_SECONDS)
+    raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _no_such_topic(name, known))
+
+
+def _no_such_topic(name: str, known: Sequence[str]) -> str:
+    near = get_close_matches(name, known, 1)
+    if near:
+        return f"there is no topic {name!r}; did you mean {near[0]!r}?"
+    shown = ", ".join(sorted(each for each in known if not each.startswith("__"))[:SHOWN_TOPICS])
+    return f"there is no topic {name!r}; the topics are: {shown or 'none'}"
 
 
 async def behind(cluster: Cluster, topic: str | None, serving: Collection[int]) -> list[str]:

@@ -21,6 +21,7 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
 )
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.testing.asking import check_topic
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -45,6 +46,7 @@ class Hanging(NamedTuple):
 
 async def hang(cluster: Cluster, topic: str, partition: int, value: bytes) -> Hanging:
     """Begin a transaction with one record, of which only the partition knows."""
+    await check_topic(cluster, topic)
     response = await cluster.send(InitProducerIdRequest(transactional_id=None))
     if response.error_code:
         raise ApiError(ErrorCode(response.error_code))

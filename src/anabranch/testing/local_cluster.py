@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.ports import free_ports
 from anabranch.server.one_machine import diskless_settings
-from anabranch.testing.asking import ask, behind
+from anabranch.testing.asking import ASK_AGAIN_SECONDS, ask, behind, check_topic
 from anabranch.testing.fault_calls import FaultCalls
 from anabranch.testing.faults import MOST_BROKERS
 from anabranch.testing.nodes import ClusterError, ClusterNode, NodePlan
@@ -51,7 +51,6 @@ SQLITE = "sqlite"
 HOST = "127.0.0.1"
 SHOWN = 3
 """Partitions that are named where many are behind."""
-ASK_AGAIN_SECONDS = 0.05
 ANSWER_SECONDS = 5.0
 
 
@@ -103,6 +102,8 @@ class LocalCluster(FaultCalls):
         for broker_id in (*(broker_config or {}), *([] if controller is None else [controller])):
             if not 1 <= broker_id <= brokers:
                 raise ClusterError(f"There is no broker {broker_id}: the ids are 1 to {brokers}.")
+        for settings in (config or {}, *(broker_config or {}).values()):
+            _check_names(settings)
         several = _for_several(brokers) if brokers > 1 else {}
         self.config = _texts({**FOR_TESTS, **several, **(config or {})})
         self._broker_config = {each: _texts(it) for each, it in (broker_config or {}).items()}
@@ -224,6 +225,7 @@ class LocalCluster(FaultCalls):
             return leaders[partition]
 
         async def work(cluster: Cluster) -> int:
+            await check_topic(cluster, topic)
             return await cluster.retrying(lambda: attempt(cluster))
 
         return self._ask(f"find the leader of {topic}-{partition}", work, timeout_seconds)
@@ -231,6 +233,9 @@ class LocalCluster(FaultCalls):
     def wait_in_sync(self, topic: str | None = None, *, timeout_seconds: float = 30.0) -> None:
         """Return when every replica of a topic, or of all topics, is in sync and on a broker that
         runs, and every running broker knows. Raises ClusterError that names what is behind."""
+        if topic is not None:
+            named = topic
+            self._ask(f"wait for {named!r}", lambda cluster: check_topic(cluster, named))
         until = time.monotonic() + timeout_seconds
         while late := self._late(topic):
             if time.monotonic() >= until:
@@ -286,6 +291,7 @@ class LocalCluster(FaultCalls):
         from anabranch.client import admin
 
         async def work(cluster: Cluster) -> None:
+            await check_topic(cluster, name)
             await admin.delete_topic(cluster, name)
 
         self._ask(f"delete topic {name!r}", work)
@@ -357,6 +363,16 @@ def _for_several(brokers: int) -> dict[str, object]:
     """What more brokers than one are for, unless the test says otherwise."""
     replicas = min(USUAL_REPLICAS, brokers)
     return {"default.replication.factor": replicas, "min.insync.replicas": max(1, replicas - 1)}
+
+
+def _check_names(settings: Mapping[str, object]) -> None:
+    """Refuse what is no setting: a node goes on with a warning, which a test would not see."""
+    from anabranch.core.settings.catalogue import ALIASES
+    from anabranch.server.properties import is_known, nearest
+
+    for name in settings:
+        if not is_known(name) and name not in ALIASES:
+            raise ClusterError(f"{name!r} is not a setting of brokers{nearest(name)}")
 
 
 def _described(node: ClusterNode) -> LocalBroker:

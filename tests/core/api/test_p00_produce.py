@@ -354,8 +354,9 @@ def test_an_append_wakes_whoever_waits_for_the_partition(node):
     assert TopicPartition("t", 0) in node.broker.changed
 
 
-def test_r19_what_is_refused_is_counted_unless_the_producer_is_behind_or_wrong():
+def test_r19_every_batch_that_is_refused_is_counted():
     node = InMemoryNode(brokers=(1, 2))
+    assert node.broker.failed_produces == {"": 0}, "the metric is there before the first refusal"
     node.topic(replicas=(1, 2), isr=(1,), configs={"min.insync.replicas": "2"})
     produce(node, acks=-1)
     produce(node, acks=1)
@@ -363,4 +364,5 @@ def test_r19_what_is_refused_is_counted_unless_the_producer_is_behind_or_wrong()
     corrupt[-1] ^= 1
     produce(node, corrupt)
     produce(node, topic="nowhere")
-    assert node.broker.failed_produces == {"t": 1}
+    produce(node, topic="elsewhere")
+    assert node.broker.failed_produces == {"t": 2, "": 2}

@@ -52,6 +52,7 @@ CANNOT_HAPPEN = {
     (State.UNFENCED, LogsOpen),
 }
 """Beside a second start."""
+TIMES = Times()
 
 
 def started(**changes) -> Shell:
@@ -195,18 +196,82 @@ def test_a_controller_that_is_away_ends_the_first_registration_in_time():
     ]
 
 
-def test_a_second_process_waits_for_the_first_and_is_refused_while_that_lives():
+def beside(first, second, ms):
+    """Time goes by for a second process while the first one sends its heartbeats."""
+    for _ in range(ms // RETRY_MS):
+        first.pass_time(RETRY_MS)
+        second.pass_time(0)
+
+
+def test_a_second_process_takes_the_place_of_a_first_that_falls_silent():
     first = let_in()
     second = Shell(first.world, incarnation=2)
     second.step(Start())
-    for _ in range(20):
-        first.pass_time(1_000)
-        second.pass_time(0)
+    beside(first, second, 1_000)
     (said,) = second.of(Say)
     assert "another live broker has node.id=1" in said.why
     assert first.registered.incarnation_id == b"\1" * 16
-    second.pass_time(40_000)
+    second.pass_time(TIMES.session_ms)
     assert second.registered.incarnation_id == b"\2" * 16, "the first was silent for a session"
+    assert second.of(GiveUp) == []
+
+
+def test_a_second_process_stops_when_the_first_outlives_a_session():
+    first = let_in()
+    second = Shell(first.world, incarnation=2)
+    second.step(Start())
+    beside(first, second, TIMES.session_ms)
+    assert second.of(GiveUp) == []
+    beside(first, second, 15_000 - TIMES.session_ms)
+    assert len(second.of(GiveUp)) == 1
+    (gives_up,) = second.of(GiveUp)
+    assert gives_up.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert "another live broker has node.id=1" in gives_up.sentence
+    assert first.of(GiveUp) == []
+
+
+def test_a_new_controller_gives_a_refused_process_a_whole_session_more():
+    """The controller that takes over has heard of nobody: it keeps the old session for as long."""
+    first = let_in()
+    second = Shell(first.world, incarnation=2)
+    second.step(Start())
+    beside(first, second, TIMES.session_ms)
+    second.step(ControllerFound())
+    beside(first, second, TIMES.session_ms)
+    assert second.of(GiveUp) == []
+    beside(first, second, TIMES.session_ms)
+    assert len(second.of(GiveUp)) == 1
+
+
+def test_an_answer_that_took_long_begins_the_wait_anew():
+    """Another controller may have taken over meanwhile, though this node has not met it."""
+    first = let_in()
+    second = Shell(first.world, incarnation=2)
+    second.step(Start())
+    beside(first, second, TIMES.session_ms)
+    second.is_cut_off = True
+    beside(first, second, 5_000)
+    second.is_cut_off = False
+    (ask,) = second.waiting
+    second.step(Answered(ask, first.world.ask(ask.request)))
+    assert second.of(GiveUp) == []
+    beside(first, second, TIMES.session_ms)
+    assert second.of(GiveUp) == []
+    beside(first, second, TIMES.session_ms)
+    assert len(second.of(GiveUp)) == 1
+
+
+@given(st.integers(0, TIMES.heartbeat_ms), st.integers(0, 3_000))
+@settings(max_examples=30, deadline=None)
+def test_a_node_that_restarts_is_never_taken_for_its_own_twin(since_heartbeat_ms, down_ms):
+    first = let_in()
+    first.pass_time(20_000 + since_heartbeat_ms)
+    second = Shell(first.world, incarnation=2)
+    first.world.now_ms += down_ms
+    second.step(Start())
+    second.pass_time(TIMES.session_ms + RETRY_MS)
+    assert second.of(GiveUp) == []
+    assert second.registered.incarnation_id == b"\2" * 16
 
 
 def test_a_process_whose_place_was_taken_stops_when_its_metadata_says_so():

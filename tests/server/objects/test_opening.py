@@ -30,7 +30,7 @@ async def test_a_url_that_names_no_store_is_refused(url, said):
 async def test_without_its_package_a_cloud_s_store_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "obstore", None)
     monkeypatch.delitem(sys.modules, "anabranch.server.objects.cloud", raising=False)
-    with pytest.raises(StorageFault, match=r"pip install 'anabranch\[cloud\]'"):
+    with pytest.raises(StorageFault, match=r"pip install obstore"):
         await open_objects("s3://bucket/prefix?secret_access_key=hush")
 
 

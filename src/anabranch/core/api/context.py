@@ -7,6 +7,7 @@ is drained after each step (`core.step`).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
 
 PRODUCER_IDS = "producer-ids"
 """What a Wait for a block of producer ids is parked under."""
+
+NO_TOPIC = ""
+"""What refusals are counted under that concern no topic of this cluster."""
 
 METADATA = "metadata"
 """What a Wait for a change of topics or brokers is parked under."""
@@ -73,8 +77,9 @@ class Broker:
     unsynced: set[TopicPartition] = field(init=False)
     faults: list[tuple[Replica, StorageFault]] = field(init=False)
     wishes: list[Wish] = field(init=False)
-    failed_produces: dict[str, int] = field(default_factory=dict)
-    """Topic -> appends of producers that were refused since the start, as Kafka counts them."""
+    failed_produces: Counter[str] = field(default_factory=lambda: Counter({NO_TOPIC: 0}))
+    """Topic -> batches of producers that were refused since the start, NO_TOPIC for those of topics
+    that are not there. Kafka leaves stale metadata, sizes and corruption out."""
     held_up: HeldUp = field(default_factory=HeldUp)
     """Producers of which a batch is missing: what is behind it waits for it."""
     wished: set[str] = field(default_factory=set)

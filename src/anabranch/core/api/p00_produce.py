@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from anabranch.core.access.authorize import Operation, ResourceType, topic_allowed
 from anabranch.core.api.acks import Awaited
-from anabranch.core.api.context import Broker
+from anabranch.core.api.context import NO_TOPIC, Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
@@ -302,7 +302,6 @@ def _fail(
 ) -> None:
     _refuse(broker, answer, error, replica)
     _hold_up(broker, topic, data, answer, replica)
-    _count_failure(broker, replica, answer, error)
 
 
 def _take(answer: PartitionProduceResponse, ticket: Ticket) -> None:
@@ -328,19 +327,6 @@ def _check_batch(records: Any, version: int) -> int:
     if version < _ZSTD_SINCE and attributes & _CODEC_MASK == _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return int(attributes)
-
-
-def _count_failure(
-    broker: Broker,
-    replica: Partition | None,
-    answer: PartitionProduceResponse,
-    error: ApiError | StorageFault,
-) -> None:
-    """For the metric, as Kafka counts: size, corruption, stale metadata, disks are left out."""
-    is_counted = isinstance(error, ApiError) and answer.error_code not in _WITHOUT_LOG_START
-    if replica is not None and is_counted:
-        topic = replica.topic_partition.topic
-        broker.failed_produces[topic] = broker.failed_produces.get(topic, 0) + 1
 
 
 def _refuse(
@@ -447,6 +433,8 @@ def _finish(
     broker: Broker, request: Request, response: ProduceResponse, *, failed: bool
 ) -> Outcome:
     """The answer, with leaders where they help; for acks=0 silence, or a hangup after an error."""
+    if failed:
+        _count_refusals(broker, response)
     if request.body.acks == 0:
         if not failed:
             return NoAnswer()
@@ -454,6 +442,24 @@ def _finish(
     if failed and request.version >= _LEADER_HINT_SINCE:
         _add_leader_hints(broker, request, response)
     return response
+
+
+def _count_refusals(broker: Broker, response: ProduceResponse) -> None:
+    """For the metric, whatever the cause. Names that no topic of this cluster has are counted
+    together: what clients make up must take no memory."""
+    for topic in response.responses:
+        count = sum(answer.error_code != 0 for answer in topic.partition_responses)
+        if count:
+            name = _name_of(broker, topic)
+            known = name if broker.image.topic(name) is not None else NO_TOPIC
+            broker.failed_produces[known] += count
+
+
+def _name_of(broker: Broker, topic: TopicProduceResponse) -> str:
+    if topic.topic_id == ZERO_TOPIC_ID:
+        return topic.name
+    found = broker.image.topic_by_id(topic.topic_id)
+    return "" if found is None else found.name
 
 
 def _summary(response: ProduceResponse) -> str:
@@ -470,10 +476,7 @@ def _add_leader_hints(broker: Broker, request: Request, response: ProduceRespons
     does not name itself: franz-go would send again without a pause."""
     refused = []
     for topic in response.responses:
-        name = topic.name
-        if topic.topic_id != ZERO_TOPIC_ID:
-            found = broker.image.topic_by_id(topic.topic_id)
-            name = "" if found is None else found.name
+        name = _name_of(broker, topic)
         refused += [
             (name, answer.index, answer)
             for answer in topic.partition_responses

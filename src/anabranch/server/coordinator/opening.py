@@ -27,7 +27,7 @@ async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
         except ImportError:
             raise StorageFault(
                 "diskless.coordinator.url names PostgreSQL, whose driver is not installed; "
-                "run pip install 'anabranch[postgres]'"
+                "run pip install 'psycopg[binary]'"
             ) from None
         return await PostgresCoordinator.open(url, cluster_id)
     if "://" in url and not url.startswith(SQLITE):

@@ -37,7 +37,7 @@ async def open_store(url: str) -> MetadataStore:
         except ImportError:
             raise StorageFault(
                 "metadata.store.url names PostgreSQL, whose driver is not installed; "
-                "run pip install 'anabranch[postgres]'"
+                "run pip install 'psycopg[binary]'"
             ) from None
         return await PostgresStore.open(url)
     if not url.startswith(SQLITE):

@@ -31,7 +31,7 @@ async def open_objects(url: str) -> ObjectStore:
         except ImportError:
             raise StorageFault(
                 f"diskless.storage.url={shown(url)} needs a package that is not installed; "
-                "run pip install 'anabranch[cloud]'"
+                "run pip install obstore"
             ) from None
         return open_cloud(url)
     raise StorageFault(

@@ -14,6 +14,8 @@ steady clock. Rules kept:
 - When the epoch is not the broker's any more, the metadata says why: another process has its place,
   and this one stops; or the registration ended, and it registers anew.
 - A folder that failed is told, or the process stops: others lead only what they know to be lost.
+- A node whose id another process holds waits until the session of its own last process must have
+  ended. One that is refused for longer has a twin, and stops.
 - `confirmed_ms` says when the newest confirmed heartbeat was asked.
 
 Source: KIP-631, KIP-858, KIP-966, Kafka's BrokerLifecycleManager. Not here: what the controller
@@ -27,7 +29,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.broker.registration.active_controller import PATIENCE_MS
+from anabranch.core.broker.registration.active_controller import PATIENCE_MS, SILENCE_MS
 from anabranch.core.broker.registration.events import (
     Answered,
     Ask,
@@ -75,16 +77,22 @@ RETRY_MS = 100
 again."""
 SHUTDOWN_MS = 10_000
 """A controller that is gone must not keep a broker from stopping."""
+TWIN_MARGIN_MS = 3_000
+"""How much longer than a session one controller may refuse a node id until it is clear that another
+process holds it: the last heartbeat of the node's own last process may still be on its way, and the
+controller looks at sessions in rounds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
     """Settings in milliseconds, with Kafka's defaults: broker.heartbeat.interval.ms,
-    initial.broker.registration.timeout.ms, log.dir.failure.timeout.ms."""
+    initial.broker.registration.timeout.ms, log.dir.failure.timeout.ms, broker.session.timeout.ms
+    (which controllers read; all nodes of a cluster should have the same)."""
 
     heartbeat_ms: int = 2_000
     registration_timeout_ms: int = 60_000
     folder_failure_ms: int = 30_000
+    session_ms: int = 9_000
 
 
 class State(Enum):
@@ -138,6 +146,8 @@ class Registration:
         self._tries = 0
         self._logs_open = self._has_news = self._serves = False
         self._refused = ""
+        self._twin_limit_ms = FAR_MS
+        """When one controller has refused the node id for longer than a session lasts."""
         self._failures = FailedFolders(times.folder_failure_ms)
 
     # What the shell calls.
@@ -269,17 +279,27 @@ class Registration:
         sentence = refusal(self.identity, self._standing.image, code)
         is_ghost = code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
         if is_ghost and self.state is State.REGISTERING:
-            self._wait_for_a_ghost(sentence)
+            self._wait_for_a_ghost(sentence, event.ask.asked_ms)
         else:
             self._give_up(code, sentence)
 
-    def _wait_for_a_ghost(self, sentence: str) -> None:
+    def _wait_for_a_ghost(self, sentence: str, asked_ms: int) -> None:
         """At a start the other one may be this node's own last process, whose session runs out.
-        Later it is not: another process took this node's place."""
+        One that outlives a session is another process; after an answer that took long another
+        controller may have begun its session anew."""
+        if self._twin_limit_ms == FAR_MS or self._now_ms - asked_ms >= SILENCE_MS:
+            self._twin_limit_ms = self._now_ms + self._times.session_ms + TWIN_MARGIN_MS
+        elif self._now_ms >= self._twin_limit_ms:
+            self._give_up(ErrorCode.DUPLICATE_BROKER_REGISTRATION, sentence)
+            return
         if sentence != self._refused:
             self._effects.append(Say("not registered yet; asking again", sentence))
         self._refused = sentence
         self._ask_in(RETRY_MS)
+
+    def _refused_anew(self, _event: Event) -> None:
+        """A controller that takes over gives every registered broker a whole session."""
+        self._twin_limit_ms = FAR_MS
 
     def _registered(self, event: Answered) -> None:
         if self.state is State.REGISTERING and self._notes is not None:
@@ -439,7 +459,7 @@ _OF_REGISTERING: dict[type[Event], Act] = {
     Unanswered: Registration._registration_unanswered,
     MetadataMoved: Registration._remember,
     FoldersChanged: Registration._remember,
-    ControllerFound: Registration._remember,
+    ControllerFound: Registration._refused_anew,
     ShutDown: Registration._shut_down,
 }
 TABLE: dict[State, dict[type[Event], Act]] = {

@@ -1,0 +1,191 @@
+"""Reads the records of a topic for `anabranch consume`: by itself, or as a member of a group.
+
+What: `Reader` fetches from the leaders of the partitions that it was given, and leaves out control
+batches and, for read_committed, aborted ones; `Member` reads what a group gives to it. Rule kept: a
+group's offsets are committed only for records that were printed. Not here: how a record is printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
+    from anabranch.client.fetch import Fetched
+    from anabranch.client.membership import Membership
+    from anabranch.core.wire.records import Record
+
+POLL_MS = 500
+COMMIT_SECONDS = 5.0
+"""How often a group's offsets are committed, as Kafka's consumers do by themselves."""
+BATCH_LIMIT_BYTES = 256 << 20
+
+
+class Reader:
+    """Reads partitions of one topic from their leaders, batch by batch."""
+
+    def __init__(self, cluster: Cluster, topic: str, isolation_level: int) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self._isolation_level = isolation_level
+        self._leaders: dict[int, int] = {}
+        self._offsets: dict[int, int] = {}
+
+    async def take(
+        self, partitions: Sequence[int], committed: Mapping[int, int], start: str
+    ) -> None:
+        """Read these partitions from now on: from where a group stopped, the others from `start`.
+        An offset that retention removed counts as none."""
+        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+
+        self._leaders = await self.cluster.leaders(self.topic)
+        begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
+        end = await list_offsets(self.cluster, self.topic, LATEST, partitions)
+        new = begin if start == "earliest" else end
+        self._offsets = {
+            each: at if begin[each] <= (at := committed.get(each, -1)) <= end[each] else new[each]
+            for each in partitions
+        }
+
+    def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
+        """Only the first of the records that came last were printed."""
+        for partition, record in reversed(records[count:]):
+            self._offsets[partition] = record.offset
+
+    @property
+    def positions(self) -> dict[int, int]:
+        """The next offset of each partition."""
+        return dict(self._offsets)
+
+    async def begin(self, start: str, partition: int | None) -> None:
+        """Find where to start in each partition."""
+        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+
+        self._leaders = await self.cluster.leaders(self.topic)
+        wanted = list(self._leaders) if partition is None else [partition]
+        if start.isdigit():
+            self._offsets = {wanted[0]: int(start)}
+            await list_offsets(self.cluster, self.topic, LATEST, wanted)
+        else:
+            kind = EARLIEST if start == "earliest" else LATEST
+            self._offsets = await list_offsets(self.cluster, self.topic, kind, wanted)
+
+    async def poll(self) -> list[tuple[int, Record]]:
+        """What has come: (partition, record), in the order of each partition."""
+        from anabranch.client.cluster import may_help
+        from anabranch.client.connection import ConnectionLost
+        from anabranch.client.fetch import fetch
+        from anabranch.core.errors import ApiError
+
+        async def again() -> list[Fetched]:
+            try:
+                return await fetch(
+                    self.cluster, self.topic, self._offsets, leaders=self._leaders,
+                    max_wait_ms=POLL_MS, isolation_level=self._isolation_level,
+                )  # fmt: skip
+            except (ApiError, ConnectionLost) as fault:
+                if may_help(fault):
+                    self._leaders = await self.cluster.leaders(self.topic)
+                raise
+
+        found = await self.cluster.retrying(again)
+        return [(each.partition, record) for each in found for record in self._records(each)]
+
+    def _records(self, fetched: Fetched) -> list[Record]:
+        from anabranch.core.wire.batch import walk
+        from anabranch.core.wire.records import decode_records
+
+        wanted = self._offsets[fetched.partition]
+        skipping = Aborted(fetched.aborted)
+        records: list[Record] = []
+        for position, header in walk(fetched.records):
+            if not skipping.skips(header, fetched.records, position) and not header.is_control:
+                decoded = decode_records(fetched.records, position, limit_bytes=BATCH_LIMIT_BYTES)
+                records += [record for record in decoded if record.offset >= wanted]
+            self._offsets[fetched.partition] = max(wanted, header.next_offset)
+        return records
+
+
+class Member:
+    """Reads what a group gives to it, and commits what was printed."""
+
+    def __init__(self, reader: Reader, membership: Membership, group_id: str, start: str) -> None:
+        self._reader = reader
+        self._membership = membership
+        self._group_id = group_id
+        self._start = start
+        self._has_joined = False
+        self._committed: dict[int, int] = {}
+        self._committed_s = 0.0
+
+    async def poll(self) -> list[tuple[int, Record]]:
+        """What has come; the records of before count as printed."""
+        if self._has_joined and not await self._membership.stay():
+            await self._commit()
+            self._has_joined = False
+        if not self._has_joined:
+            await self._join()
+        elif time.monotonic() - self._committed_s >= COMMIT_SECONDS:
+            await self._commit()
+        if not self._reader.positions:
+            await asyncio.sleep(POLL_MS / 1000)
+            return []
+        return await self._reader.poll()
+
+    def shown(self, records: Sequence[tuple[int, Record]], count: int) -> None:
+        """See Reader."""
+        self._reader.shown(records, count)
+
+    async def leave(self) -> None:
+        """Commit and leave; what cannot be told is told by the session's end."""
+        from anabranch.client.connection import ConnectionLost
+        from anabranch.core.errors import ApiError
+
+        with contextlib.suppress(ApiError, ConnectionLost):
+            await self._commit()
+            await self._membership.leave()
+
+    async def _join(self) -> None:
+        from anabranch.client.groups import committed_offsets
+
+        partitions = await self._membership.join()
+        found = await committed_offsets(self._reader.cluster, self._group_id)
+        committed = {
+            index: at for (topic, index), at in found.items() if topic == self._reader.topic
+        }
+        await self._reader.take(partitions, committed, self._start)
+        self._has_joined, self._committed_s = True, time.monotonic()
+        self._committed = {each: committed.get(each, -1) for each in partitions}
+
+    async def _commit(self) -> None:
+        self._committed_s = time.monotonic()
+        positions = self._reader.positions
+        news = {each: at for each, at in positions.items() if self._committed.get(each) != at}
+        if news and self._has_joined:
+            self._has_joined = await self._membership.commit(news)
+            self._committed |= news
+
+
+class Aborted:
+    """Which batches belong to transactions that were aborted (read_committed, KIP-98)."""
+
+    def __init__(self, ranges: Iterable[tuple[int, int]]) -> None:
+        self._waiting = sorted(ranges, key=lambda each: each[1])
+        self._open: set[int] = set()
+
+    def skips(self, header: Any, records: Any, position: int) -> bool:
+        """Whether the batch is to be left out; call it for each batch in order."""
+        from anabranch.core.wire.control import end_marker
+
+        while self._waiting and self._waiting[0][1] <= header.last_offset:
+            self._open.add(self._waiting.pop(0)[0])
+        if header.is_control:
+            marker = end_marker(records, position)
+            if marker is not None:
+                self._open.discard(header.producer_id)
+            return True
+        return header.is_transactional and header.producer_id in self._open
