@@ -14,6 +14,8 @@
     expired     an offset, or a record, was gone before its retention was over
     risen       what was deleted is there again: a key behind its tombstone, a record or an offset
                 of a deleted topic, an offset that had expired
+    torn        of a transaction a part is there, or the sum of all transfers is not 0
+    aborted read  a reader of committed records was shown one that is not committed
     unread      a partition was not read to its end after all faults: nothing can be said of it; or
                 a reader that went on reading did not come to an end
 
@@ -72,6 +74,14 @@ HEADINGS = {
     "offset-risen": "risen",
     "resurrected": "risen",
     "risen": "risen",
+    "transaction-lost": "lost",
+    "transaction-twice": "duplicated",
+    "transaction-torn": "torn",
+    "transaction-aborted": "aborted read",
+    "transaction-phantom": "phantom",
+    "held-back": "unread",
+    "not-processed": "skipped",
+    "processed-twice": "duplicated",
 }
 """An anomaly's name among the simulator's -> under what it is counted here."""
 
@@ -102,6 +112,8 @@ class Verdict:
     partitions: int = 0
     compacted: int = 0
     """Acknowledged records that a later one of their key replaced."""
+    transactions: int = 0
+    """Committed ones that were seen at the end."""
     idle: list[str] = field(default_factory=list)
     """Kinds of clients that did nothing."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -134,7 +146,8 @@ class Verdict:
             f"{self.acks:,} of {self.sends:,} records acknowledged, {self.seen:,} there at the end"
             f" in {self.partitions} partitions ({self.compacted:,} compacted away);"
             f" {self.shown:,} shown to readers, {self.commits:,} commits,"
-            f" {self.rebalances:,} rebalances; longest gap {self.longest_gap_ms / 1000:.1f} s",
+            f" {self.rebalances:,} rebalances, {self.transactions:,} transactions;"
+            f" longest gap {self.longest_gap_ms / 1000:.1f} s",
             ", ".join(f"{count:,} {name}" for name, count in counts.items()),
             *self.examples,
             *self.idle_lines,
@@ -436,7 +449,11 @@ def judge(paths: Iterable[Path], logs: Iterable[Path] = (), scratch: Path | None
         for at in sorted(spool.places):
             drained = spool.drained(parse_place(at).topic)
             PlaceJudge(at, verdict, spool.events).judge(spool.lines(at), drained)
-        for violation in check_kept.judge(spool.kept, spool.events):
+        verdict.transactions = spool.transactions.count
+        for violation in (
+            *check_kept.judge(spool.kept, spool.events),
+            *spool.transactions.judge(),
+        ):
             verdict.report(violation)
     if folders:
         for violation in (

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from anabranch.sim.checks.anomalies import AUDITOR
+from chaos.check_transactions import Transactions
 from chaos.history import read_lines
 from chaos.operator_log import NAME as OPERATOR
 
@@ -25,6 +26,7 @@ but its processes."""
 
 EVENTS = {"clock", "deletion", "reborn"}
 KEPT = {"kept", "recalled"}
+TRANSACTIONAL = {"transaction", "committed", "held-back", "processed"}
 
 
 class Spool:
@@ -36,6 +38,7 @@ class Spool:
         self.assignments = 0
         self.events: list[dict[str, Any]] = []
         """What the operator did, in order."""
+        self.transactions = Transactions()
         self.kept: list[dict[str, Any]] = []
         """What keepers committed and were told."""
         self._folder = folder
@@ -63,6 +66,10 @@ class Spool:
             elif op in KEPT:
                 self.kept.append(line)
                 self._worked.add(_part(hello))
+            elif op in TRANSACTIONAL:
+                self.transactions.take(line, hello["role"])
+                if line.get("records", 1):
+                    self._worked.add(_part(hello))
             elif op == "note":
                 self.notes[line["what"]] += line["count"]
             elif op == "assigned":

@@ -6,6 +6,7 @@
     audit      reads everything once and ends: 0 when it came to every end
     drain      joins a group, reads to every end and ends: 0 when the group has read everything
     keeper     commits offsets that expire, and asks for them; asks where logs begin
+    transfer, processor, committed, verdict: see `clients_transactions.py`
 
 SIGTERM ends it in order. Rule kept: an error that will pass is waited for, whatever it is; a
 producer that can do nothing any more is followed by another one under a new name, whose order is
@@ -42,6 +43,10 @@ WAIT_SECONDS = 0.02
 FLUSH_SECONDS = 0.2
 LIFE_SECONDS = 0.5
 """Before a producer that can do nothing any more is followed: its topic may be gone for a while."""
+
+KINDS = ("confluent", "kafka-python", "aiokafka", "anabranch")
+TRANSACTIONAL = ("transfer", "processor", "committed", "verdict")
+ROLES = ("producer", "reader", "member", "audit", "drain", "keeper", *TRANSACTIONAL)
 
 is_stopping = False
 
@@ -204,9 +209,8 @@ class Sender:
 def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m chaos.clients", description=__doc__)
-    parser.add_argument("--kind", choices=("confluent", "kafka-python", "anabranch"), required=True)
-    roles = ("producer", "reader", "member", "audit", "drain", "keeper")
-    parser.add_argument("--role", choices=roles, required=True)
+    parser.add_argument("--kind", choices=KINDS, required=True)
+    parser.add_argument("--role", choices=ROLES, required=True)
     parser.add_argument("--name", required=True, help="unique in a run")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT,…")
     parser.add_argument("--topics", required=True, metavar="A,B,…")
@@ -237,9 +241,13 @@ def main() -> int:
         status = Sender(arguments, writer).run()
     elif arguments.role == "keeper":
         status = keep(arguments, writer, stopping)
+    elif arguments.role in TRANSACTIONAL:
+        from chaos.clients_processing import run
+
+        status = run(arguments, writer, stopping)
     elif arguments.role in ("reader", "audit"):
-        run = read_on if arguments.role == "reader" else audit
-        status = run(Reading(arguments, writer, stopping))
+        read = read_on if arguments.role == "reader" else audit
+        status = read(Reading(arguments, writer, stopping))
     else:
         status = (be_member if arguments.role == "member" else drain)(
             Member(arguments, writer, stopping)

@@ -19,6 +19,7 @@ from pathlib import Path
 from chaos import client_logs
 from chaos.network import Host
 from chaos.stores import wait_at_most
+from chaos.transfers import PARTITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
@@ -54,6 +55,12 @@ PARTS = (
     Part("r2", "kafka-python", "reader", "wide,moving,compacted,diskless"),
     Part("r3", "confluent", "reader", "aging,bounded"),
     Part("k1", "anabranch", "keeper", "aging,bounded", ("--group", "reborn")),
+    Part("t1", "confluent", "transfer", "accounts,orders"),
+    Part("t2", "aiokafka", "transfer", "accounts,orders"),
+    Part("x1", "confluent", "processor", "orders", ("--group", "x")),
+    Part("x2", "confluent", "processor", "orders", ("--group", "x")),
+    Part("y1", "aiokafka", "processor", "orders", ("--group", "y")),
+    Part("c1", "confluent", "committed", "accounts,orders,receipts"),
     Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g4a", "confluent", "member", "diskless", ("--group", "g4")),
@@ -222,6 +229,7 @@ class Crowd:
             Part("auditor-c", "confluent", "audit", EVERY),
             Part("auditor-k", "kafka-python", "audit", EVERY),
             Part("auditor-t", "confluent", "audit", "compacted"),
+            Part("auditor-v", "confluent", "verdict", ",".join(PARTITIONS)),
         ]
         groups: dict[str, Part] = {}
         for client in self.clients:

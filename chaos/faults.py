@@ -26,6 +26,7 @@ from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
 from anabranch.client.reassignments import reassign
+from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.types import TopicPartition
 from anabranch.testing import ClusterError
@@ -47,6 +48,8 @@ Happening = contextlib.AbstractContextManager[str]
 Act = Callable[["Scene", Fault], Happening]
 T = TypeVar("T")
 ADMIN_SECONDS = 5.0
+TIMES = 4
+"""How often a coordinator of transactions is killed in one fault."""
 ROWS = [row for size in (2, 3) for row in permutations(IDS, size)]
 """The replicas that a partition which may move is given."""
 MOST_SLACK_BYTES = 2 << 20
@@ -101,6 +104,14 @@ class Scene:
         topic, index = self.places[int(aim * len(self.places)) % len(self.places)]
         partition = self.watch.partition(topic, index)
         return partition.leader if partition is not None and partition.leader > 0 else IDS[0]
+
+    def transactions(self, aim: float) -> int:
+        """Who coordinates some transactional ids."""
+        found = self.watch.image.topic(TRANSACTION_TOPIC)
+        leaders = [each.leader for each in found.partitions.values()] if found else []
+        if not leaders or (leader := leaders[int(aim * len(leaders)) % len(leaders)]) < 0:
+            raise Nothing("nobody coordinates these transactional ids")
+        return leader
 
     def controller(self) -> int:
         """Who holds the lease."""
@@ -175,6 +186,20 @@ def _flap(scene: Scene, fault: Fault) -> Iterator[str]:
         scene.nodes.kill(one)
     yield said
     scene.nodes.begin(one)
+
+
+@contextlib.contextmanager
+def _flap_transactions(scene: Scene, fault: Fault) -> Iterator[str]:
+    """Kill whoever coordinates the same transactional ids, again and again."""
+    said = f"kill whoever coordinates transactions, {TIMES} times"
+    for _ in range(TIMES):
+        with contextlib.suppress(Nothing):
+            one = scene.transactions(fault.aim)
+            if scene.nodes.kill(one):
+                scene.over.wait(0.5 + fault.strength * 4)
+                scene.nodes.begin(one)
+        scene.over.wait(0.5 + fault.other * 3)
+    yield said
 
 
 @contextlib.contextmanager
@@ -436,6 +461,9 @@ ACTS: dict[str, Act] = {
     "hold-coordinator": lambda scene, _fault: scene.diskless.hold(),
     "end-store": _end_store,
     "crash-store": _end_store,
+    "kill-transactions": lambda scene, fault: _killed(scene, scene.transactions(fault.aim)),
+    "pause-transactions": lambda scene, fault: _paused(scene, scene.transactions(fault.aim)),
+    "flap-transactions": _flap_transactions,
     "elect-preferred": _elect_preferred,
     "move": _move,
     "recreate": _recreate,

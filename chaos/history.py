@@ -22,6 +22,12 @@
     {"op": "reborn", "t", "client", "topic", "asked", "created"}
                                     a topic of that name is new: when its deletion and its creation
                                     were asked for; now all brokers know it
+    {"op": "transaction", "t", "client", "name", "outcome", "records"}
+                                    a transfer begun, committed or aborted, as far as is known
+    {"op": "processed", "t", "client", "group", "count"}    so many orders, with their receipts
+    {"op": "committed", "t", "client", "at", "records"}     [offset, value] as they were shown
+    {"op": "held-back", "t", "client", "at", "position", "end"}
+                                    a reader of committed records did not come to the end
     {"op": "note", "t", "client", "what"}                           an error that a client reported
 
 `t` is CLOCK_MONOTONIC in microseconds, one clock for all processes of a machine. `at` is

@@ -25,6 +25,7 @@ from chaos.crowd import Acks, Crowd
 from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
 from chaos.faults import Scene, carry_out_round, restore
+from chaos.hanging import left_open
 from chaos.network import Network
 from chaos.node_logs import NodeLogs
 from chaos.nodes import IDS, Nodes
@@ -52,6 +53,8 @@ CONFIG: dict[str, object] = {
     "offsets.topic.num.partitions": 4,
     "group.initial.rebalance.delay.ms": 0,
     "log.segment.delete.delay.ms": 1000,
+    "transaction.state.log.num.partitions": 4,
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": 2000,
 }
 SMALL = (1, 2)
 """The brokers whose folder is a file system of its own; the third one's is the machine's disk."""
@@ -209,8 +212,11 @@ class Part:
 
     def _finish(self) -> None:
         self.say("faults are over; producers finish what they have under way")
-        self.crowd.end("producer", "keeper")
-        self.crowd.end("reader", "member")
+        self.crowd.end("producer", "keeper", "transfer")
+        self._none_open()
+        self.crowd.end("processor")
+        self._none_open()
+        self.crowd.end("reader", "member", "committed")
         self.crowd.last_reads()
         self._become_whole("at the end")
         self.watch.stop()
@@ -235,6 +241,11 @@ class Part:
         except StorageFault as fault:
             report.surprises.append(f"diskless: {fault}")
         report.seconds = time.monotonic() - self._began_s
+
+    def _none_open(self) -> None:
+        """What clients left open is ended by its coordinator: nothing hangs."""
+        if open_places := left_open(self.nodes.bootstrap):
+            self.report.surprises.append(f"transactions are still open: {'; '.join(open_places)}")
 
     def _placed(self) -> dict[TopicPartition, set[str]]:
         """The folders that have to hold a replica of each partition, and no others; none has one of

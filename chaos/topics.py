@@ -13,6 +13,7 @@ from typing import NamedTuple
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from chaos.nodes import IDS
+from chaos.transfers import PARTITIONS
 
 
 class Topic(NamedTuple):
@@ -52,6 +53,7 @@ TOPICS = {
     "reborn": Topic(2, {**SMALL}),
     "moving": Topic(4, {**SMALL, "min.insync.replicas": "1"}, factor=2),
     DISKLESS: Topic(3, {"diskless.enable": "true"}, factor=-1),
+    **{name: Topic(count, {}) for name, count in PARTITIONS.items()},
 }  # fmt: skip
 """`moving` has two replicas, so that there is a broker to move to; one that is in sync will do, as
 all of its writers ask for all that are."""
