@@ -3,7 +3,7 @@
 Every codec, idempotent and transactional producers with commits, aborts and a transaction that
 stays open, null keys and values, headers, several segments, several leader epochs, a compacted
 topic that was cleaned, records deleted from the front, committed offsets of a group. Written twice:
-as an orderly stop leaves it, and as SIGKILL does. A node writes no transactions yet.
+as an orderly stop leaves it, and as SIGKILL does.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Written:
 
     def _write(self, server: Server) -> None:
         server.start()
-        writer = Writer(server.bootstrap, transactional=isinstance(server, Kafka))
+        writer = Writer(server.bootstrap)
         writer.create()
         for number in range(EPOCHS):
             if number:
@@ -109,8 +109,7 @@ class Written:
 class Writer:
     """The clients that write."""
 
-    def __init__(self, bootstrap: str, *, transactional: bool) -> None:
-        self.transactional = transactional
+    def __init__(self, bootstrap: str) -> None:
         self.at = {"bootstrap.servers": bootstrap, "log_level": 0}
         self.admin = AdminClient(self.at)
 
@@ -125,8 +124,7 @@ class Writer:
         for topic in ("plain", "rolled", "compacted"):
             for place, codec in enumerate(CODECS):
                 self.produce(topic, codec, (number * len(CODECS) + place) * 40, place % 2 == 0)
-        if self.transactional:
-            self.transactions(number)
+        self.transactions(number)
         self.commit(number)
         if number == 0:
             cut = self.admin.delete_records([TopicPartition("rolled", 0, 55)])

@@ -1,8 +1,8 @@
-// Kafka Streams' word count in the DSL, at least once: reads APPLICATION-lines, writes
+// Kafka Streams' word count in the DSL: reads APPLICATION-lines, writes
 // APPLICATION-counts, until its standard input ends. It prints its states, and what it restored its
 // store from. As Kafka Streams has it, no instance leaves its group: the next one waits for the
 // session of the one before to end, six seconds.
-// Run as: java -cp JARS WordCount.java ADDRESS APPLICATION STATE_FOLDER THREADS
+// Run as: java -cp JARS WordCount.java ADDRESS APPLICATION STATE_FOLDER THREADS [GUARANTEE]
 
 import java.time.Duration;
 import java.util.Arrays;
@@ -47,7 +47,7 @@ public final class WordCount {
         StreamsConfig.APPLICATION_ID_CONFIG, words[1],
         StreamsConfig.STATE_DIR_CONFIG, words[2],
         StreamsConfig.NUM_STREAM_THREADS_CONFIG, words[3],
-        StreamsConfig.PROCESSING_GUARANTEE_CONFIG, StreamsConfig.AT_LEAST_ONCE,
+        StreamsConfig.PROCESSING_GUARANTEE_CONFIG, words.length > 4 ? words[4] : StreamsConfig.AT_LEAST_ONCE,
         StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, "200",
         StreamsConfig.DEFAULT_KEY_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName(),
         StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName(),

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import confluent_kafka
 from bench.servers import ROOT
 
 HERE = Path(__file__).resolve().parent
@@ -127,16 +128,27 @@ def _install_spark(folder: Path) -> None:
 
 def fetch_franz() -> None:
     """Build the program of franz-go with Go's own module client."""
+    build_go("franz")
+
+
+def fetch_sarama() -> None:
+    """Build the program of sarama in the same way."""
+    build_go("sarama")
+
+
+def build_go(name: str) -> None:
+    """Build the program in the folder of this name."""
     needs("go")
-    source = HERE / "franz"
-    version = "".join((source / name).read_text() for name in ("go.mod", "main.go"))
-    once("franz", version, lambda folder: run(["go", "build", "-o", folder / "franz", "."], source))
+    source = HERE / name
+    files = [source / "go.mod", *sorted(source.glob("*.go"))]
+    version = "".join(each.read_text() for each in files)
+    once(name, version, lambda folder: run(["go", "build", "-o", folder / name, "."], source))
 
 
-def franz_version() -> str:
-    """franz-go's version in go.mod."""
-    found = re.search(r"twmb/franz-go v(\S+)", (HERE / "franz" / "go.mod").read_text())
-    assert found is not None, "go.mod has no franz-go"
+def go_version(name: str, module: str) -> str:
+    """The version of a module in the go.mod of a program."""
+    found = re.search(rf"{module} v(\S+)", (HERE / name / "go.mod").read_text())
+    assert found is not None, f"go.mod has no {module}"
     return found.group(1)
 
 
@@ -145,7 +157,9 @@ def versions() -> dict[str, str]:
     return {
         "kcat": kcat_version(),
         "kafkajs": KAFKAJS,
-        "franz-go": franz_version(),
+        "franz-go": go_version("franz", "twmb/franz-go"),
+        "sarama": go_version("sarama", "IBM/sarama"),
+        "confluent-kafka": confluent_kafka.__version__,
         "Kafka Streams": pom_version("streams", "kafka-streams"),
         "Kafka Connect": pom_version("connect", "connect-runtime"),
         "Spark's Kafka connector": pom_version("spark-kafka", "spark-sql-kafka-0-10_2.13"),

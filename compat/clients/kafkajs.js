@@ -240,6 +240,52 @@ async function asksForOffsets() {
   });
 }
 
+async function committedValues(topic) {
+  const ends = await withAdmin((admin) => admin.fetchTopicOffsets(topic));
+  const left = ends.filter(({ high }) => Number(high) > 0).length;
+  if (!left) return [];
+  const seen = [];
+  const last = `last-${Date.now()}`;
+  await send(topic, ends.map(({ partition }) => ({ value: last, partition })));
+  const consumer = kafka.consumer({ groupId: `${topic}-${last}`, maxWaitTimeInMs: 200, readUncommitted: false });
+  await consumer.connect();
+  await consumer.subscribe({ topics: [topic], fromBeginning: true });
+  let ended = 0;
+  await new Promise((resolve) => consumer.run({ eachMessage: async ({ message }) => {
+    if (text(message.value) !== last) seen.push(text(message.value));
+    else if (++ended === ends.length) resolve();
+  } }));
+  await consumer.disconnect();
+  return seen.sort();
+}
+
+async function transacts() {
+  const topic = "js-transactions";
+  await created(topic, 2);
+  const producing = { transactionalId: topic, idempotent: true, maxInFlightRequests: 1 };
+  const producer = kafka.producer(producing);
+  await producer.connect();
+  for (const name of ["committed", "aborted", "again"]) {
+    const transaction = await producer.transaction();
+    await transaction.send({ topic, messages: numbers(20).map((n) => ({ value: `${name}-${n}`, partition: n % 2 })) });
+    await transaction.sendOffsets({ consumerGroupId: topic,
+      topics: [{ topic, partitions: [{ partition: 0, offset: name === "aborted" ? "99" : "10" }] }] });
+    await (name === "aborted" ? transaction.abort() : transaction.commit());
+  }
+  const open = await producer.transaction();
+  await open.send({ topic, messages: [{ value: "lost", partition: 0 }] });
+  const second = kafka.producer(producing);
+  await second.connect();
+  const begun = await second.transaction();
+  const fenced = await refused(open.commit());
+  await begun.send({ topic, messages: [{ value: "second", partition: 1 }] });
+  await begun.commit();
+  await second.disconnect();
+  await producer.disconnect();
+  const offsets = await withAdmin((admin) => admin.fetchOffsets({ groupId: topic, topics: [topic] }));
+  return { values: await committedValues(topic), fenced: fenced[0] !== "answered", offsets: tidy(offsets) };
+}
+
 async function isRefused() {
   return {
     name: await refused(created("js/slash")),
@@ -249,7 +295,7 @@ async function isRefused() {
 }
 
 const scenarios = { administers, compresses, sendsIdempotently, sharesAGroup, seeks, pausesAndResumes,
-  commits, asksForOffsets, isRefused };
+  commits, asksForOffsets, isRefused, transacts };
 
 scenarios[wanted]().then(
   (seen) => { console.log(JSON.stringify(seen)); process.exit(0); },

@@ -65,6 +65,12 @@ def pauses(peer: Peer) -> object:
     return kafkajs(peer, "pausesAndResumes")
 
 
+@row("kafkajs-transactions", prepare=fetch_kafkajs)
+def transacts(peer: Peer) -> object:
+    """Transactions are committed and aborted, offsets go with them, a second producer fences."""
+    return kafkajs(peer, "transacts")
+
+
 @row("kafkajs-commit", prepare=fetch_kafkajs)
 def commits(peer: Peer) -> object:
     """Offsets are committed with metadata, fetched, reset and set; members go on from there."""

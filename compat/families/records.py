@@ -10,8 +10,12 @@ SECONDS = 10.0
 
 
 def held(peer: Peer, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Partition, key and value of every record of the topic, in the order of each partition."""
-    settings = {"bootstrap.servers": peer.bootstrap, "group.id": "nobody"}
+    """Partition, key and value of every committed record of the topic, in the order of each partition."""
+    settings = {
+        "bootstrap.servers": peer.bootstrap,
+        "group.id": "nobody",
+        "isolation.level": "read_committed",
+    }
     consumer = Consumer({**settings, "enable.partition.eof": True, "enable.auto.commit": False})
     try:
         found = consumer.list_topics(topic, timeout=SECONDS).topics[topic]

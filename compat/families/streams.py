@@ -1,4 +1,5 @@
-"""Kafka Streams: `clients/WordCount.java`, at least once, with its own topics and its store."""
+"""Kafka Streams: `clients/WordCount.java`, at least once and exactly once, with its own topics and
+its store."""
 
 from __future__ import annotations
 
@@ -12,12 +13,13 @@ from itertools import chain
 from compat.clients import HERE, fetch_maven_jars
 from compat.families.console import KEYED, produce
 from compat.families.groups import groups
-from compat.families.records import latest
+from compat.families.records import held, latest
 from compat.families.topics import create, topics
 from compat.peer import Background, Peer
 from compat.row import row
 
 WORDS = ("anabranch", "billabong", "creek", "delta", "estuary", "fjord", "gulf", "headwater")
+AT_LEAST_ONCE, EXACTLY_ONCE = "at_least_once", "exactly_once_v2"
 SECONDS = 90.0
 """More than two sessions of a member that does not come back, and a JVM's start."""
 
@@ -45,11 +47,13 @@ def counted(*sentences: list[str]) -> dict[str, int]:
 
 
 @contextmanager
-def running(peer: Peer, application: str, instance: str, threads: int = 1) -> Iterator[Background]:
+def running(
+    peer: Peer, application: str, instance: str, threads: int = 1, guarantee: str = AT_LEAST_ONCE
+) -> Iterator[Background]:
     """One instance of the application; its state lies in a folder of its own."""
     jars, folder = fetch_maven_jars("streams"), peer.scratch / f"{application}-{instance}"
     quiet = ("-Dorg.slf4j.simpleLogger.defaultLogLevel=error", "-Xmx256m", "-XX:+UseSerialGC")
-    program = (HERE / "WordCount.java", peer.bootstrap, application, folder, threads)
+    program = (HERE / "WordCount.java", peer.bootstrap, application, folder, threads, guarantee)
     command = ("java", "-XX:TieredStopAtLevel=1", *quiet, "-cp", f"{jars}/*", *program)
     with peer.background(*command) as program_running:
         yield program_running
@@ -161,6 +165,35 @@ def takes_over(peer: Peer) -> object:
         peer.wait(lambda: shares(peer, name) == ["6"], "one has all tasks", SECONDS)
         finish(left)
     return sorted(seen), all(seen[word] >= count for word, count in counted(first, second).items())
+
+
+@row("streams-exactly-once", prepare=fetch)
+def counts_exactly_once(peer: Peer) -> object:
+    """The word count with exactly_once_v2 is killed while it counts, and resumed: every word is
+    counted once, as in a run that nobody kills."""
+    name = "streams-exactly-once"
+    prepare_topics(peer, name)
+    first, second = said(6, 400), said(7, 400)
+    say(peer, name, first)
+    with running(peer, name, "one", 2, EXACTLY_ONCE) as killed:
+        peer.wait(lambda: counts(peer, name), "something is counted", SECONDS)
+        killed.process.kill()
+        say(peer, name, second)
+    with running(peer, name, "one", 2, EXACTLY_ONCE) as resumed:
+        seen = await_counts(peer, name, counted(first, second))
+        closed = finish(resumed)
+    told = [(key, int(value or b"0")) for _, key, value in held(peer, f"{name}-counts")]
+    return seen, seen == counted(first, second), ascending(told), closed
+
+
+def ascending(told: list[tuple[bytes | None, int]]) -> bool:
+    """Whether each count of a word is above the one before: none was told twice."""
+    last: dict[bytes | None, int] = {}
+    for word, count in told:
+        if count <= last.get(word, 0):
+            return False
+        last[word] = count
+    return True
 
 
 def shares(peer: Peer, application: str) -> list[str]:

@@ -1,6 +1,6 @@
 // franz-go against one bootstrap address: a topic is made, idempotent records go in, two members of
 // a group share them cooperatively, offsets are committed and asked for. Prints one JSON object.
-// Run as: franz ADDRESS TOPIC
+// Run as: franz ADDRESS TOPIC [transactions]
 package main
 
 import (
@@ -24,7 +24,11 @@ const (
 func main() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	seen, err := run(ctx, os.Args[1], os.Args[2])
+	scenario := run
+	if len(os.Args) > 3 {
+		scenario = transact
+	}
+	seen, err := scenario(ctx, os.Args[1], os.Args[2])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
