@@ -1,8 +1,9 @@
 """The rows of `make bench`: name, what is measured, on which servers, and the target.
 
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
-brokers are in three_rows.py, of diskless topics in diskless_rows.py, of replica lists and moves in
-placement_rows.py, of the DataFrame source and sink in spark_rows.py.
+brokers are in three_rows.py, of transactions in transaction_rows.py, of diskless topics in
+diskless_rows.py, of replica lists and moves in placement_rows.py, of the DataFrame source and sink
+in spark_rows.py.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from scale import scaled
 from servers import Server
 from spark_rows import SPARK_ROWS
 from three_rows import THREE_ROWS
+from transaction_rows import TRANSACTION_ROWS
 from workloads import Sample
 
 
@@ -116,5 +118,13 @@ NODE_ROWS = [
     ),
 ]
 
-ROWS = [*NODE_ROWS, *CROWD_ROWS, *PLACEMENT_ROWS, *THREE_ROWS, *DISKLESS_ROWS, *SPARK_ROWS]
+ROWS = [
+    *NODE_ROWS,
+    *CROWD_ROWS,
+    *PLACEMENT_ROWS,
+    *THREE_ROWS,
+    *TRANSACTION_ROWS,
+    *DISKLESS_ROWS,
+    *SPARK_ROWS,
+]
 """In the order in which a whole run takes them."""

@@ -8,11 +8,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from anabranch.core.api.context import Broker
     from anabranch.core.api.metadata_view import Zones
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
+
+
+LATE_MS = 5 * 60_000
+"""How much longer than any transaction may be one lasts that counts as late: as in Kafka."""
 
 
 class BrokerStatistics(NamedTuple):
@@ -28,6 +33,7 @@ class BrokerStatistics(NamedTuple):
     failed_produces: Mapping[str, int]
     replication: Mapping[str, int]
     groups: Mapping[str, int]
+    transactions: Mapping[str, int]
     cleaner: Mapping[str, float]
     diskless_upkeep: Mapping[str, float]
     """Of manifests and garbage; empty where there are none."""
@@ -37,3 +43,15 @@ class BrokerStatistics(NamedTuple):
     image: MetadataImage
     zones: Zones
     """Whom clients of diskless topics were shown."""
+
+
+def transaction_counts(broker: Broker, replicas: Iterable[Replica], now_ms: int) -> dict[str, int]:
+    """What a broker coordinates, and what its partitions know of transactions."""
+    before_ms = now_ms - broker.config.transaction_max_timeout_ms - LATE_MS
+    known = [replica.log.producers for replica in replicas]
+    return {
+        **broker.transactions.statistics(),
+        "verification_failures_total": broker.verifier.failures_total,
+        "producer_ids": sum(map(len, known)),
+        "late_partitions": sum(each.is_late(before_ms) for each in known),
+    }

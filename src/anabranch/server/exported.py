@@ -77,8 +77,61 @@ DISKLESS: tuple[Exported, ...] = (
     ),
 )
 
+TRANSACTIONS: tuple[Exported, ...] = (
+    Exported(
+        "kafka_coordinator_transaction_transactionmarkerchannelmanager_unknowndestinationqueuesize",
+        GAUGE,
+        "Markers that a partition could not be given, and that are sent to it again.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_partitionswithlatetransactionscount",
+        GAUGE,
+        "Partitions with an open transaction that is 5 minutes older than any may be: it hangs.",
+    ),
+    Exported(
+        "kafka_server_replicamanager_produceridcount",
+        GAUGE,
+        "Producer ids that partitions hosted here remember, each once a partition.",
+    ),
+    Exported(
+        "kafka_server_addpartitionstotxnmanager_verificationfailure_total",
+        COUNTER,
+        "Transactions that their coordinator did not confirm to a partition.",
+    ),
+    Exported("anabranch_transaction_ids", GAUGE, "Transactional ids that this node coordinates."),
+    Exported("anabranch_transaction_ongoing", GAUGE, "Transactions under way of these ids."),
+    Exported(
+        "anabranch_transaction_awaiting_markers",
+        GAUGE,
+        "Transactions that are decided, and of which a partition has no marker yet.",
+    ),
+    Exported(
+        "anabranch_transaction_partitions_loading",
+        GAUGE,
+        "Partitions of __transaction_state that this node leads and is still reading.",
+    ),
+    Exported("anabranch_transaction_markers_total", COUNTER, "Markers that partitions have taken."),
+    Exported(
+        "anabranch_transaction_ended_total",
+        COUNTER,
+        "Transactions that were decided here, by what was decided.",
+        ("decision",),
+    ),
+    Exported(
+        "anabranch_transaction_timed_out_total",
+        COUNTER,
+        "Transactions that outlived their timeout and were aborted.",
+    ),
+    Exported(
+        "anabranch_transaction_expired_ids_total",
+        COUNTER,
+        "Transactional ids that were not used and are forgotten.",
+    ),
+)
+
 METRICS: tuple[Exported, ...] = (
     *DISKLESS,
+    *TRANSACTIONS,
     Exported(
         "kafka_controller_diskless_effective_rf",
         GAUGE,

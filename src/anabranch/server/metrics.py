@@ -81,6 +81,7 @@ class NodeCollector(Collector):
             yield from self._samples_of_partitions(counts)
             yield from samples_of_replication(counts)
             yield from samples_of_groups(counts.groups)
+            yield from samples_of_transactions(counts.transactions)
             yield from samples_of_cleaner(counts.cleaner)
             yield from samples_of_diskless(counts.diskless)
             for name, value in counts.diskless_upkeep.items():
@@ -266,6 +267,27 @@ def samples_of_groups(counts: Mapping[str, int]) -> Iterator[Sample]:
     yield totals + "rebalancecount_total", (), counts["rebalances_total"]
     yield "anabranch_group_members", (), counts["members"]
     yield "anabranch_group_partitions_loading", (), counts["loading"]
+
+
+def samples_of_transactions(counts: Mapping[str, int]) -> Iterator[Sample]:
+    """What this node coordinates, and what its partitions know of transactions."""
+    prefix = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
+    yield prefix + "unknowndestinationqueuesize", (), counts["asked_again"]
+    prefix = "kafka_server_replicamanager_"
+    yield prefix + "partitionswithlatetransactionscount", (), counts["late_partitions"]
+    yield prefix + "produceridcount", (), counts["producer_ids"]
+    prefix = "kafka_server_addpartitionstotxnmanager_"
+    yield prefix + "verificationfailure_total", (), counts["verification_failures_total"]
+    prefix = "anabranch_transaction_"
+    yield prefix + "ids", (), counts["transactional_ids"]
+    yield prefix + "ongoing", (), counts["ongoing"]
+    yield prefix + "awaiting_markers", (), counts["awaiting_markers"]
+    yield prefix + "partitions_loading", (), counts["loading"]
+    yield prefix + "markers_total", (), counts["markers_total"]
+    yield prefix + "ended_total", ("commit",), counts["commits_total"]
+    yield prefix + "ended_total", ("abort",), counts["aborts_total"]
+    yield prefix + "timed_out_total", (), counts["timed_out_total"]
+    yield prefix + "expired_ids_total", (), counts["expired_total"]
 
 
 def samples_of_cleaner(counts: Mapping[str, float]) -> Iterator[Sample]:

@@ -35,7 +35,7 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Wish
 from anabranch.server.assigning import Assigning
-from anabranch.server.broker_statistics import BrokerStatistics
+from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.shell import DisklessShell
@@ -268,6 +268,7 @@ class BrokerRole:
             failed_produces=broker.failed_produces,
             replication=broker.replication.statistics(),
             groups=broker.groups.statistics(),
+            transactions=transaction_counts(broker, list(hosted), wall_ms()),
             cleaner=self.cleaner.statistics(),
             diskless_upkeep=self.diskless.statistics(),
             flush_rounds=self.flusher.rounds_total,

@@ -160,6 +160,18 @@ def test_idle_producers_expire_unless_their_transaction_is_open() -> None:
     assert [one.producer_id for one in log.producers] == [3]
 
 
+def test_a_partition_is_late_while_its_oldest_transaction_has_had_no_batch_for_long() -> None:
+    log = new_log()
+    assert not log.producers.is_late(NOW_MS + 1)
+    records = batch(1, producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)
+    log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS)
+    assert not log.producers.is_late(NOW_MS)
+    assert log.producers.is_late(NOW_MS + 1)
+    ending = marker(3, committed=False, coordinator_epoch=6)
+    log.append_as_leader(ending, leader_epoch=0, now_ms=NOW_MS, client=False)
+    assert not log.producers.is_late(NOW_MS + 1)
+
+
 def test_a_marker_ends_the_transaction_and_sets_the_coordinators_epoch() -> None:
     log = new_log()
     records = batch(1, producer_id=3, producer_epoch=0, base_sequence=0, transactional=True)

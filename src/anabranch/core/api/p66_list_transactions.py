@@ -1,12 +1,11 @@
 """ListTransactions: the transactional ids that this broker coordinates.
 
-KIP: KIP-664, KIP-994 (filter by duration)
-Versions: 0-1
+KIP: KIP-664, KIP-994 (filter by duration), KIP-1152 (filter by a pattern of ids)
+Versions: 0-2
 Behaviour: ids that the client may DESCRIBE, filtered by state, producer id and how long their
     transaction has lasted; a state that is not known is named in the answer. While a partition of
-    ids is read: COORDINATOR_LOAD_IN_PROGRESS.
-Skipped: version 2, a regular expression over ids (KIP-1152): Kafka's expressions take linear time,
-    and there is no such engine here.
+    ids is read: COORDINATOR_LOAD_IN_PROGRESS. A pattern matches whole ids, in RE2's syntax without
+    Unicode classes; one that cannot be read, or takes too long, is INVALID_REGULAR_EXPRESSION.
 """
 
 from __future__ import annotations
@@ -18,9 +17,12 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import transactional_id_allowed
 from anabranch.core.broker.gate import Need
+from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.states import STATES_BY_TITLE
 from anabranch.core.coordination.transactions.transaction import Transaction
 from anabranch.core.errors import ErrorCode
+from anabranch.core.patterns.automaton import Pattern
+from anabranch.core.patterns.syntax import PatternError
 from anabranch.core.request import Request
 from anabranch.core.wire.messages.list_transactions import (
     ListTransactionsRequest,
@@ -31,10 +33,19 @@ from anabranch.core.wire.messages.list_transactions import (
 
 def run(broker: Broker, request: Request, now_ms: int) -> ListTransactionsResponse:
     """The ids, in the order of their partitions."""
-    body: ListTransactionsRequest = request.body
     shards = list(broker.transactions.shards.values())
     if any(not shard.is_ready for shard in shards):
         return ListTransactionsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    try:
+        return _listed(broker, request, shards, now_ms)
+    except PatternError:
+        return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
+
+
+def _listed(
+    broker: Broker, request: Request, shards: list[TransactionShard], now_ms: int
+) -> ListTransactionsResponse:
+    body: ListTransactionsRequest = request.body
     matches = _filter(body, now_ms)
     return ListTransactionsResponse(
         unknown_state_filters=[each for each in body.state_filters if each not in STATES_BY_TITLE],
@@ -47,19 +58,23 @@ def run(broker: Broker, request: Request, now_ms: int) -> ListTransactionsRespon
             for shard in shards
             if shard.is_current
             for name, each in shard.transactions.items()
-            if matches(each) and transactional_id_allowed(broker, request, Operation.DESCRIBE, name)
+            if matches(name, each)
+            and transactional_id_allowed(broker, request, Operation.DESCRIBE, name)
         ],
     )
 
 
-def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction], bool]:
+def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[str, Transaction], bool]:
     states = {STATES_BY_TITLE.get(each) for each in body.state_filters}
     producer_ids = set(body.producer_id_filters)
+    pattern = Pattern(body.transactional_id_pattern) if body.transactional_id_pattern else None
 
-    def matches(transaction: Transaction) -> bool:
+    def matches(name: str, transaction: Transaction) -> bool:
         if producer_ids and transaction.producer_id not in producer_ids:
             return False
         if states and transaction.state not in states:
+            return False
+        if pattern is not None and not pattern.matches(name):
             return False
         return body.duration_filter < 0 or now_ms - transaction.started_ms > body.duration_filter
 
@@ -69,9 +84,8 @@ def _filter(body: ListTransactionsRequest, now_ms: int) -> Callable[[Transaction
 HANDLER = Handler(
     api_key=66,
     name="ListTransactions",
-    versions=range(2),
+    versions=range(3),
     broker=run,
     needs=(Need(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID),),
-    kips=("KIP-664", "KIP-994"),
-    skipped=("Version 2, which filters by a regular expression (KIP-1152), is not served.",),
+    kips=("KIP-664", "KIP-994", "KIP-1152"),
 )

@@ -159,6 +159,7 @@ class Verifier:
         self._open: dict[tuple[TopicPartition, int], Verification] = {}
         self._waiting: dict[int, list[Verification]] = {}
         """Coordinator -> what it is to be asked next."""
+        self.failures_total = 0
         self._asked: set[int] = set()
         """Coordinators of which a question is under way."""
 
@@ -291,6 +292,7 @@ class Verifier:
     def _settle(self, verification: Verification, code: ErrorCode) -> None:
         if verification.code is None:
             verification.code = code
+            self.failures_total += code is not ErrorCode.NONE
             self._broker.changed.add(verification)
         if self._open.get(verification.key) is verification:
             del self._open[verification.key]

@@ -301,6 +301,12 @@ class ProducerStates:
         firsts += islice(self.open_transactions.values(), 1)
         return min(firsts, default=-1)
 
+    def is_late(self, before_ms: int) -> bool:
+        """Whether the oldest open transaction has had no batch since then."""
+        for producer_id in islice(self.open_transactions, 1):
+            return self.producers[producer_id].last_written_ms < before_ms
+        return False
+
     def replicated(self, high_watermark: int) -> None:
         """Every marker before the high watermark is known to all: readers may pass it."""
         ended = self.unreplicated

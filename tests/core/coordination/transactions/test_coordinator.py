@@ -15,6 +15,7 @@ from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
+from anabranch.core.wire.messages.list_transactions import ListTransactionsRequest
 
 NONE = ErrorCode.NONE
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -534,3 +535,40 @@ def test_an_id_is_described(world):
     ]  # fmt: skip
     assert world.described("unknown").error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert world.described("").error_code == ErrorCode.INVALID_REQUEST
+
+
+# Lists by a pattern.
+
+
+def test_ids_are_listed_by_a_pattern_of_whole_ids(world):
+    for name in ("stream-1", "stream-22", "sink"):
+        world.producer(name)
+    listed = lambda pattern: sorted(world.listed(transactional_id_pattern=pattern))  # noqa: E731
+    assert listed("stream-\\d") == ["stream-1"]
+    assert listed("stream") == []
+    assert listed("") == ["sink", "stream-1", "stream-22"]
+
+
+@pytest.mark.parametrize("pattern", ["(", "(a)\\1", "(?=a)"])
+def test_a_pattern_that_cannot_be_read_is_refused(world, pattern):
+    world.producer()
+    answer = world.ask(ListTransactionsRequest(transactional_id_pattern=pattern), 2)
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_ids_without_a_transaction_share_one_empty_set_of_partitions(world):
+    """Each has most of the time none, and an empty set of its own is a third of what an id takes."""
+    for name in ("one", "two"):
+        producer = world.producer(name)
+        world.add(producer, HERE, name=name)
+        world.ended(producer, name=name)
+        world.deliver()
+    world.producer("three")
+
+    def sets():
+        shards = world.coordinator.shards.values()
+        return {id(each.partitions) for shard in shards for each in shard.transactions.values()}
+
+    assert len(sets()) == 1
+    world.restart()
+    assert len(sets()) == 1

@@ -335,7 +335,7 @@ class TransactionWorld(Performer):
         return self.described(name).transaction_state
 
     def listed(self, **filters: Any) -> dict[str, str]:
-        answer = self.ask(ListTransactionsRequest(**filters), 1)
+        answer = self.ask(ListTransactionsRequest(**filters), 2)
         assert answer.error_code == ErrorCode.NONE
         return {each.transactional_id: each.transaction_state for each in answer.transaction_states}
 

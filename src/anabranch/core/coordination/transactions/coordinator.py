@@ -289,6 +289,8 @@ class TransactionCoordinator:
             "transactional_ids": sum(len(shard.transactions) for shard in shards),
             "ongoing": sum(len(shard.ongoing) for shard in shards),
             "awaiting_markers": len(self.markers.sending),
+            "asked_again": sum(len(each.waiting) for each in self.markers.sending.values()),
+            "markers_total": self.markers.written_total,
             "loading": sum(not shard.is_ready for shard in shards),
             "commits_total": self.commits_total,
             "aborts_total": self.aborts_total,

@@ -83,6 +83,8 @@ class Markers:
 
     def __init__(self, broker: Host) -> None:
         self.sending: dict[str, Sending] = {}
+        self.written_total = 0
+        """Markers that partitions have, or need no more."""
         self._broker = broker
         self._queues: dict[int, dict[str, list[TopicPartition]]] = {}
         """Broker -> id -> partitions that it leads."""
@@ -176,6 +178,7 @@ class Markers:
                 code = codes.get((producer_id, *place))
                 if code in HAS_NO_NEED:
                     sending.left.discard(place)
+                    self.written_total += 1
                 else:
                     sending.waiting.add(place)
             self._go_on(sending, now_ms)

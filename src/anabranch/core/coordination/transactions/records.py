@@ -13,7 +13,7 @@ from anabranch.core.coordination.transactions.states import (
     PREPARE_EPOCH_FENCE,
     STATES_BY_NUMBER,
 )
-from anabranch.core.coordination.transactions.transaction import Transaction
+from anabranch.core.coordination.transactions.transaction import NO_PARTITIONS, Transaction
 from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import Record
@@ -81,7 +81,8 @@ def transaction_of(value: bytes) -> Transaction:
             TopicPartition(topic.topic, index)
             for topic in said.transaction_partitions or ()
             for index in topic.partition_ids
-        ),
+        )
+        or NO_PARTITIONS,
         started_ms=said.transaction_start_timestamp_ms,
         updated_ms=said.transaction_last_update_timestamp_ms,
         previous_producer_id=said.previous_producer_id,

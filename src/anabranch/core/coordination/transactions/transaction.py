@@ -41,6 +41,9 @@ FENCE_EPOCH = LAST_EPOCH + 1
 """The last one that there is: it fences the producer that has the one before."""
 NOT_STARTED_MS = -1
 
+NO_PARTITIONS: frozenset[TopicPartition] = frozenset()
+"""One for all ids: each empty set of its own takes as much memory as a third of an id."""
+
 BUMPS_EPOCHS = 2
 """The transaction.version since which each end of a transaction raises the epoch."""
 
@@ -52,7 +55,7 @@ class Transaction(NamedTuple):
     producer_epoch: int
     timeout_ms: int
     state: TransactionState
-    partitions: frozenset[TopicPartition] = frozenset()
+    partitions: frozenset[TopicPartition] = NO_PARTITIONS
     started_ms: int = NOT_STARTED_MS
     updated_ms: int = 0
     last_producer_epoch: int = NO_PRODUCER_EPOCH
@@ -127,7 +130,7 @@ def _empty(before: Transaction, timeout_ms: int, now_ms: int, last_epoch: int) -
     return before.become(
         EMPTY,
         timeout_ms=timeout_ms,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         started_ms=NOT_STARTED_MS,
         updated_ms=now_ms,
         last_producer_epoch=last_epoch,
@@ -164,7 +167,7 @@ def ended(
     """Its producer decided. `next_producer_id` replaces a producer id without a further epoch."""
     after = before.become(
         PREPARE_COMMIT if commits else PREPARE_ABORT,
-        partitions=before.partitions if before.state is ONGOING else frozenset(),
+        partitions=before.partitions if before.state is ONGOING else NO_PARTITIONS,
         started_ms=before.started_ms if before.state is ONGOING else now_ms,
         updated_ms=now_ms,
         client_version=client_version,
@@ -198,7 +201,7 @@ def completed(before: Transaction, now_ms: int) -> Transaction:
     """Every partition has its marker."""
     after = before.become(
         COMPLETE_COMMIT if before.commits else COMPLETE_ABORT,
-        partitions=frozenset(),
+        partitions=NO_PARTITIONS,
         updated_ms=now_ms,
         next_producer_id=NO_PRODUCER_ID,
         previous_producer_id=before.producer_id,
