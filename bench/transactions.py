@@ -328,7 +328,7 @@ def begin_all(port: int, names: list[str]) -> None:
     with lean.dial(port) as line:
         while names:
             again: list[str] = []
-            for some in itertools.batched(names, IN_FLIGHT):
+            for some in (names[at : at + IN_FLIGHT] for at in range(0, len(names), IN_FLIGHT)):
                 line.sendall(b"".join(_beginning(name) for name in some))
                 again += [name for name, code in zip(some, _codes(line, len(some))) if code]
             if again:

@@ -43,6 +43,7 @@ from anabranch.core.wire.records import Record, build_batch
 SECONDS = 20
 HELLO = ApiVersionsRequest(client_software_name="test", client_software_version="1")
 LATEST = -1
+GROUP, TRANSACTION = 0, 1
 TOPICS = {
     "bystander": {},
     "plain": {},
@@ -145,9 +146,11 @@ class RunningNode(ProcessNode):
 
     @property
     def connections(self):
-        """Connections of clients."""
+        """Connections of clients; not those of the node to itself."""
         found = psutil.Process(self.process.pid).net_connections("tcp")
-        return sum(each.laddr.port == self.port and each.raddr != () for each in found)
+        taken = [each for each in found if each.laddr.port == self.port and each.raddr != ()]
+        own = {each.laddr.port for each in found}
+        return sum(each.raddr.port not in own for each in taken)
 
     def says(self, *words):
         """Wait for a line of the log that holds all words; returns it and forgets what was."""
@@ -172,7 +175,7 @@ class RunningNode(ProcessNode):
         eventually(said, "a line that counts the unsaid ones")
 
     def prepare(self):
-        """Create the topics, and the one of the groups' offsets."""
+        """Create the topics, and those of coordinators."""
         topics = [
             CreatableTopic(
                 name=name,
@@ -185,15 +188,13 @@ class RunningNode(ProcessNode):
         with Raw(self) as client:
             answer = client.ask(CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
             assert [each.error_code for each in answer.topics] == [0] * len(topics)
-            eventually(
-                lambda: (
-                    not client.ask(FindCoordinatorRequest(coordinator_keys=["g"]), 4)
-                    .coordinators[0]
-                    .error_code
-                ),
-                "a coordinator",
-            )
+            for kind in (GROUP, TRANSACTION):
+                eventually(lambda: self._has_coordinator(client, kind), "a coordinator")  # noqa: B023
         return self
+
+    def _has_coordinator(self, client, kind):
+        request = FindCoordinatorRequest(key_type=kind, coordinator_keys=["g"])
+        return not client.ask(request, 4).coordinators[0].error_code
 
     def exists(self):
         """Topics, groups and partition folders."""

@@ -23,6 +23,8 @@ SETTINGS = {
     "auto.create.topics.enable": "true",
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
 }
 
 

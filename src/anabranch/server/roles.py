@@ -42,6 +42,7 @@ from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
+from anabranch.server.late_transactions import say_late
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
@@ -345,6 +346,8 @@ class BrokerDispatcher(Dispatcher):
         self._broker_role.replicating.perform()
         self._broker_role.peers.perform()
         self._broker_role.diskless.perform()
+        for late in self.world.transactions.upkeep.take_said():
+            say_late(late)
 
     def grant(self, wish: Wish) -> None:
         """See Performer."""

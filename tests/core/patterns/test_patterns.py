@@ -13,12 +13,15 @@ from anabranch.core.patterns.automaton import Pattern
 from anabranch.core.patterns.syntax import PatternError
 
 ATOMS = st.sampled_from(
-    ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c-]", "\\w", "\\D", "\\.", "^", "$", "\\b", "\\B",
+    ["a", "b", "-", ".", "[ab]", "[^a]", "[a-c-]", "\\w", "\\D", "\\.",
      "(?i:A)", "[[:alpha:]]", "\\x61", "()"]
 )  # fmt: skip
+POSITIONS = st.sampled_from(["^", "$", "\\b", "\\B", "\\A"])
+TEXTS = st.text("ab-c.A", min_size=1, max_size=7)
+"""In an empty text Python 3.11 finds no `\\B`, as RE2 does."""
 REPEATS = st.sampled_from(["", "", "*", "+", "?", "{2}", "{1,3}", "{0,1}", "{2,}", "*?", "+?"])
 PATTERNS = st.recursive(
-    st.tuples(ATOMS, REPEATS).map("".join),
+    st.one_of(POSITIONS, st.tuples(ATOMS, REPEATS).map("".join)),
     lambda inner: st.one_of(
         st.lists(inner, max_size=3).map("".join),
         st.lists(inner, min_size=1, max_size=3).map(lambda parts: f"({'|'.join(parts)})"),
@@ -37,7 +40,7 @@ def in_python(pattern):
 
 
 @settings(max_examples=400, deadline=None)
-@given(pattern=PATTERNS, texts=st.lists(st.text("ab-c.A", max_size=7), min_size=1, max_size=4))
+@given(pattern=PATTERNS, texts=st.lists(TEXTS, min_size=1, max_size=4))
 def test_a_pattern_matches_what_pythons_engine_matches(pattern, texts):
     wanted = re.compile(in_python(pattern), re.ASCII)
     found = Pattern(pattern)
@@ -48,7 +51,7 @@ def test_a_pattern_matches_what_pythons_engine_matches(pattern, texts):
 @pytest.mark.parametrize(
     "pattern",
     ["(", "a)", "[a", "a**", "*a", "a{2,1}", "a{1001}", "\\1", "(?=a)", "(?<!a)", "\\pL", "\\",
-     "[b-a]", "[[:word]", "(?P<n", "((a{100}){100}){100}", "(((){1000}){1000}){1000}",
+     "[b-a]", "(?P<n", "((a{100}){100}){100}", "(((){1000}){1000}){1000}",
      "(" * 200 + ")" * 200],
 )  # fmt: skip
 def test_what_no_automaton_can_match_or_is_too_large_is_refused(pattern):
@@ -60,7 +63,7 @@ def test_flags_hold_to_the_end_of_their_group():
     assert Pattern("a(?i)b|c").matches("C")
     assert not Pattern("(?:a(?i)b)c").matches("aBC")
     assert Pattern("(?s).").matches("\n")
-    assert Pattern("\\Qa.b*\\E+").matches("a.b*+") is False
+    assert Pattern("\\Qa.b*\\E+").matches("a.b***")
     assert Pattern("\\Qa.b*\\E").matches("a.b*")
     assert Pattern("(?m)a\n^b$").matches("a\nb")
 

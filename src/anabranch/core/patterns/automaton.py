@@ -29,7 +29,7 @@ MOST_STEPS = 5_000
 """Parts of a pattern, repeated ones counted each time: people write some dozens."""
 MOST_STATES = 2_000
 """States that are remembered; then they are made again."""
-MOST_WORK = 3_000_000
+MOST_WORK = 1_500_000
 """Steps looked at for all texts together: about a second. A pattern whose states are remembered
 costs nothing of it."""
 

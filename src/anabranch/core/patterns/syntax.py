@@ -137,7 +137,8 @@ class Reader:
                 quoted, _, _ = self._text[self._at :].partition("\\E")
                 self._at += len(quoted)
                 self._next("\\E")
-                parts += [self._chars(((ord(each), ord(each)),)) for each in quoted]
+                ones: list[Node] = [self._chars(((ord(each), ord(each)),)) for each in quoted]
+                parts += [*ones[:-1], *map(self._repeated, ones[-1:])]
             else:
                 parts.append(self._repeated(self._atom()))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))

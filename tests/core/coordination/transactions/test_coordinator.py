@@ -11,11 +11,16 @@ from tests.core.coordination.transactions.transaction_world import (
     TransactionWorld,
 )
 
+from anabranch.core.coordination.transactions.loading import TransactionLoader
+from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
-from anabranch.core.errors import ErrorCode
+from anabranch.core.coordination.transactions.upkeep import MOST_SAID
+from anabranch.core.errors import CorruptLog, ErrorCode
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.list_transactions import ListTransactionsRequest
+from anabranch.core.wire.records import Record, build_batch
+from anabranch.core.wire.transaction_records import encode_key
 
 NONE = ErrorCode.NONE
 CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
@@ -572,3 +577,39 @@ def test_ids_without_a_transaction_share_one_empty_set_of_partitions(world):
     assert len(sets()) == 1
     world.restart()
     assert len(sets()) == 1
+
+
+# What a newer version has written, and what the log says of late transactions.
+
+
+def in_the_log(world, key, value):
+    """A record that stands in a partition of ids, before the coordinator is started."""
+    replica = world.state_replicas[0]
+    records = build_batch([Record(0, world.node.now_ms, key, value)])
+    replica.append(records, required_acks=1, now_ms=world.node.now_ms, client=False)
+    return TransactionLoader(TransactionShard(world.broker, replica, world.coordinator), 1 << 20)
+
+
+def test_a_value_of_a_newer_version_is_a_fault_of_its_partition_and_named(world):
+    """An id that was guessed wrong could commit what was aborted."""
+    loader = in_the_log(world, encode_key("id"), b"\0\7" + bytes(30))
+    with pytest.raises(CorruptLog, match=r"offset 0 cannot be read as transactions .*version"):
+        list(loader.steps(world.node.now_ms))
+
+
+def test_a_key_of_a_newer_version_is_passed_over_and_counted(world):
+    loader = in_the_log(world, b"\0\7" + bytes(9), b"\0\0" + bytes(30))
+    list(loader.steps(world.node.now_ms))
+    assert (loader.unknown_keys, loader.transactions) == (1, {})
+
+
+def test_late_transactions_are_named_in_the_log_up_to_a_number(world):
+    for number in range(MOST_SAID + 3):
+        producer = world.producer(f"id-{number}", timeout_ms=15_000)
+        world.add(producer, HERE, name=f"id-{number}")
+    assert world.coordinator.upkeep.take_said() == []
+    world.advance(20_000)
+    said = world.coordinator.upkeep.take_said()
+    assert [each.unsaid for each in said] == [0] * (MOST_SAID - 1) + [3]
+    assert said[0].lasted_ms >= 15_000
+    assert world.coordinator.upkeep.take_said() == []

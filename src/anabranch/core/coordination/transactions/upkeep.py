@@ -9,7 +9,7 @@ abort does (`coordinator`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version
 from anabranch.core.coordination.transactions.transaction import Transaction, fenced
@@ -17,6 +17,20 @@ from anabranch.core.errors import ApiError
 
 if TYPE_CHECKING:
     from anabranch.core.coordination.host import Host
+
+MOST_SAID = 20
+"""Late transactions that a round names: a log is for people, and the rest is counted."""
+
+
+class Late(NamedTuple):
+    """A transaction that outlived its timeout, for the log."""
+
+    transactional_id: str
+    transaction: Transaction
+    lasted_ms: int
+    unsaid: int
+    """How many others of this round are not named."""
+
 
 Abort: TypeAlias = Callable[[TransactionShard, str, Transaction, int], None]
 """Writes that an id's transaction is aborted; raises ApiError."""
@@ -28,6 +42,8 @@ class Upkeep:
     def __init__(self, broker: Host, shards: Mapping[int, TransactionShard], abort: Abort) -> None:
         self.timed_out_total = 0
         self.expired_total = 0
+        self.said: list[Late] = []
+        """What the shell has yet to write into its log."""
         self._broker = broker
         self._by_index = shards
         self._abort = abort
@@ -64,6 +80,7 @@ class Upkeep:
 
     def abort_late(self, now_ms: int) -> None:
         """Abort each transaction that has lasted longer than its producer wanted."""
+        self.said = []
         for shard in self._shards():
             for name in list(shard.ongoing):
                 transaction = shard.transactions[name]
@@ -75,6 +92,19 @@ class Upkeep:
                 except ApiError:
                     break  # its log takes nothing now: the next round tries again
                 self.timed_out_total += 1
+                self._say(name, transaction, now_ms)
+
+    def _say(self, name: str, transaction: Transaction, now_ms: int) -> None:
+        if len(self.said) < MOST_SAID:
+            self.said.append(Late(name, transaction, now_ms - transaction.started_ms, 0))
+        else:
+            last = self.said[-1]
+            self.said[-1] = last._replace(unsaid=last.unsaid + 1)
+
+    def take_said(self) -> list[Late]:
+        """What is to be written into the log, once."""
+        said, self.said = self.said, []
+        return said
 
     def expire(self, now_ms: int) -> None:
         """Forget the ids that were left alone for transactional.id.expiration.ms."""
