@@ -18,6 +18,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.structs import TopicPartition as Named
 from confluent_kafka import Consumer, KafkaError
 
+from chaos import client_logs
 from chaos.clients_transacting import (
     CLOSE_SECONDS,
     AiokafkaTransacting,
@@ -129,7 +130,8 @@ class ConfluentProcessor(Processor):
                 "heartbeat.interval.ms": 1_000,
                 "reconnect.backoff.max.ms": 1_000,
                 "fetch.wait.max.ms": 200,
-                "log_level": 2,
+                "debug": client_logs.DEBUG,  # so that a close() that does not end is explained
+                "log_level": client_logs.LEVEL,
             }
         )
 

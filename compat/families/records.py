@@ -10,7 +10,7 @@ SECONDS = 10.0
 
 
 def held(peer: Peer, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Partition, key and value of every committed record of the topic, in the order of each partition."""
+    """Partition, key and value of a topic's committed records, in the order of each partition."""
     settings = {
         "bootstrap.servers": peer.bootstrap,
         "group.id": "nobody",

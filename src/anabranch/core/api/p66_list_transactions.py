@@ -6,6 +6,7 @@ Behaviour: ids that the client may DESCRIBE, filtered by state, producer id and 
     transaction has lasted; a state that is not known is named in the answer. While a partition of
     ids is read: COORDINATOR_LOAD_IN_PROGRESS. A pattern matches whole ids, in RE2's syntax without
     Unicode classes; one that cannot be read, or takes too long, is INVALID_REGULAR_EXPRESSION.
+Skipped: nothing
 """
 
 from __future__ import annotations
