@@ -10,6 +10,17 @@ FULL_RATE_BYTES = 150 * MB
 
 TRANSACTION_ROWS = [
     Row(
+        "transactions-ids",
+        f"{transactions.IDS:,} transactional ids begun: memory of three brokers; SIGKILL of a "
+        "coordinator until an id of each of its partitions is begun again",
+        transactions.many_ids,
+        {"failover s": less(1)},
+        servers=TRIOS,
+        fresh=True,
+        warm_up=False,
+        rounds_at_most=2,
+    ),
+    Row(
         "transactions-commits",
         f"{transactions.TRANSACTIONS:,} transactions of {transactions.RECORDS} records over "
         f"{transactions.PARTITIONS} partitions, one after the other, 3 replicas",
@@ -43,16 +54,5 @@ TRANSACTION_ROWS = [
         servers=TRIOS,
         warm_up=False,
         rounds_at_most=3,
-    ),
-    Row(
-        "transactions-ids",
-        f"{transactions.IDS:,} transactional ids begun: memory of three brokers; SIGKILL of a "
-        "coordinator until an id of each of its partitions is begun again",
-        transactions.many_ids,
-        {"failover s": less(1)},
-        servers=TRIOS,
-        fresh=True,
-        warm_up=False,
-        rounds_at_most=2,
     ),
 ]

@@ -81,8 +81,9 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     placement = {"moves over the least", "with over without"}
     spark = {"rows/s", "worker MB", "trigger p50 ms", "lost", "twice", "of reading"}
     diskless = {"written over produced"}
+    transactions = {"transactions/s", "commit p50 ms", "commit p99 ms", "failover s"}
     named = {metric for row in rows.ROWS for metric in row.targets}
-    assert named <= known | crowd | three | placement | spark | diskless
+    assert named <= known | crowd | three | placement | spark | diskless | transactions
 
 
 @pytest.mark.parametrize(("limit", "verdict"), [(300.0, "met"), (299.0, "missed")])
