@@ -17,6 +17,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import FAULTS
 from anabranch.sim.schedule import run_plan, run_schedule
 from anabranch.sim.shrink import shrink
+from anabranch.sim.transaction_plan import OWN_FAULTS as TRANSACTION_FAULTS
 
 SECONDS = float(os.environ.get("ANABRANCH_SIM_TEST_SECONDS", "10"))
 """How long the campaign of the test suite goes on; always over the same first seeds."""
@@ -67,7 +68,8 @@ def test_plans_differ_and_cover_every_fault():
     plans = [draw_plan(seed) for seed in range(300)]
     assert len({plan.faults for plan in plans}) == len(plans)
     drawn = {fault.kind for plan in plans for fault in plan.faults}
-    assert drawn == {kind for family in (*FAULTS.values(), DISKLESS_FAULTS) for kind in family}
+    families = (*FAULTS.values(), DISKLESS_FAULTS, TRANSACTION_FAULTS)
+    assert drawn == {kind for family in families for kind in family}
     assert all(len(plan.faults) >= 5 for plan in plans)
     assert min(plan.brokers for plan in plans) >= 3
 

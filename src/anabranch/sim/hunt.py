@@ -22,7 +22,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.sim import diskless_scheduled, mutant_table, offset_mutants
+from anabranch.sim import (
+    diskless_scheduled,
+    mutant_table,
+    offset_mutants,
+    transaction_mutants,
+)
 from anabranch.sim.mutant_table import MUTANTS
 from anabranch.sim.mutants import Mutant, plant
 from anabranch.sim.plan import SEEDS_OF_PLANS
@@ -35,7 +40,8 @@ LONGEST_SECONDS = 60
 BUG = "exception"
 NOT_CAUGHT = "not caught"
 _TABLES = tuple(
-    Path(str(module.__file__)) for module in (mutant_table, diskless_scheduled, offset_mutants)
+    Path(str(module.__file__))
+    for module in (mutant_table, diskless_scheduled, offset_mutants, transaction_mutants)
 )
 _CLEAN = "from anabranch.sim.schedule import run_schedule as r; raise SystemExit(not r({}).ok)"
 

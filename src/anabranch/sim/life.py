@@ -28,6 +28,7 @@ from anabranch.sim.plan import (
 )
 from anabranch.sim.plan import TopicPlan as Topic
 from anabranch.sim.registration_plan import with_registration_faults
+from anabranch.sim.transaction_plan import with_transactions
 
 PLAIN_SEEDS = frozenset({
     0, 1, 2, 5, 6, 7, 17, 20, 24, 76, 109, 306, 413, 1878, 2089, 12993,
@@ -54,7 +55,8 @@ def draw_plan(seed: int) -> Plan:
     plan = plain_plan(drawn)
     if drawn not in PLAIN_SEEDS:
         plan = with_registration_faults(with_metadata_faults(_with_life(plan)))
-    return replace(with_offsets(with_diskless(plan)), seed=seed)
+    drawn_plan = with_transactions(with_offsets(with_diskless(plan)))
+    return replace(drawn_plan, seed=seed)
 
 
 def _with_life(plan: Plan) -> Plan:

@@ -16,6 +16,7 @@ from anabranch.sim.managed_mutants import MANAGED
 from anabranch.sim.mutants import Mutant
 from anabranch.sim.offset_mutants import EXPIRING
 from anabranch.sim.storage_mutants import STORAGE
+from anabranch.sim.transaction_mutants import SCHEDULED as TRANSACTION_MUTANTS
 
 REPLICA = "anabranch.core.replication.replica"
 FOLLOWING = "anabranch.core.replication.following"
@@ -485,6 +486,7 @@ MUTANTS = (
     ),
     *SCHEDULED,
     *EXPIRING,
+    *TRANSACTION_MUTANTS,
 )
 
 OFFSETS = "anabranch.core.groups.offsets"

@@ -25,6 +25,7 @@ from anabranch.sim.clients.producer import ACKS_ALL, Manner
 if TYPE_CHECKING:
     from anabranch.sim.diskless_plan import DisklessPlan
     from anabranch.sim.offset_plan import OffsetPlan
+    from anabranch.sim.transaction_plan import TransactionPlan
 
 SECOND_US = 1_000_000
 SETTLED_US = 4 * SECOND_US
@@ -150,6 +151,8 @@ class Plan:
     """What it has of diskless topics."""
     offsets: OffsetPlan | None = None
     """What it has of committed offsets that expire."""
+    transactions: TransactionPlan | None = None
+    """What it does with transactions."""
 
     @property
     def places(self) -> list[TopicPartition]:

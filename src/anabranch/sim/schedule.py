@@ -28,6 +28,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.offset_run import OffsetRun
 from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan
 from anabranch.sim.trace import Trace
+from anabranch.sim.transaction_run import TransactionRun
 from anabranch.sim.world import World
 
 LONGEST_START_US = 60 * SECOND_US
@@ -36,6 +37,7 @@ LONGEST_REST_US = 120 * SECOND_US
 LOOK_US = SECOND_US // 2
 AUDIT_US = 20 * SECOND_US
 ELR_FEATURE = "eligible.leader.replicas.version"
+TRANSACTION_FEATURE = "transaction.version"
 BUG = "exception"
 """The id of a violation that is an exception out of core or of the world."""
 
@@ -100,7 +102,7 @@ class _Run:
             dict(plan.config),
             racks,
             plan.folders,
-            levels={} if plan.elr else {ELR_FEATURE: 0},
+            levels=_levels(plan),
             is_diskless=plan.diskless is not None,
         )
         self.history = History()
@@ -114,6 +116,10 @@ class _Run:
             self.diskless = DisklessRun(self.cluster, plan, self.suite.marks, managed)
             kinds |= self.diskless.kinds
         self.offsets = OffsetRun(self.cluster, plan, self.suite) if plan.offsets else None
+        self.transactions: TransactionRun | None = None
+        if plan.transactions is not None:
+            self.transactions = TransactionRun(self.cluster, plan, self.suite)
+            kinds |= self.transactions.kinds
         self.faults = Faults(self.cluster, plan, kinds)
         self.healing = Healing(self.cluster, self.faults, self.workload)
 
@@ -131,6 +137,8 @@ class _Run:
                 self.diskless.workload.start()
             if self.offsets is not None:
                 self.offsets.start()
+            if self.transactions is not None:
+                self.transactions.start()
             self.faults.start()
             self.world.run(self.plan.safety_us)
             self._rest()
@@ -138,6 +146,8 @@ class _Run:
                 self.diskless.collect()
             if self.offsets is not None:
                 self.offsets.checks.end(crashed=self.suite.crashed)
+            if self.transactions is not None:
+                self.transactions.finish()
             self.suite.end()
         except Violation as violation:
             _, _, sentence = str(violation).partition(": ")
@@ -155,6 +165,8 @@ class _Run:
         self.workload.make_topics()
         if self.diskless is not None:
             self.diskless.workload.make_topics()
+        if self.transactions is not None:
+            self.transactions.make_topics()
         while self.world.now_us < SETTLED_US or not self._topics_made:
             self.world.run(self.world.now_us + LOOK_US)
             if self.world.now_us > LONGEST_START_US:
@@ -164,6 +176,8 @@ class _Run:
     def _topics_made(self) -> bool:
         diskless = self.diskless
         made = diskless is None or diskless.workload.topics_made
+        if self.transactions is not None and not self.transactions.topics_made:
+            return False
         return made and self.workload.topics_made
 
     def _rest(self) -> None:
@@ -173,6 +187,8 @@ class _Run:
             self.diskless.heal()
         if self.offsets is not None:
             self.offsets.heal()
+        if self.transactions is not None:
+            self.transactions.heal()
         deadline_us = self.world.now_us + LONGEST_REST_US
         while unrest := self._unrest():
             if self.world.now_us >= deadline_us:
@@ -182,12 +198,16 @@ class _Run:
         self.workload.audit()
         if self.diskless is not None:
             self.diskless.workload.audit()
+        if self.transactions is not None:
+            self.transactions.audit()
         deadline_us = self.world.now_us + AUDIT_US
         while not self._audited() and self.world.now_us < deadline_us:
             self.world.run(self.world.now_us + LOOK_US // 10)
             self.healing.care()
         if not self._audited():
             behind = "" if self.diskless is None else self.diskless.behind()
+            if self.transactions is not None:
+                behind = behind or self.transactions.behind()
             raise Violation("liveness", f"Healed, and not everything can be read. {behind}", {})
 
     def _unrest(self) -> str:
@@ -199,7 +219,8 @@ class _Run:
             return "a topic that was deleted is not made again"
         diskless = "" if self.diskless is None else self.diskless.unrest()
         offsets = "" if self.offsets is None else self.offsets.unrest()
-        return diskless or offsets or self.suite.unrest()
+        transactions = "" if self.transactions is None else self.transactions.unrest()
+        return diskless or offsets or transactions or self.suite.unrest()
 
     def _audited(self) -> bool:
         image = self.cluster.image
@@ -213,6 +234,8 @@ class _Run:
             replica = node.broker.partitions.get(*place) if node is not None else None
             if replica is None or self.workload.audited(place) < replica.high_watermark:
                 return False
+        if self.transactions is not None and self.transactions.behind():
+            return False
         return self.diskless is None or not self.diskless.behind()
 
     def outcome(self, violation: str, sentence: str) -> Outcome:
@@ -236,6 +259,14 @@ class _Run:
     def let_go(self) -> None:
         """Break the knot of references that every world is."""
         self.world.listeners.clear()
+
+
+def _levels(plan: Plan) -> dict[str, int]:
+    """The feature levels of a new cluster where they are not the newest."""
+    levels = {} if plan.elr else {ELR_FEATURE: 0}
+    if plan.transactions is not None:
+        levels[TRANSACTION_FEATURE] = plan.transactions.version
+    return levels
 
 
 def _sentence_of(fault: Exception) -> str:

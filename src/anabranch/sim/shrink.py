@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from anabranch.sim.plan import Plan
 
@@ -70,6 +70,7 @@ def shrink(plan: Plan, violation: str, attempt: Try, *, most_runs: int = MOST_RU
     work.part(plan.faults, lambda faults: replace(work.plan, faults=faults))
     work.part(plan.operations, lambda kept: replace(work.plan, operations=kept))
     work.part(plan.clients, lambda kept: replace(work.plan, clients=kept))
+    _fewer_transactions(work)
     if len(plan.topics) > 1:
         for topic in plan.topics:
             if work.still(replace(work.plan, topics=(topic,))):
@@ -79,6 +80,20 @@ def shrink(plan: Plan, violation: str, attempt: Try, *, most_runs: int = MOST_RU
     while work.plan.brokers > 3 and work.still(replace(work.plan, brokers=work.plan.brokers - 1)):
         pass
     return Shrunk(work.plan, most_runs - work.runs_left)
+
+
+def _fewer_transactions(work: _Shrinker) -> None:
+    found = work.plan.transactions
+    if found is None:
+        return
+    for name in ("deals", "readers", "loops"):
+
+        def put(kept: tuple[Any, ...], name: str = name) -> Plan:
+            assert work.plan.transactions is not None
+            less: Any = {name: kept}
+            return replace(work.plan, transactions=replace(work.plan.transactions, **less))
+
+        work.part(getattr(found, name), put)
 
 
 def _fewer_partitions(work: _Shrinker, number: int, most: int) -> None:

@@ -16,7 +16,15 @@ from __future__ import annotations
 from typing import Any
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.log import appending, lookup, recovery, rolling, shortening, syncing
+from anabranch.core.log import (
+    appending,
+    lookup,
+    recovery,
+    rolling,
+    shortening,
+    syncing,
+    unreplicated,
+)
 from anabranch.core.log.appending import AppendResult
 from anabranch.core.log.checkpoints import (
     PARTITION_METADATA,
@@ -173,6 +181,11 @@ class Log(LogState):
         return self.epochs.end_offset(epoch, self.end_offset)
 
     # Shortening
+
+    def recall_unreplicated(self, high_watermark: int) -> None:
+        """Find again which transactions ended at or above the high watermark: readers of committed
+        records stop before them. For a log that was just opened."""
+        unreplicated.recall_unreplicated(self, high_watermark)
 
     def truncate_to(self, offset: int) -> Offset:
         """Cut every batch that ends at or after `offset`; the new end, on stable storage."""

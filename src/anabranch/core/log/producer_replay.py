@@ -105,7 +105,7 @@ def _recall_within(
 ) -> int:
     """Complete producers from a segment's last bytes; how many were read. Raises BadBatch."""
     end = segment.size
-    for start in _starts(log, segment):
+    for start in batch_starts(log, segment):
         if not incomplete or segment.size - end >= most_bytes:
             break
         headers = [header for _, header in scan(segment.file, end, start, check_crc=False)]
@@ -119,7 +119,7 @@ def _recall_within(
     return segment.size - end
 
 
-def _starts(log: LogState, segment: Segment) -> Sequence[int]:
+def batch_starts(log: LogState, segment: Segment) -> Sequence[int]:
     """Places where batches of a segment begin, the last one first, down to the segment's begin."""
     if segment.size == 0:
         return ()
@@ -147,7 +147,7 @@ def state_before_cut(log: LogState, segment: Segment) -> ProducerStates:
 def _found_back(log: LogState, states: ProducerStates, wanted: set[int], segment: Segment) -> bool:
     """Note the last batch of each producer that is wanted; whether all have one in the segment."""
     end = segment.size
-    for start in _starts(log, segment):
+    for start in batch_starts(log, segment):
         if not wanted:
             return True
         for _, header in reversed([*scan(segment.file, end, start, check_crc=False)]):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.batch import crc_is_valid
+from anabranch.core.wire.batch import crc_is_valid, read_header
 from anabranch.core.wire.offsets_records import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -37,6 +37,8 @@ def commits_in(batch: Buffer) -> tuple[Committed, ...] | None:
     """The offsets that a batch commits; None when its bytes cannot be trusted."""
     if not crc_is_valid(batch, 0, len(batch)):
         return None
+    if read_header(batch).is_control:
+        return ()
     found = []
     for record in decode_records(batch):
         key = decode_key(record.key or b"")

@@ -6,6 +6,9 @@
         may be cut no further than to its leader's start, and keep others before that
     C4  what compaction writes is part of what was there, and nothing else is missing
 
+Of a transaction what is committed counts, where its marker stands; what was aborted may go, and the
+markers with it.
+
 What: each batch is noted record by record when it is first seen, before anything can be compacted.
 A log that was compacted is read as the batches that it had: a smaller batch is taken for the one
 that it was, and where batches are missing those are put that were there, once everything that is
@@ -22,7 +25,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.wire.batch import crc_is_valid
+from anabranch.core.wire.batch import crc_is_valid, read_header
+from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.violation import Violation
@@ -42,6 +46,15 @@ class Noted(NamedTuple):
     is_tombstone: bool
 
 
+class Decided(NamedTuple):
+    """What a batch is to transactions."""
+
+    producer_id: int
+    is_transactional: bool
+    commits: bool | None
+    """Of a marker."""
+
+
 class Compacted:
     """The batches of one compacted partition as they were. `told` is for a violation's details."""
 
@@ -53,6 +66,10 @@ class Compacted:
         self._by_base: dict[int, list[Entry]] = {}
         self._newest: dict[bytes, int] = {}
         self._newest_upto = 0
+        self._decided: dict[Entry, Decided] = {}
+        self._undecided: dict[int, list[Entry]] = {}
+        """Producer -> the batches of its transaction under way."""
+        self._aborted: set[Entry] = set()
         self.taken_out = 0
         """Batches that were found smaller, or not at all, by all logs together."""
 
@@ -95,8 +112,16 @@ class Compacted:
 
     def _note(self, entry: Entry, batch: Buffer, now_ms: int) -> None:
         if crc_is_valid(batch, 0, len(batch)):
+            header = read_header(batch)
+            marker = end_marker(batch) if header.is_control else None
+            if header.is_transactional or header.is_control:
+                commits = None if marker is None else marker.committed
+                self._decided[entry] = Decided(
+                    header.producer_id, header.is_transactional and not header.is_control, commits
+                )
             self._records[entry] = tuple(
-                Noted(each.offset, each.key, each.value is None) for each in decode_records(batch)
+                Noted(each.offset, each.key, each.value is None)
+                for each in (() if header.is_control else decode_records(batch))
             )
             self._seen_ms[entry] = now_ms
             self._by_base.setdefault(entry.base, []).append(entry)
@@ -106,7 +131,8 @@ class Compacted:
     ) -> None:
         try:
             kept = {
-                Noted(each.offset, each.key, each.value is None) for each in decode_records(batch)
+                Noted(each.offset, each.key, each.value is None)
+                for each in (() if read_header(batch).is_control else decode_records(batch))
             }
         except ProtocolError as fault:
             raise Violation(
@@ -185,6 +211,8 @@ class Compacted:
         if self._is_excused or entry.base < self._truth.start:
             return
         newest = self._newest_offsets()
+        if entry in self._aborted:
+            return
         for record in gone:
             if record.key is None or newest.get(record.key, NOT_YET) > record.offset:
                 continue
@@ -198,11 +226,26 @@ class Compacted:
         """Key -> offset of its newest committed record."""
         truth = self._truth
         for entry in truth.between(self._newest_upto, truth.high):
-            for record in self._records.get(entry, ()):
-                if record.key is not None:
-                    self._newest[record.key] = record.offset
+            decided = self._decided.get(entry)
+            if decided is None:
+                self._count(entry)
+            elif decided.is_transactional:
+                self._undecided.setdefault(decided.producer_id, []).append(entry)
+            elif decided.commits is not None:
+                of_transaction = self._undecided.pop(decided.producer_id, [])
+                if decided.commits:
+                    for each in of_transaction:
+                        self._count(each)
+                else:
+                    self._aborted.update(of_transaction)
         self._newest_upto = max(self._newest_upto, truth.high)
         return self._newest
+
+    def _count(self, entry: Entry) -> None:
+        """A batch's records supersede earlier ones of their keys."""
+        for record in self._records.get(entry, ()):
+            if record.key is not None:
+                self._newest[record.key] = max(self._newest.get(record.key, -1), record.offset)
 
     def records(self, entries: list[Entry]) -> Iterator[Noted]:
         """The records of some batches as they were written."""

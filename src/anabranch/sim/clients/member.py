@@ -230,7 +230,7 @@ class Member(Client):
             group_instance_id=self.membership.instance_id,
             protocol_type=PROTOCOL_TYPE,
             protocol_name=PROTOCOL,
-            assignments=_divided(members, sorted(self.places)),
+            assignments=_divided(members, self._divided_places()),
         )
         self.ask(
             self.coordinator,
@@ -238,6 +238,10 @@ class Member(Client):
             lambda response: self._synced(turn, response),
             timeout_ms=self.membership.rebalance_timeout_ms + self.patience.request_timeout_ms,
         )
+
+    def _divided_places(self) -> list[TopicPartition]:
+        """What the group reads."""
+        return sorted(self.places)
 
     def _synced(self, turn: int, response: SyncGroupResponse | None) -> None:
         if turn != self._turn or self._refused(response):
@@ -254,11 +258,15 @@ class Member(Client):
                 at_us=self.world.now_us,
             )
         )
-        self.fetcher = Fetcher(self, self.reading, in_group=True, on_polled=self._polled)
+        self.fetcher = self._new_fetcher()
         self.later(self.membership.heartbeat_ms, self._heartbeat, turn)
         self.later(self.membership.commit_ms, self._commit, turn)
         if places:
             self._fetch_offsets(turn, places)
+
+    def _new_fetcher(self) -> Fetcher:
+        """What reads the partitions of one generation."""
+        return Fetcher(self, self.reading, in_group=True, on_polled=self._polled)
 
     # Being one.
 

@@ -231,6 +231,7 @@ class Logs:
             folder=opening.path,
             high_watermark=folder.high_watermarks.get(place, 0) if is_here else 0,
         )
+        log.recall_unreplicated(replica.high_watermark)
         if is_here and log.recovery.cut_bytes:
             sentence = "cut what a crash left unfinished"
             cut_bytes = log.recovery.cut_bytes
