@@ -1571,15 +1571,6 @@ DIRECTED = (
         "::test_the_marker_of_the_transaction_before_overtakes_nothing",
     ),
     Mutant(
-        name="verification-skipped",
-        rule="the coordinator is asked before the first batch of a transaction",
-        module="anabranch.core.broker.verifying",
-        old="if producers.is_open(producer_id, epoch):",
-        new="if True:",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/api/test_p00_transactions.py::test_the_first_batch_waits_for_the_coordinator",
-    ),
-    Mutant(
         name="verification-outlives-a-leadership",
         rule="a coordinator that was asked in an earlier leadership is asked again",
         module="anabranch.core.broker.verifying",
@@ -1950,6 +1941,25 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
         "::test_markers_are_sent_when_the_record_is_committed_though_no_client_waits",
+    ),
+    Mutant(
+        name="late-producer-may-not-go-on",
+        rule="a producer whose transaction was aborted for its timeout may go on (KIP-588)",
+        module=f"{TRANSACTIONS}.transaction",
+        old="last_producer_epoch=before.producer_epoch,\n        client_version=server_version",
+        new="last_producer_epoch=NO_PRODUCER_EPOCH,\n        client_version=server_version",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_kafka_answers.py::test_as_kafka[a_late_transaction]",
+    ),
+    Mutant(
+        name="ended-transaction-forgotten-at-a-restart",
+        rule="a restart keeps the last stable offset before markers that not all have",
+        module="anabranch.core.log.unreplicated",
+        old="        producers.unreplicated = deque(_ended_from(log, high_watermark))\n",
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_transactions_any_order.py"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
     ),
     Mutant(
         name="committed-while-verified-is-waited-for",

@@ -56,7 +56,12 @@ NEVER_SAID = {
     "log_append_time_ms", "log_start_offset", "error_message", "current_leader", "node_endpoints",
     "topic_id",
 }  # fmt: skip
-BUSY = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
+BUSY = {
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
 PAUSE_MS = 20
 MOST_PAUSES = 500
 
@@ -309,6 +314,7 @@ def a_partition_that_was_not_named(talk):
     talk.produce(producer, index=1, version=11)
     talk.produce(producer, version=11)
     talk.end(producer, commits=True, version=OLD)
+    talk.describe()
     talk.produce(producer, 1, version=10)
     talk.produce(producer, 1, version=11)
 

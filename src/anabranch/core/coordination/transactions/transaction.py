@@ -180,13 +180,13 @@ def ended(
 
 
 def fenced(before: Transaction, now_ms: int, server_version: int) -> Transaction:
-    """The coordinator aborts it, in an epoch that its producer never learns: once more only, also
-    where each end raises the epoch (KAFKA-19367)."""
+    """The coordinator aborts it, in an epoch that fences its producer: once more only, also where
+    each end raises the epoch (KAFKA-19367). That producer may ask to go on (KIP-588)."""
     fence = before.become(PREPARE_EPOCH_FENCE, producer_epoch=_raised(before))
     return fence.become(
         PREPARE_ABORT,
         updated_ms=now_ms,
-        last_producer_epoch=NO_PRODUCER_EPOCH,
+        last_producer_epoch=before.producer_epoch,
         client_version=server_version,
         next_producer_id=NO_PRODUCER_ID,
         is_fenced=True,
