@@ -8,7 +8,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.schedule import run_schedule
 from anabranch.sim.transaction_plan import EVERY, FIRST_SEED, OF_EACH, OWN_FAULTS
 
-CLEAN = (104, 112)
+CLEAN = (107, 115)
 
 
 def test_some_schedules_have_transactions_and_the_others_are_what_they_were():
@@ -18,7 +18,7 @@ def test_some_schedules_have_transactions_and_the_others_are_what_they_were():
 
 
 def test_plans_have_every_fault_and_both_flows():
-    plans = [draw_plan(seed) for seed in range(FIRST_SEED + 4, 900, EVERY)]
+    plans = [draw_plan(seed) for seed in range(FIRST_SEED + 7, 900, EVERY)]
     kinds = {fault.kind for plan in plans for fault in plan.faults}
     assert set(OWN_FAULTS) <= kinds
     flows = {each.manner.is_new_flow for plan in plans for each in plan.transactions.ids}

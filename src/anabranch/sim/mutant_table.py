@@ -1571,6 +1571,15 @@ DIRECTED = (
         "::test_the_marker_of_the_transaction_before_overtakes_nothing",
     ),
     Mutant(
+        name="verification-skipped",
+        rule="the coordinator is asked before the first batch of a transaction",
+        module="anabranch.core.broker.verifying",
+        old="if producers.is_open(producer_id, epoch):",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py::test_the_first_batch_waits_for_the_coordinator",
+    ),
+    Mutant(
         name="verification-outlives-a-leadership",
         rule="a coordinator that was asked in an earlier leadership is asked again",
         module="anabranch.core.broker.verifying",
