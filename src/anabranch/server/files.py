@@ -337,6 +337,11 @@ class RealFiles:
         """See Files: a temporary file beside it, then a rename."""
         self._attempt(path, lambda: replace_file(path, data, sync=sync))
 
+    def make_empty(self, path: str) -> None:
+        """See Files."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC
+        self._attempt(path, lambda: os.close(os.open(path, flags, 0o644)))
+
     def size(self, path: str) -> int:
         """See Files."""
         try:

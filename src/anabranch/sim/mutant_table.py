@@ -515,6 +515,7 @@ REPLAYED = "anabranch.core.log.producer_replay"
 HISTORIES_TESTS = "tests/core/log/test_histories.py"
 FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
 SYNCING_TESTS = "tests/core/log/test_syncing.py"
+UNSURE_TESTS = "tests/core/log/test_unsure.py"
 COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 CONTROLLER_ROOM = "anabranch.core.controller.brokers.full_folders"
 ROOM_TESTS = "tests/core/controller/test_room.py"
@@ -532,6 +533,33 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/controller/test_tenure.py"
         "::test_a_confirmation_counts_from_when_it_was_asked_for",
+    ),
+    Mutant(
+        name="bytes-of-a-failed-sync-are-believed",
+        rule="what a sync failed to store is written again by the next process, and synced then",
+        module=RECOVERY,
+        old="            if opening.is_unsure and header.next_offset > opening.recovery_point:\n",
+        new="            if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNSURE_TESTS}::test_what_the_next_process_syncs_is_there_after_a_power_cut",
+    ),
+    Mutant(
+        name="files-of-a-failed-sync-are-believed",
+        rule="so are the small files beside the batches",
+        module=RECOVERY,
+        old="        _write_again_beside(log, names)\n",
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNSURE_TESTS}::test_what_the_next_process_syncs_is_there_after_a_power_cut",
+    ),
+    Mutant(
+        name="cut-that-was-not-synced-is-believed",
+        rule="a sync outside of rounds leaves the mark of a failed one, too",
+        module="anabranch.core.log.unsure",
+        old="    mark.sync()\n    try:\n",
+        new="    try:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{UNSURE_TESTS}::test_the_mark_is_there_while_a_cut_is_synced",
     ),
     Mutant(
         name="log-without-a-name-adopted",
@@ -622,7 +650,7 @@ DIRECTED = (
         name="acts-end-the-step",
         rule="what an act at the end of a step leaves is done in the same step",
         module="anabranch.core.step",
-        old="""            if not (changed or left.ready or faults or unsynced or moved):
+        old="""            if not (changed or left.ready or faults or unsynced):
                 break""",
         new="""            break""",
         seed=NO_SCHEDULE,

@@ -143,6 +143,11 @@ class FaultyFiles(RealFiles):
         self.take_room(path, len(data))
         super().write_atomic(path, data, sync=sync)
 
+    def make_empty(self, path: str) -> None:
+        """See Files."""
+        self.touch(path)
+        super().make_empty(path)
+
     def free_bytes(self, path: str) -> int:
         """See Files."""
         return self.spare_bytes if self.faults.disk_is_full else super().free_bytes(path)

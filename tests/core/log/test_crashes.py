@@ -26,6 +26,8 @@ class World:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.disk = SimDisk(self.random)
+        self.memory = Random(seed + 1)
+        """What the kernel forgets of the pages that it takes for written."""
         self.folder = LogFolder(self.disk, "data")
         self.log: Log = self.folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
         self.disk.stored_names = dict(self.disk.names)
@@ -69,6 +71,25 @@ class World:
         except StorageFault as fault:
             self.log.fail(fault)
         self.flushed = max(self.flushed, self.log.flushed_offset)
+
+    def fail_to_sync(self) -> None:
+        """A round of which one file is not stored; the process ends there, or learns of it."""
+        target = self.log.sync_target()
+        if target is None:
+            return
+        failing = self.random.randrange(len(target[1]))
+        try:
+            for number, one in enumerate(target[1]):
+                if number == failing:
+                    self.disk.fail_in = 1
+                one.sync()
+        except StorageFault as fault:
+            if self.random.random() < 0.5:
+                self.log.fail(fault)
+            self.restart(power=False)
+        else:  # what was to fail needed no disk
+            self.log.synced(target[0])
+            self.flushed = max(self.flushed, self.log.flushed_offset)
 
     def checkpoint(self) -> None:
         try:
@@ -120,8 +141,13 @@ class World:
         if power or self.refused:  # a cut that was never synced may be undone only once
             self.disk.cut_power()
             self.refused = False
+        if self.memory.random() < 0.5:
+            self.disk.started()
         self.folder = LogFolder(self.disk, "data")
-        if not self.folder.partitions():
+        found = self.folder.partitions()
+        if self.flushed:
+            assert [each.topic_id for each in found] == [TOPIC_ID]
+        if not found:
             assert self.flushed == 0
             self.log = self.folder.create_log(KEY, TOPIC_ID, CONFIG, now_ms=NOW_MS)
         else:
@@ -153,6 +179,8 @@ class World:
 STEPS = ["append"] * 6 + [
     "sync",
     "sync",
+    "fail_to_sync",
+    "fail_to_sync",
     "checkpoint",
     "truncate",
     "retire",
@@ -165,6 +193,7 @@ STEPS = ["append"] * 6 + [
 
 
 @settings(max_examples=150, deadline=None)
+@example(124, ["append", "append", "fail", "sync", "kill", "sync"])
 @given(st.integers(0, 2**32), st.lists(st.sampled_from(STEPS), min_size=5, max_size=60))
 def test_any_crash_and_any_fault_leave_a_prefix_with_everything_flushed(
     seed: int, steps: list[str]

@@ -14,15 +14,14 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log import incoming
 from anabranch.core.log.beside import assign_epoch
 from anabranch.core.log.files import DiskFull
-from anabranch.core.log.indexes import INT32_MAX
+from anabranch.core.log.indexes import INT32_MAX, NO_TIMESTAMP
 from anabranch.core.log.producer_replay import note_batch
 from anabranch.core.log.rolling import roll
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
+from anabranch.core.log.unsure import sync_at_once
 from anabranch.core.types import Buffer
 from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, read_header
-
-NO_TIMESTAMP = -1
 
 Entry: TypeAlias = tuple[int, BatchHeader, int, int]
 """A batch to be written: its position in the bytes, header, base offset, largest timestamp."""
@@ -191,7 +190,7 @@ def _undo_write(log: LogState, segment: Segment, fault: StorageFault) -> None:
     if isinstance(fault, DiskFull):
         try:
             segment.file.truncate(segment.size)
-            segment.file.sync()
+            sync_at_once(log, segment)
         except StorageFault as second:
             log.fault = second
     else:

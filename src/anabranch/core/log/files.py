@@ -125,6 +125,9 @@ class Files(Protocol):
     def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
         """Replace a small file: readers see the old or the new bytes, never a mixture."""
 
+    def make_empty(self, path: str) -> None:
+        """Make an empty file if there is none of that name: there until the machine stops."""
+
     def size(self, path: str) -> int:
         """Length of a file in bytes, 0 when absent."""
 

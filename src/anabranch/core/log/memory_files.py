@@ -142,6 +142,10 @@ class MemoryFiles:
         """See Files."""
         self.contents[path] = bytearray(data)
 
+    def make_empty(self, path: str) -> None:
+        """See Files."""
+        self.contents.setdefault(path, bytearray())
+
     def size(self, path: str) -> int:
         """See Files."""
         return len(self.contents.get(path, b""))

@@ -5,6 +5,9 @@ from the one that holds the recovery point on is read whole, checksums included,
 the producer state are made anew. Known leader epochs stay where the batches agree: in a compacted
 log the table may know more than they do.
 
+Where a sync failed or did not end (`unsure`), what lies behind the recovery point is written again
+as it is read, and so are the small files beside the batches.
+
 Bytes that are not sound at or after the recovery point were never promised: they are cut, with
 everything behind them, and counted. Before the recovery point they were synced, so the disk lost
 them: CorruptLog. The same holds for a log that ends before its recovery point.
@@ -14,7 +17,13 @@ from __future__ import annotations
 
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log import swapping
-from anabranch.core.log.checkpoints import LEADER_EPOCHS, InvalidCheckpoint, parse_epochs
+from anabranch.core.log.beside import save_epochs
+from anabranch.core.log.checkpoints import (
+    LEADER_EPOCHS,
+    PARTITION_METADATA,
+    InvalidCheckpoint,
+    parse_epochs,
+)
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
@@ -32,6 +41,7 @@ from anabranch.core.log.segment import (
     offset_of,
 )
 from anabranch.core.log.state import LogState
+from anabranch.core.log.unsure import MARK, Rewriting, sync_at_once
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
 FAR_OFFSETS = INT32_MAX // 2
@@ -42,12 +52,21 @@ LEFTOVERS = (DELETED, ".cleaned", ".swap", ".tmp")
 class _Opening:
     """The counters and bounds of one opening."""
 
-    __slots__ = ("clean_point", "cut_bytes", "now_ms", "rebuilt", "recovery_point", "scanned_bytes")
+    __slots__ = (
+        "clean_point",
+        "cut_bytes",
+        "is_unsure",
+        "now_ms",
+        "rebuilt",
+        "recovery_point",
+        "scanned_bytes",
+    )
 
     def __init__(self, now_ms: int, recovery_point: int, clean_point: int) -> None:
         self.now_ms = now_ms
         self.recovery_point = recovery_point
         self.clean_point = clean_point
+        self.is_unsure = False
         self.scanned_bytes = self.cut_bytes = self.rebuilt = 0
 
 
@@ -64,6 +83,7 @@ def load(
     opening = _Opening(now_ms, recovery_point, clean_point)
     log.producers.now_ms = now_ms
     names = _own_names(log)
+    log.is_marked = opening.is_unsure = MARK in names and not clean
     _find_segments(log, names, now_ms)
     epochs_known = _load_epochs(log, names)
     log.start_offset = log_start_offset
@@ -80,10 +100,22 @@ def load(
         log.epochs.cut_start(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
     log.is_named = clean
+    if opening.is_unsure:
+        _write_again_beside(log, names)
+    elif MARK in names:
+        log.files.remove(f"{log.folder}/{MARK}")  # a round was to come, and the log was closed
     if log.config.compacted and not clean:
         log.producers.distrust_replay()
     log.producers.expire(now_ms, log.config.producer_id_expiration_ms)
     return opening.scanned_bytes, opening.cut_bytes, opening.rebuilt
+
+
+def _write_again_beside(log: LogState, names: list[str]) -> None:
+    """Store what a round that failed may have lost of the small files."""
+    save_epochs(log, sync=True)
+    if PARTITION_METADATA in names:
+        path = f"{log.folder}/{PARTITION_METADATA}"
+        log.files.write_atomic(path, log.files.read(path), sync=True)
 
 
 def _own_names(log: LogState) -> list[str]:
@@ -243,8 +275,11 @@ def _rebuild_epochs(log: LogState, segments: list[Segment]) -> None:
 def _recover_segment(log: LogState, segment: Segment, opening: _Opening) -> bool:
     """Check one segment and make its indexes; False when it had to be cut."""
     segment.reset()
+    file = Rewriting(segment.file)
     try:
-        for position, header in scan(segment.file, segment.size, check_crc=True):
+        for position, header in scan(file, segment.size, check_crc=True):
+            if opening.is_unsure and header.next_offset > opening.recovery_point:
+                file.begin(position)
             _accept(log, segment, position, header)
             opening.scanned_bytes += header.size_bytes
     except BadBatch as bad:
@@ -291,7 +326,7 @@ def _cut(log: LogState, segment: Segment, bad: BadBatch, opening: _Opening) -> N
     log.size_bytes -= segment.size - bad.position
     segment.size = bad.position
     segment.file.truncate(bad.position)
-    segment.file.sync()
+    sync_at_once(log, segment)
 
 
 def _promised(log: LogState, opening: _Opening) -> int:

@@ -7,13 +7,19 @@ the end of the file or raises BadBatch at the first byte that is not a sound bat
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Protocol
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.log.files import File
-from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader, crc_is_valid, read_header
+from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, read_header
 
 CHUNK_BYTES = 1 << 20  # large enough that the system call is small beside the checksum
-MAGIC = 2
+
+
+class Readable(Protocol):
+    """What a walk needs of a file."""
+
+    def read_blocking(self, position: int, length: int) -> bytes | bytearray | memoryview:
+        """See File."""
 
 
 class BadBatch(Exception):
@@ -39,7 +45,7 @@ def sound_header(buffer: memoryview, at: int, position: int) -> BatchHeader:
 
 
 def scan(
-    file: File, size: int, position: int = 0, *, check_crc: bool
+    file: Readable, size: int, position: int = 0, *, check_crc: bool
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of every batch in `[position, size)`; raises BadBatch."""
     wanted = CHUNK_BYTES

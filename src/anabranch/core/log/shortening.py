@@ -32,6 +32,7 @@ from anabranch.core.log.segment import (
 )
 from anabranch.core.log.state import LogState
 from anabranch.core.log.syncing import sync_names
+from anabranch.core.log.unsure import sync_at_once
 from anabranch.core.types import Offset
 
 
@@ -82,7 +83,7 @@ def _cut_end(log: LogState, offset: int) -> None:
     log.size_bytes -= segment.size - position
     segment.size = position
     segment.file.truncate(position)
-    segment.file.sync()
+    sync_at_once(log, segment)
     _set_end(log, end_offset)
     segment.cut_indexes(position, end_offset)
     _note_tail(log, segment)

@@ -61,6 +61,7 @@ class LogState:
         "folder",
         "hints",
         "index_cache",
+        "is_marked",
         "is_named",
         "names_syncing",
         "names_unsynced",
@@ -114,6 +115,8 @@ class LogState:
         self.names_unsynced = False
         self.names_syncing = False
         """Whether a round has begun that covers names, and has not ended."""
+        self.is_marked = False
+        """Whether the mark of `unsure` is there for a round, or was when the log was opened."""
         self.is_named = True
         """Whether `partition.metadata` is safe, or in the next round."""
         self.deleted: list[tuple[int, str]] = []
@@ -191,7 +194,7 @@ class LogState:
 
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""
-        self.names_syncing = False
+        self.names_syncing = self.is_marked = False
         reached = min(end_offset, self.sync_ceiling)
         self.flushed_offset = max(self.flushed_offset, reached)
         self.unsynced_segments = [one for one in self.unsynced_segments if one[0] > reached]
