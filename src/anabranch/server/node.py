@@ -17,6 +17,7 @@ import asyncio
 import os
 import socket
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.api.registry import handlers
@@ -43,6 +44,8 @@ from anabranch.server.metadata_store.opening import open_for_start, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.settings.listeners import Listener
     from anabranch.server.config import NodeConfig
@@ -81,7 +84,8 @@ class Node:
         self._enrolment: Enrolment | None = None
         self._http: Any = None
         self._ports: dict[str, int] = {}
-        self._stopping = False
+        self._copy: MetadataCopy | None = None
+        self._ending: asyncio.Task[None] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
@@ -140,6 +144,7 @@ class Node:
             self.files, config.metadata_log_dir, wall_ms(),
             segment_bytes=config.broker.metadata_log_segment_bytes,
         )  # fmt: skip
+        self._copy = copy
         check_supported(copy.image)
         self.stores = await Stores.open(config, self.cluster_id)
         if config.is_controller:
@@ -283,48 +288,77 @@ class Node:
         ]
 
     async def stop(self) -> None:
-        """Stop in order; may be called again, and after a start that failed."""
-        if self._stopping:
-            return
-        self._stopping = True
+        """Stop in order; may be called again, and after a start that failed. Returns when nothing
+        of the node runs any more, also for a caller who is cancelled meanwhile: what was half
+        stopped would keep its folders."""
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._stop())
+        cancelled: asyncio.CancelledError | None = None
+        while not self._ending.done():
+            try:
+                await asyncio.wait((self._ending,))
+            except asyncio.CancelledError as fault:
+                cancelled = fault
+        if cancelled is not None:
+            raise cancelled
+        self._ending.result()
+
+    async def _stop(self) -> None:
+        """End each part, whatever became of those before it. Raises the first fault."""
         self.is_ready = False
+        faults = []
+        try:
+            for end in self._endings():
+                try:
+                    await end()
+                except Exception as fault:
+                    LOG.error("a part of the node did not stop in order", why=str(fault))
+                    faults.append(fault)
+        finally:
+            if self._folders is not None:
+                self._folders.release()
+            if not self.stopped.done():
+                self.stopped.set_result("")
+        LOG.info("stopped", node=self.config.node_id)
+        if faults:
+            raise faults[0]
+
+    def _endings(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        """How each part that was made is ended, in order."""
         broker_acceptors = self._acceptors_of(self.config.broker_listeners)
         for acceptor in broker_acceptors:
             acceptor.stop_accepting()
         if self._http is not None:
-            await self._http.stop()
+            yield self._http.stop
         if self.broker is not None:
-            await self.broker.leave()
+            yield self.broker.leave
             for acceptor in broker_acceptors:
-                await acceptor.drain(DRAIN_SECONDS)
-            await self.broker.close()
-        await self._stop_metadata()
-        if self._folders is not None:
-            self._folders.release()
-        if not self.stopped.done():
-            self.stopped.set_result("")
-        LOG.info("stopped", node=self.config.node_id)
-
-    async def _stop_metadata(self) -> None:
+                yield partial(acceptor.drain, DRAIN_SECONDS)
+            yield self.broker.close
         if self._enrolment is not None:
-            await self._enrolment.stop()
+            yield self._enrolment.stop
         if self._follower is not None:
-            await self._follower.stop()
+            yield self._follower.stop
+        elif self._copy is not None:
+            self._copy.log.close(clean=False)
         if self._channel is not None:
-            await self._channel.close()
+            yield self._channel.close
+        yield from self._endings_of_controller()
+        if self._store is not None:
+            yield self._store.close
+        if self.stores is not None:
+            yield self.stores.close
+
+    def _endings_of_controller(self) -> Iterator[Callable[[], Awaitable[None]]]:
         if self.controller is not None:
             if self.controller.rows is not None:
-                await self.controller.rows.stop()
-            await self.controller.stop()
+                yield self.controller.rows.stop
+            yield self.controller.stop
         for acceptor in self._acceptors_of(self.config.controller_listeners):
             acceptor.stop_accepting()
-            await acceptor.drain(0)
+            yield partial(acceptor.drain, 0)
         if self.controller_dispatcher is not None:
-            await self.controller_dispatcher.stop()
-        if self._store is not None:
-            await self._store.close()
-        if self.stores is not None:
-            await self.stores.close()
+            yield self.controller_dispatcher.stop
 
     def abandon(self) -> None:
         """Let go of what the system takes from a process that is killed, and write nothing. For
