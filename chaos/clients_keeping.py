@@ -16,9 +16,10 @@ from collections.abc import Callable
 from random import Random
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.client.fetch import EARLIEST, list_offsets
+from anabranch.client.fetch import list_offsets
 from anabranch.client.groups import committed_offsets
 from anabranch.core.errors import ApiError
+from anabranch.core.types import EARLIEST
 from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.core.wire.messages.offset_commit import (
     OffsetCommitRequest,

@@ -160,10 +160,6 @@ class Session(Performer):
         """See Performer: one round at once."""
         self.node.sync_logs(sorted(self.node.broker.unsynced))
 
-    def follow_moved(self) -> None:
-        """See Performer: this node follows the metadata where it changes it."""
-        self.node.broker.mailbox.moved.clear()
-
     def load_groups(self) -> None:
         """See Performer."""
         self.node.broker.groups.load(self.node.now_ms)

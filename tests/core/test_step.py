@@ -43,10 +43,6 @@ class Noted(Performer):
         self.left.unsynced.clear()
         self.note("sync")
 
-    def follow_moved(self):
-        self.left.moved.clear()
-        self.note("follow")
-
     def load_groups(self):
         self.left.to_load.clear()
         self.note("load")
@@ -67,7 +63,6 @@ def full_mailbox():
     left.ready.append(SILENT)
     left.faults.append((None, StorageFault("gone")))
     left.unsynced.add(PLACE)
-    left.moved.append(PLACE)
     left.to_load.append("shard")
     left.wishes.append(Wish("create", lambda: None))
     return left
@@ -78,7 +73,7 @@ def test_everything_is_done_once_and_in_order():
     performer = Noted(left)
     drain(left, performer)
     assert performer.acts == [
-        ("wake", ["key"]), "send", "faults", "sync", "follow", "load",
+        ("wake", ["key"]), "send", "faults", "sync", "load",
         "perform", ("grant", "create"), "arm",
     ]  # fmt: skip
     assert not any(getattr(left, name) for name in Mailbox.__slots__ if name != "woken_by")
@@ -91,10 +86,10 @@ def test_nothing_left_still_performs_and_arms():
     assert performer.acts == ["perform", "arm"]
 
 
-@pytest.mark.parametrize("act", ["wake", "send", "faults", "sync", "follow", "perform", "grant"])
+@pytest.mark.parametrize("act", ["wake", "send", "faults", "sync", "perform", "grant"])
 @pytest.mark.parametrize(
     ("name", "what"),
-    [("changed", "news"), ("ready", SILENT), ("unsynced", PLACE), ("moved", PLACE)],
+    [("changed", "news"), ("ready", SILENT), ("unsynced", PLACE)],
 )
 def test_what_an_act_leaves_belongs_to_the_same_step(act, name, what):
     left = full_mailbox()

@@ -259,10 +259,11 @@ async def _places(
 async def _bounds(
     cluster: Cluster, places: list[Place]
 ) -> tuple[dict[Place, int], dict[Place, int]]:
-    from anabranch.client import fetch, groups
+    from anabranch.client import groups
+    from anabranch.core.types import EARLIEST, LATEST
 
-    starts = await groups.offsets_at(cluster, places, fetch.EARLIEST)
-    return starts, await groups.offsets_at(cluster, places, fetch.LATEST)
+    starts = await groups.offsets_at(cluster, places, EARLIEST)
+    return starts, await groups.offsets_at(cluster, places, LATEST)
 
 
 def _chosen(

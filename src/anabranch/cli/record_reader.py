@@ -40,7 +40,8 @@ class Reader:
     ) -> None:
         """Read these partitions from now on: from where a group stopped, the others from `start`.
         An offset that retention removed counts as none."""
-        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+        from anabranch.client.fetch import list_offsets
+        from anabranch.core.types import EARLIEST, LATEST
 
         self._leaders = await self.cluster.leaders(self.topic)
         begin = await list_offsets(self.cluster, self.topic, EARLIEST, partitions)
@@ -63,7 +64,8 @@ class Reader:
 
     async def begin(self, start: str, partition: int | None) -> None:
         """Find where to start in each partition."""
-        from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+        from anabranch.client.fetch import list_offsets
+        from anabranch.core.types import EARLIEST, LATEST
 
         self._leaders = await self.cluster.leaders(self.topic)
         wanted = list(self._leaders) if partition is None else [partition]

@@ -24,12 +24,8 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsTopic,
 )
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
 BY_NAME = 12
 """The newest Fetch version that names topics."""
-READ_COMMITTED = 1
 
 
 class Fetched(NamedTuple):

@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 from anabranch.client.cluster import Cluster, check
-from anabranch.client.fetch import LATEST, list_offsets
+from anabranch.client.fetch import list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.subscription import assigned_partitions
+from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from anabranch.core.wire.messages.describe_groups import (
     DescribedGroup,

@@ -20,7 +20,7 @@ from anabranch.client.reasons import Reasons
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.errors import ApiError
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicPartition
 from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterBroker,
     DescribeClusterResponse,
@@ -33,7 +33,6 @@ from anabranch.core.wire.messages.describe_quorum import (
 )
 from anabranch.core.wire.own_fields import ASKED, SaidReasons, untagged
 
-METADATA_TOPIC = "__cluster_metadata"
 REASONS_SECONDS = 5
 """What is ill is shown without reasons when no controller is there to ask."""
 
@@ -168,7 +167,7 @@ async def controller_of(cluster: Cluster) -> Controlling:
 
 async def _controller_now(cluster: Cluster) -> Controlling:
     partition = QuorumPartitionData(partition_index=0)
-    asked = QuorumTopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+    asked = QuorumTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
     request = DescribeQuorumRequest(topics=[asked], unknown_tagged_fields=ASKED)
     response: DescribeQuorumResponse = await cluster.send(request)
     check(response.error_code, response.error_message)

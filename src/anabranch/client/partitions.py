@@ -31,7 +31,7 @@ from anabranch.core.placement.constraints import (
     read_constraints,
 )
 from anabranch.core.placement.racks import spread_of
-from anabranch.core.types import TopicId, TopicPartition
+from anabranch.core.types import NO_LEADER, TopicId, TopicPartition
 from anabranch.core.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -45,7 +45,6 @@ from anabranch.core.wire.messages.describe_topic_partitions import (
 from anabranch.core.wire.own_fields import ASKED, DisklessTopic, DisklessTopics, untagged
 
 MINIMUM = "min.insync.replicas"
-NO_LEADER = -1
 MOVES_SECONDS = 3
 """Partitions are shown without moves when no controller is there to ask."""
 CONFIGS_A_REQUEST = 500

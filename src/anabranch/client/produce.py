@@ -7,6 +7,7 @@ from typing import NamedTuple
 from anabranch.client.cluster import Cluster, check
 from anabranch.client.connection import Connection
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import Buffer
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
@@ -17,7 +18,6 @@ from anabranch.core.wire.messages.produce import (
 
 BY_NAME = 12
 """The newest version that names topics; later ones carry ids, which this client has no use for."""
-ACKS_ALL = -1
 ANSWER_GRACE_SECONDS = 10.0
 """A broker answers a request that ran out of time by itself; this is its time to do so."""
 

@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster, may_help
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.fetch import EARLIEST, LATEST, Fetched, fetch, list_offsets
+from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.types import Buffer
+from anabranch.core.types import EARLIEST, LATEST, Buffer
 from anabranch.core.wire.batch import BATCH_OVERHEAD, PREFIX
 
 PART_BYTES = (2 << 20) - (64 << 10)

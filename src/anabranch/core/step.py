@@ -69,7 +69,6 @@ class Mailbox:
         "faults",
         "is_crowded",
         "is_draining",
-        "moved",
         "ready",
         "to_load",
         "unsynced",
@@ -86,8 +85,6 @@ class Mailbox:
         """Partitions whose storage failed: they, or their folder, go offline."""
         self.unsynced: set[TopicPartition] = set()
         """Partitions whose logs are due for a sync round (flush.messages, a rolled segment)."""
-        self.moved: list[TopicPartition] = []
-        """Partitions that came, went or changed hands here: replication and groups follow."""
         self.to_load: list[Any] = []
         """Shards of groups whose log waits to be read. Reading may outlast the step."""
         self.wishes: list[Wish] = []
@@ -115,10 +112,6 @@ class Performer:
         """Begin a sync round for each partition: empties `unsynced`."""
         raise NotImplementedError
 
-    def follow_moved(self) -> None:
-        """Tell replication and groups: empties `moved`."""
-        raise NotImplementedError
-
     def load_groups(self) -> None:
         """See that shards of groups are read, now or after the step."""
 
@@ -137,7 +130,7 @@ def drain(left: Mailbox, performer: Performer) -> None:
     if left.is_draining:
         return
     left.is_draining = True
-    changed, faults, unsynced, moved = left.changed, left.faults, left.unsynced, left.moved
+    changed, faults, unsynced = left.changed, left.faults, left.unsynced
     try:
         while True:
             if changed:
@@ -152,16 +145,14 @@ def drain(left: Mailbox, performer: Performer) -> None:
                 performer.take_faults()
             if unsynced:
                 performer.sync_logs()
-            if moved:
-                performer.follow_moved()
             if left.to_load:
                 performer.load_groups()
-            if changed or left.ready or faults or unsynced or moved:
+            if changed or left.ready or faults or unsynced:
                 continue
             performer.perform()
             while left.wishes:
                 performer.grant(left.wishes.pop())
-            if not (changed or left.ready or faults or unsynced or moved):
+            if not (changed or left.ready or faults or unsynced):
                 break
     finally:
         left.is_draining = False

@@ -9,12 +9,17 @@ BrokerId = NewType("BrokerId", int)
 Offset = NewType("Offset", int)
 LeaderEpoch = NewType("LeaderEpoch", int)
 PartitionIndex = NewType("PartitionIndex", int)
+NO_LEADER = BrokerId(-1)
 TopicId = NewType("TopicId", bytes)
 """16 raw bytes: a fast dictionary key."""
 Buffer = bytes | bytearray | memoryview
 ZERO_TOPIC_ID = TopicId(bytes(16))
 METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+NEVER_MS = 2**63 - 1
+"""A time that does not come."""
+LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
+"""What ListOffsets takes in place of a timestamp."""
 
 
 def topic_id_text(topic_id: bytes) -> str:

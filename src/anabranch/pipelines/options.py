@@ -15,9 +15,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from anabranch.client.cluster import parse_addresses
-from anabranch.client.fetch import READ_COMMITTED
 from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, Reading
 from anabranch.core.errors import ApiError
+from anabranch.core.partition import READ_COMMITTED
 from anabranch.pipelines.option_table import (
     EFFECTIVE,
     ONLY_IN_BATCHES,

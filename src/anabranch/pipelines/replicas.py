@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, Cluster
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.fetch import EARLIEST, Fetched, fetch, list_offsets
+from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.client.ranges import PART_BYTES, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import EARLIEST
 from anabranch.pipelines.comparing import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 
 WAIT_MS = 500

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster
-from anabranch.client.fetch import EARLIEST, LATEST, list_offsets
+from anabranch.client.fetch import list_offsets
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.pipelines.comparing import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
 from anabranch.pipelines.planning import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader

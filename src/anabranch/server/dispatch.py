@@ -34,7 +34,7 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, drain
 from anabranch.core.types import Buffer
 from anabranch.core.wire.codec import decoder
-from anabranch.core.wire.frame import frame_response, read_request_header
+from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.connection import Connection
@@ -43,7 +43,6 @@ from anabranch.server.logs import logger
 LOG = logger("dispatch")
 
 PEEK = Struct(">hhi").unpack_from
-API_VERSIONS_KEY = 18
 WARM_THREADS = 4
 SAME_READ_WARMED = 8
 """A range that is cold again so often after being warmed lies in a page cache that thrashes."""

@@ -16,27 +16,19 @@ from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
-    Complain,
-    Effect,
     Event,
     Fetch,
     Fetched,
-    FetchSnapshot,
-    Leave,
-    MakeRoom,
-    Met,
     PieceFetched,
     Publish,
     Question,
     Registered,
-    RoomMade,
     SnapshotFailed,
     SnapshotWritten,
-    Stop,
     Unanswered,
-    WriteSnapshot,
 )
 from anabranch.core.metadata.following.following import Following
+from anabranch.core.metadata.following.performer import Performer
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
@@ -46,7 +38,7 @@ from anabranch.server.logs import logger
 LOG = logger("metadata")
 
 
-class MetadataFollower:
+class MetadataFollower(Performer):
     """Keeps a node's copy and image up with the active controller."""
 
     def __init__(
@@ -69,7 +61,7 @@ class MetadataFollower:
         """Called with each image that the broker follows, and whether it followed the last one."""
         self.on_met: Callable[[], None] = _nothing
         """Called when an active controller answered over a new connection."""
-        self.make_room: Callable[[DiskFull], bool] = lambda fault: False
+        self.make_room: Callable[[DiskFull], bool] = lambda _fault: False
         """Called when the copy's disk is full; whether it is worth trying again."""
         self._following = Following(
             copy, cluster_id, node_id, config, steady_ms(),
@@ -133,32 +125,36 @@ class MetadataFollower:
         self._following.step(event, steady_ms(), wall_ms())
         self._perform()
 
-    def _perform(self) -> None:
-        for effect in self._following.take_effects():
-            self._do(effect)
+    # See Performer.
 
-    def _do(self, effect: Effect) -> None:
-        match effect:
-            case Fetch() | FetchSnapshot():
-                self._question = effect
-            case Leave():
-                self._leaves = True
-            case Publish(image, delta):
-                self.on_image(image, delta)
-            case Act(image, delta, since_last):
-                self.on_act(image, delta, since_last)
-            case Met():
-                self.on_met()
-            case WriteSnapshot(image):
-                self._snapshot = asyncio.create_task(self._write_snapshot(image))
-            case MakeRoom(fault):
-                self._step(RoomMade(self.make_room(fault)))
-            case Complain(what, why):
-                LOG.warning(what, why=why)
-            case Stop(sentence):
-                self.on_stop(sentence)
+    def _ask(self, question: Question) -> None:
+        self._question = question
 
-    async def _write_snapshot(self, image: MetadataImage) -> None:
+    def _leave(self) -> None:
+        self._leaves = True
+
+    def _publish(self, effect: Publish) -> None:
+        self.on_image(effect.image, effect.delta)
+
+    def _act(self, effect: Act) -> None:
+        self.on_act(effect.image, effect.delta, effect.since_last)
+
+    def _met(self) -> None:
+        self.on_met()
+
+    def _make_room(self, fault: DiskFull) -> bool:
+        return self.make_room(fault)
+
+    def _complain(self, what: str, why: str) -> None:
+        LOG.warning(what, why=why)
+
+    def _stop(self, sentence: str) -> None:
+        self.on_stop(sentence)
+
+    def _write_snapshot(self, image: MetadataImage) -> None:
+        self._snapshot = asyncio.create_task(self._write(image))
+
+    async def _write(self, image: MetadataImage) -> None:
         """In a thread: the image does not change under it."""
         try:
             await asyncio.to_thread(self.copy.write_snapshot, image, wall_ms())

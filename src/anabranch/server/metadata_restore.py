@@ -16,13 +16,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from anabranch.core.errors import Bug, StorageFault
+from anabranch.core.log.checkpoints import META_PROPERTIES
 from anabranch.core.log.files import Files
 from anabranch.core.metadata.following.copy import PARTITION, MetadataCopy
 from anabranch.core.metadata.store import Snapshot, StoredBatch
 from anabranch.server.folders import lock
 from anabranch.server.metadata_store.opening import open_store
-
-META_PROPERTIES = "meta.properties"
 
 
 class Restored(NamedTuple):

@@ -330,13 +330,6 @@ class BrokerDispatcher(Dispatcher):
         """See Performer."""
         self._broker_role.flusher.start_rounds()
 
-    def follow_moved(self) -> None:
-        """See Performer."""
-        moved = self.mailbox.moved
-        self.world.replication.follow(tuple(moved), self.world.steady_ms)
-        moved.clear()
-        self.world.follow_leadership(self.now_ms)
-
     def load_groups(self) -> None:
         """See Performer."""
         self._broker_role.groups.load()

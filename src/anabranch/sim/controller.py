@@ -16,11 +16,12 @@ from anabranch.core.controller.brokers import hints
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.performer import Performer
-from anabranch.core.controller.tenure.tenure import NEVER_MS, Tenure
+from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.features import bootstrap_records
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.sim.dialling import Dial, dial
 from anabranch.sim.diskless_rows import LogRowsHands

@@ -140,8 +140,9 @@ class Hosting:
         self._is_performing = False
 
     def _tell_touched(self) -> None:
-        for place in self.machine.take_touched():
-            self.node.lost(place)
+        touched = self.machine.take_touched()
+        if touched:
+            self.node.lost(touched)
 
     def _answer(self, event: events.Event) -> None:
         self.machine.step(event, self.world.steady_ms)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
 from anabranch.sim.diskless_plan import with_diskless
 from anabranch.sim.metadata_plan import with_metadata_faults
@@ -35,7 +36,6 @@ PLAIN_SEEDS = frozenset({
 })  # fmt: skip
 """Schedules that were recorded because they catch a mutant of something else: they stay as they
 were, since it takes hours to find some of them again."""
-OFFSETS_TOPIC = "__consumer_offsets"
 PRODUCE, FETCH = 0, 1
 BY_TOPIC_ID = ((PRODUCE, 13), (FETCH, 16))
 """Versions that name a topic by its id: clients of a topic that is made again know which it is."""

@@ -17,31 +17,24 @@ from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
-    Complain,
-    Effect,
     Event,
     Fetch,
     Fetched,
-    FetchSnapshot,
-    Leave,
-    MakeRoom,
-    Met,
     PieceFetched,
     Publish,
     Question,
     Registered,
-    RoomMade,
     SnapshotFailed,
     SnapshotWritten,
-    Stop,
     Unanswered,
-    WriteSnapshot,
 )
 from anabranch.core.metadata.following.following import Following, State
+from anabranch.core.metadata.following.performer import Performer
 from anabranch.core.metadata.store_check import CopyEnd
 from anabranch.sim.batches import SharedReading
 
 if TYPE_CHECKING:
+    from anabranch.core.log.files import DiskFull
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.sim.node import SimNode
 
@@ -57,7 +50,7 @@ WRITE_BACK = 0.1
 """How likely the system stores all of the copy after an append: nothing else syncs it."""
 
 
-class MetadataFollower:
+class MetadataFollower(Performer):
     """Keeps a node's copy and image up with the active controller. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:
@@ -126,36 +119,40 @@ class MetadataFollower:
         self._perform()
 
     def _perform(self) -> None:
-        for effect in self._following.take_effects():
-            self._do(effect)
+        super()._perform()
         if self._following.is_waiting:
             pause_ms = self._following.next_tick_ms - self.world.steady_ms
             self.node.later(max(0, pause_ms), self._tick)
 
-    def _do(self, effect: Effect) -> None:
-        match effect:
-            case Fetch() | FetchSnapshot():
-                self._ask(effect)
-            case Leave():
-                self.node.link.rotate(self._asked)
-            case Publish(image, delta):
-                if self.node.controller_shell.rows is not None:
-                    self.node.controller_shell.rows.follow(image, delta)
-                if self._random.random() < WRITE_BACK:
-                    self.node.metadata_disk.sync_all()
-            case Act(image, delta, _):
-                self.node.on_image(image, delta)
-            case Met():
-                self.node.session.controller_found()
-            case WriteSnapshot(image):
-                self._is_writing = True
-                self._later(partial(self._write, image))
-            case MakeRoom():
-                self._step(RoomMade(is_made=False))
-            case Complain(what, why):
-                self.world.note("metadata", self.node.name, f"{what}: {why}")
-            case Stop(sentence):
-                self.node.stop_because(sentence)
+    # See Performer.
+
+    def _leave(self) -> None:
+        self.node.link.rotate(self._asked)
+
+    def _publish(self, effect: Publish) -> None:
+        if self.node.controller_shell.rows is not None:
+            self.node.controller_shell.rows.follow(effect.image, effect.delta)
+        if self._random.random() < WRITE_BACK:
+            self.node.metadata_disk.sync_all()
+
+    def _act(self, effect: Act) -> None:
+        self.node.on_image(effect.image, effect.delta)
+
+    def _met(self) -> None:
+        self.node.session.controller_found()
+
+    def _write_snapshot(self, image: MetadataImage) -> None:
+        self._is_writing = True
+        self._later(partial(self._write, image))
+
+    def _make_room(self, _fault: DiskFull) -> bool:
+        return False
+
+    def _complain(self, what: str, why: str) -> None:
+        self.world.note("metadata", self.node.name, f"{what}: {why}")
+
+    def _stop(self, sentence: str) -> None:
+        self.node.stop_because(sentence)
 
     def _changed(self, what: str) -> None:
         self.node.cluster.tell_copy_changed(self.node, what)

@@ -11,7 +11,7 @@ Rule kept: one event is one step: begin, do, settle. Nothing here decides. Not h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -247,10 +247,11 @@ class SimNode(Machine, Performer):
         """Do something in this life when that much time has gone by."""
         self.world.after_in(self, delay_ms * 1000, action)
 
-    def lost(self, place: TopicPartition) -> None:
-        """A replica went offline: its waiters and its replication hear of it."""
-        self.broker.changed.add(place)
-        self.broker.mailbox.moved.append(place)
+    def lost(self, places: Sequence[TopicPartition]) -> None:
+        """Replicas went offline: their waiters, replication and groups hear of it."""
+        self.broker.changed.update(places)
+        self.replicating.follow(places)
+        self.broker.follow_leadership(self.now_ms)
 
     def wake_controller(self, key: Hashable) -> None:
         """Committed batches moved, or the controller resigned."""
@@ -278,10 +279,7 @@ class SimNode(Machine, Performer):
             offsets.topics_deleted(broker.groups, deleted, self.now_ms)
         broker.follow_leadership(self.now_ms)
         if moved or delta.changed_brokers:
-            left = broker.mailbox.moved
-            left += moved
-            self.replicating.follow(None if delta.changed_brokers else left)
-            left.clear()
+            self.replicating.follow(None if delta.changed_brokers else moved)
         self.settle()
         self.session.metadata_moved()
 
@@ -394,13 +392,6 @@ class SimNode(Machine, Performer):
     def sync_logs(self) -> None:
         """See Performer."""
         self.hosting.start_rounds()
-
-    def follow_moved(self) -> None:
-        """See Performer."""
-        moved = self.broker.mailbox.moved
-        self.replicating.follow(moved)
-        moved.clear()
-        self.broker.follow_leadership(self.now_ms)
 
     def load_groups(self) -> None:
         """See Performer."""

@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from anabranch.core.types import TopicPartition
+from anabranch.core.partition import ACKS_ALL
+from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.clients.member import Membership
-from anabranch.sim.clients.producer import ACKS_ALL, Manner
+from anabranch.sim.clients.producer import Manner
 
 if TYPE_CHECKING:
     from anabranch.sim.diskless_plan import DisklessPlan

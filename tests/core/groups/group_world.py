@@ -87,9 +87,6 @@ class GroupWorld(Performer):
         self.faults += self.broker.faults
         self.broker.faults.clear()
 
-    def follow_moved(self) -> None:
-        raise AssertionError("nothing moves here")
-
     def grant(self, wish: Wish) -> None:
         """A test looks at the wishes, so that they stay."""
         self.wishes.append(wish)

@@ -150,10 +150,6 @@ class Peer(Performer):
         self.faults += self.broker.faults
         self.broker.faults.clear()
 
-    def follow_moved(self) -> None:
-        """This broker follows where it is told the metadata."""
-        self.broker.mailbox.moved.clear()
-
     def perform(self) -> None:
         """Give requests to the mail."""
         for effect in self.broker.replication.take_effects():

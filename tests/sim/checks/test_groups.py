@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
-from anabranch.sim.checks.commits import OFFSETS_TOPIC, Committed
+from anabranch.sim.checks.commits import Committed
 from anabranch.sim.checks.entries import Entry
 from anabranch.sim.checks.groups import MAY_COME_LATE_US, GroupChecks
 from anabranch.sim.checks.logs import LogChecks

@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.replication.progress import Heard
+from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Heard
 from anabranch.core.types import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 NOTHING_TO_TELL = -1
-UNKNOWN_BROKER_EPOCH = -1
 EVICTION_MS = 120_000
 """A session may be evicted for another once it is this old, or was unused for so long (Kafka's)."""
 

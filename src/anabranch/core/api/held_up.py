@@ -15,12 +15,11 @@ told. Not here: batches that came before (`core.log.producers`).
 from __future__ import annotations
 
 from collections.abc import Hashable
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.producers import is_behind
-from anabranch.core.wire.batch import BATCH_OVERHEAD
+from anabranch.core.wire.batch import BATCH_OVERHEAD, PRODUCER, PRODUCER_AT
 
 if TYPE_CHECKING:
     from anabranch.core.log.producers import ProducerStates
@@ -52,9 +51,6 @@ PASSING = frozenset(
 """Refusals after which a client sends the same batch again."""
 GAP = ErrorCode.NOT_LEADER_OR_FOLLOWER
 """What the batch behind a young gap is told: clients look for the leader and send all again."""
-_PRODUCER = Struct(">qhi")
-"""Of a batch's header: producer id, producer epoch, first sequence number."""
-_PRODUCER_AT = 43
 
 
 class Missing(NamedTuple):
@@ -96,7 +92,7 @@ class HeldUp:
         log knows of them, None without a log."""
         if records is None or len(records) < BATCH_OVERHEAD:
             return code
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        producer_id, epoch, sequence = PRODUCER.unpack_from(records, PRODUCER_AT)
         if producer_id < 0 or sequence < 0:
             return code
         key = place, producer_id, epoch
@@ -124,7 +120,7 @@ class HeldUp:
         self._forget(now_ms)
         if records is None or len(records) < BATCH_OVERHEAD:
             return
-        producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
+        producer_id, epoch, sequence = PRODUCER.unpack_from(records, PRODUCER_AT)
         held = self._missing((place, producer_id, epoch), producers)
         if held is not None and held.is_awaited(now_ms) and is_behind(sequence, held.sequence):
             raise ApiError(held.code, "The producer's batch before this one is missing.")

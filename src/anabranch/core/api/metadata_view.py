@@ -21,9 +21,9 @@ from anabranch.core.diskless.client_zone import NO_ZONE, racks_of, shown, zone_o
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.messages.metadata import MetadataResponsePartition
 
-NO_LEADER = -1
 CACHED_TOPICS = 10_000
 """Topics whose partitions are kept ready; a bound on memory."""
 

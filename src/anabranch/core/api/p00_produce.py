@@ -37,7 +37,7 @@ from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket
 from anabranch.core.replication.partitions import exists
 from anabranch.core.request import Request
 from anabranch.core.types import ZERO_TOPIC_ID
-from anabranch.core.wire.batch import read_header
+from anabranch.core.wire.batch import BATCH_OVERHEAD, CODEC_MASK, MAGIC, PREFIX, read_header
 from anabranch.core.wire.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -58,13 +58,9 @@ ADMIN_CLIENT = "__admin_client"
 
 _HEAD = Struct(">qiibIh")
 """Of a batch: base offset, length, leader epoch, magic, CRC, attributes."""
-_PREFIX = 12
-_OVERHEAD = 61
-_MAGIC = 2
 _SMALLEST_LENGTH = 14
 """Of the smallest record that any format knows."""
 _ZSTD = 4
-_CODEC_MASK = 0x07
 _TRANSACTIONAL = 0x10
 _ZSTD_SINCE = 7
 _LEADER_HINT_SINCE = 10
@@ -313,18 +309,18 @@ def _take(answer: PartitionProduceResponse, ticket: Ticket) -> None:
 def _check_batch(records: Any, version: int) -> int:
     """The attributes of the one whole batch that `records` must be."""
     size = 0 if records is None else len(records)
-    if size < _OVERHEAD:
+    if size < BATCH_OVERHEAD:
         raise ApiError(ErrorCode.INVALID_RECORD)
     _, length, _, magic, _, attributes = _HEAD.unpack_from(records)
     if length < _SMALLEST_LENGTH:
         raise _Malformed(
             f"Record size {length} is less than the minimum record overhead ({_SMALLEST_LENGTH})"
         )
-    if not 0 <= magic <= _MAGIC:
+    if not 0 <= magic <= MAGIC:
         raise _Malformed(f"Invalid magic found in record: {magic}")
-    if length + _PREFIX != size or magic != _MAGIC:
+    if length + PREFIX != size or magic != MAGIC:
         raise ApiError(ErrorCode.INVALID_RECORD)
-    if version < _ZSTD_SINCE and attributes & _CODEC_MASK == _ZSTD:
+    if version < _ZSTD_SINCE and attributes & CODEC_MASK == _ZSTD:
         raise ApiError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
     return int(attributes)
 
@@ -503,7 +499,7 @@ def _transaction_allowed(broker: Broker, request: Request) -> bool:
 
 def _is_transactional(data: PartitionProduceData) -> bool:
     records = data.records
-    if records is None or len(records) < _OVERHEAD:
+    if records is None or len(records) < BATCH_OVERHEAD:
         return False
     return bool(_HEAD.unpack_from(records)[-1] & _TRANSACTIONAL)
 

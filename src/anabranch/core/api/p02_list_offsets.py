@@ -26,6 +26,7 @@ from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome
 from anabranch.core.partition import Partition
 from anabranch.core.request import Request
+from anabranch.core.types import EARLIEST, LATEST, MAX_TIMESTAMP
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
@@ -37,9 +38,6 @@ from anabranch.core.wire.messages.list_offsets import (
 if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 _SINCE = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}

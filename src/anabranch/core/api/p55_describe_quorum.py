@@ -18,6 +18,7 @@ from anabranch.core.broker.gate import Need
 from anabranch.core.controller.controller import Controller, decides
 from anabranch.core.errors import ERRORS, ClientFault, ErrorCode
 from anabranch.core.request import Request
+from anabranch.core.types import CLUSTER_METADATA_TOPIC
 from anabranch.core.wire.messages.describe_quorum import (
     DescribedPartitionData,
     DescribedTopicData,
@@ -29,7 +30,6 @@ from anabranch.core.wire.messages.describe_quorum import (
 )
 from anabranch.core.wire.own_fields import OWN_TAG, SaidReasons, tagged
 
-METADATA_TOPIC = "__cluster_metadata"
 UNKNOWN = -1
 
 
@@ -57,7 +57,7 @@ def decide(controller: Controller, request: Request, _now_ms: int) -> DescribeQu
 
 
 def _partition(controller: Controller, topic: str, index: int) -> DescribedPartitionData:
-    if (topic, index) != (METADATA_TOPIC, 0):
+    if (topic, index) != (CLUSTER_METADATA_TOPIC, 0):
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return DescribedPartitionData(
             partition_index=index, error_code=code, error_message=ERRORS[code].sentence

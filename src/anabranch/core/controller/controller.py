@@ -26,7 +26,6 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import (
     CLUSTER_DEFAULT,
-    NO_LEADER,
     RESOURCE_BROKER,
     MetadataDelta,
     MetadataImage,
@@ -36,6 +35,7 @@ from anabranch.core.placement.placer import Placer
 from anabranch.core.request import Request
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.settings.describe import describe_topic
+from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.core.wire.schema import Message
 

@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from anabranch.core.controller.result import Reason
-from anabranch.core.metadata.image import NO_LEADER, RECOVERING, PartitionImage
+from anabranch.core.metadata.image import RECOVERING, PartitionImage
+from anabranch.core.metadata.replay import NO_LEADER_CHANGE
+from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag
-
-NO_LEADER_CHANGE = -2
 
 
 class Code(StrEnum):

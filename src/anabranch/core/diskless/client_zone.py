@@ -16,8 +16,9 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from anabranch.core.metadata.image import NO_LEADER, MetadataImage
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.placement.managed import rack_name
+from anabranch.core.types import NO_LEADER
 
 TOKEN = re.compile(r"(?:^|[,| ])diskless_az=([^,| ]+)")
 NO_ZONE = ""

@@ -19,7 +19,8 @@ from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, Runs
 from anabranch.core.diskless.rows import LogKey, LogState, Run
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log import incoming
-from anabranch.core.log.appending import NO_TIMESTAMP, writable
+from anabranch.core.log.appending import writable
+from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.partition import ACKS_ALL, Partition, Ticket
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import patch_log_append_time

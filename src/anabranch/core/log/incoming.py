@@ -16,10 +16,12 @@ from typing import NoReturn
 
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError, RecordsRefused
 from anabranch.core.log.config import LogConfig
+from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import (
     ATTRIBUTES_AT,
     BATCH_OVERHEAD,
+    MAGIC,
     BatchHeader,
     read_header,
 )
@@ -34,8 +36,6 @@ from anabranch.core.wire.records import (
     decode_records,
 )
 
-MAGIC = 2
-NO_TIMESTAMP = -1
 PLAIN_RATIO = 16
 """Plain bytes a batch may unpack to, in `max.message.bytes`: over what real records shrink by."""
 LEAST_BYTES = 1 << 20

@@ -39,8 +39,6 @@ from anabranch.core.log.state import LogState, Recovery, ShorterFirst, keep_chec
 from anabranch.core.log.syncing import close_cleanly
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
 
-NO_TIMESTAMP = -1
-
 
 class Log(LogState):
     """One partition's log, with everything that others may call. Offsets: see `LogState`."""

@@ -11,11 +11,10 @@ from __future__ import annotations
 import struct
 
 from anabranch.core.errors import CorruptLog
-from anabranch.core.log.scan import MAGIC
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
-from anabranch.core.wire.batch import BATCH_OVERHEAD
+from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC
 
 PROBE_BYTES = 4096 + BATCH_OVERHEAD  # one index interval and the header that follows
 _HEAD = struct.Struct(">qiibIhi")  # as far as the last offset delta

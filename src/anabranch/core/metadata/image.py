@@ -17,9 +17,8 @@ import msgspec
 from immutables import Map
 
 from anabranch.core.metadata.plan_state import PlanImage
-from anabranch.core.types import BrokerId, Offset, TopicId
+from anabranch.core.types import Offset, TopicId
 
-NO_LEADER = BrokerId(-1)
 UNASSIGNED_DIRECTORY = bytes(16)
 """The directory id of a replica whose broker has not said yet where it lies (KIP-858)."""
 RESOURCE_TOPIC = 2

@@ -10,10 +10,11 @@ Not here: answering (`fetch_followers`).
 
 from __future__ import annotations
 
+from anabranch.core.types import NEVER_MS
+
 FIRST_CALL_MS = 10
 CALLS = 3
 """10 ms after the leadership began, 40 ms later, and 160 ms after that."""
-NEVER_MS = 2**63 - 1
 
 
 class Calls:

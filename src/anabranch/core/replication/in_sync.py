@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
+from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
 from anabranch.core.replication.proposals import Proposal
 from anabranch.core.wire.messages.alter_partition import (
@@ -29,9 +30,6 @@ from anabranch.core.wire.own_fields import Lag, Lags, tagged
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import BrokerImage, MetadataImage
     from anabranch.core.replication.replica import Replica
-
-RECOVERED = 0
-RECOVERING = 1
 
 
 class Verdict(Enum):

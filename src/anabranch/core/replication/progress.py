@@ -11,7 +11,8 @@ Source: KIP-16, KIP-227, KIP-903. Not here: what follows for the ISR (`in_sync`)
 
 from __future__ import annotations
 
-UNKNOWN_OFFSET = -1
+from anabranch.core.partition import UNKNOWN_OFFSET
+
 UNKNOWN_BROKER_EPOCH = -1
 NEVER_MS = -1
 

@@ -19,14 +19,12 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, Ticket
+from anabranch.core.metadata.image import RECOVERED
+from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, UNKNOWN_OFFSET, Ticket
 from anabranch.core.replication.local_log import LocalLog
-from anabranch.core.replication.progress import (
-    UNKNOWN_BROKER_EPOCH,
-    UNKNOWN_OFFSET,
-    Progress,
-)
+from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
 from anabranch.core.replication.throttling import is_listed
+from anabranch.core.types import NO_LEADER
 
 if TYPE_CHECKING:
     from anabranch.core.log.appending import AppendResult
@@ -36,9 +34,7 @@ if TYPE_CHECKING:
     from anabranch.core.settings.topic import TopicConfig
     from anabranch.core.types import Buffer, TopicId, TopicPartition
 
-NO_LEADER = -1
 UNKNOWN_EPOCH = -1
-RECOVERED = 0
 
 
 class Role(Enum):
@@ -116,7 +112,7 @@ class Replica(LocalLog):
         self.log = log
         self.broker_id = broker_id
         self.folder = folder
-        self.leader_id = NO_LEADER
+        self.leader_id: int = NO_LEADER
         self.leader_epoch = UNKNOWN_EPOCH
         self.partition_epoch = UNKNOWN_EPOCH
         self.replicas: tuple[int, ...] = ()

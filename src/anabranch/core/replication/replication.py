@@ -20,6 +20,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.metadata.image import RECOVERING
 from anabranch.core.replication.asking import Asking
 from anabranch.core.replication.calling import Calls
 from anabranch.core.replication.effects import (
@@ -31,18 +32,9 @@ from anabranch.core.replication.effects import (
 )
 from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
 from anabranch.core.replication.following import Following, Next
-from anabranch.core.replication.in_sync import (
-    RECOVERING,
-    Verdict,
-    confirms,
-    lagging,
-    may_join,
-    propose,
-    settle,
-)
-from anabranch.core.replication.replica import NO_LEADER
+from anabranch.core.replication.in_sync import Verdict, confirms, lagging, may_join, propose, settle
 from anabranch.core.replication.throttling import Throttle
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker

@@ -46,7 +46,7 @@ _CRC = Struct(">I")
 _ATTRIBUTES = Struct(">h")
 _TIMESTAMPS = Struct(">qq")
 TIMESTAMPS_AT = 27
-_PRODUCER = Struct(">qhi")
+PRODUCER = Struct(">qhi")
 PRODUCER_AT = 43
 
 CODEC_MASK = 0x07
@@ -191,7 +191,7 @@ def patch_producer(
     *, producer_id: int, producer_epoch: int, base_sequence: int,
 ) -> None:  # fmt: skip
     """Say who wrote the batch and its first sequence number, and renew the checksum, in place."""
-    _PRODUCER.pack_into(buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
+    PRODUCER.pack_into(buffer, position + PRODUCER_AT, producer_id, producer_epoch, base_sequence)
     renew_crc(buffer, position, size_bytes)
 
 

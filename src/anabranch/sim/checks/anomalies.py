@@ -23,6 +23,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.history import FAILED, OK, is_tombstone
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from anabranch.sim.history import History, Poll, Send
 
 AUDITOR = "auditor"
-ACKS_ALL = -1
 NOT_REPLICATED = "acks=1: the leader was gone before it was copied"
 Value = bytes
 Where = tuple[TopicPartition, TopicId]

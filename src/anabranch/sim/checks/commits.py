@@ -22,8 +22,6 @@ from anabranch.core.wire.records import decode_records
 if TYPE_CHECKING:
     from anabranch.core.types import Buffer
 
-OFFSETS_TOPIC = "__consumer_offsets"
-
 
 class Committed(NamedTuple):
     """An offset as its record has it."""

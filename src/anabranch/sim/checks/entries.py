@@ -17,13 +17,14 @@ from collections.abc import Iterator
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from anabranch.core.wire.batch import BATCH_OVERHEAD
+
 if TYPE_CHECKING:
     from anabranch.core.log.log import Log
     from anabranch.sim.disk import SimDisk
 
 _HEADER = Struct(">qiixIxxi16xqhi")
 _LENGTH_STARTS = 12
-_OVERHEAD = 61
 
 
 class Entry(NamedTuple):
@@ -90,13 +91,13 @@ def unsynced_entries(disk: SimDisk, log: Log, first: int) -> Iterator[Entry]:
 
 
 def _entry(seen: bytes | bytearray, at: int, end: int) -> tuple[Entry, int]:
-    if at + _OVERHEAD > min(end, len(seen)):
+    if at + BATCH_OVERHEAD > min(end, len(seen)):
         raise Unreadable(f"{end - at} bytes at {at} are no batch")
     base, length, epoch, crc, delta, producer_id, producer_epoch, sequence = _HEADER.unpack_from(
         seen, at
     )
     size = length + _LENGTH_STARTS
-    if size < _OVERHEAD or at + size > end or delta < 0:
+    if size < BATCH_OVERHEAD or at + size > end or delta < 0:
         raise Unreadable(f"the batch at {at} says that it has {size} bytes")
     entry = Entry(base, base + delta + 1, epoch, crc, producer_id, producer_epoch, sequence)
     return entry, size

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
-from anabranch.sim.checks.commits import OFFSETS_TOPIC
 from anabranch.sim.checks.compacted import Compacted
 from anabranch.sim.checks.copies import Copy
 from anabranch.sim.checks.entries import Entry

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.sim.checks.committed import CommitChecks
 from anabranch.sim.checks.copies import NOT_SEEN, Copy
@@ -38,8 +39,6 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.sim.history import Send
     from anabranch.sim.node import SimNode
-
-ACKS_ALL = -1
 
 
 class LogChecks(LogKnowledge):

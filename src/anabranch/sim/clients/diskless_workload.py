@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -18,7 +19,7 @@ from anabranch.core.wire.messages.list_offsets import (
 )
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.diskless import DisklessAdmin, DisklessProducer, DisklessReader
-from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.diskless_plan import LOOK
 
 if TYPE_CHECKING:

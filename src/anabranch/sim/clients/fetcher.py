@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.types import ZERO_TOPIC_ID, TopicId, TopicPartition
+from anabranch.core.types import EARLIEST, ZERO_TOPIC_ID, TopicId, TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import FetchResponse, PartitionData
     from anabranch.core.wire.records import Record
 
-EARLIEST, LATEST = -2, -1
 NO_SESSION, FIRST_EPOCH, NO_EPOCH = 0, 0, -1
 _EPOCH_END_UNKNOWN = -1
 

@@ -16,6 +16,7 @@ from struct import pack
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets import NO_GENERATION
 from anabranch.core.groups.subscription import assigned_partitions
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from anabranch.sim.history import History
 
 PROTOCOL_TYPE, PROTOCOL = "consumer", "range"
-NO_GENERATION = -1
 
 _FIND_AGAIN = frozenset(
     {

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.init_producer_id import InitProducerIdRequest
 from anabranch.core.wire.messages.produce import (
@@ -37,7 +38,6 @@ MOST_IN_FLIGHT = 5
 """What a broker remembers of a producer (KIP-98), so what an idempotent one may have on its way."""
 
 KEYS = 5
-ACKS_ALL = -1
 NO_ANSWER = -999
 """Our own code for a request that nobody answered."""
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-ACKS_ALL = -1
+from anabranch.core.partition import ACKS_ALL
 
 
 class Action(Enum):

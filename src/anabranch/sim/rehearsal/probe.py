@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from anabranch.core.metadata.image import RECOVERING, MetadataImage, PartitionImage
 from anabranch.core.replication.replica import Replica
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import NO_LEADER, TopicPartition
 from anabranch.sim.cluster import Cluster, Watcher
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
@@ -29,8 +29,6 @@ from anabranch.sim.rehearsal.answers import (
     Place,
     Span,
 )
-
-NO_LEADER = -1
 
 
 class Copies:

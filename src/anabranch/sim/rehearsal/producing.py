@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+from anabranch.core.types import NO_LEADER, ZERO_TOPIC_ID, TopicId
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
@@ -35,7 +35,6 @@ REFRESH_US = 100_000
 """Kafka's retry.backoff.ms: the pause before metadata are asked for again."""
 
 METADATA_TIMEOUT_US = 2_000_000
-NO_LEADER = -1
 
 UNANSWERED = "no answer"
 NOBODY_LEADS = "LEADER_NOT_AVAILABLE"

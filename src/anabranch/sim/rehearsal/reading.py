@@ -17,12 +17,13 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.partition import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, PlanError, Section, nearest, parse
-from anabranch.sim.rehearsal.model import ACKS_ALL, Claim, Rehearsal, TopicPlan
+from anabranch.sim.rehearsal.model import Claim, Rehearsal, TopicPlan
 from anabranch.sim.rehearsal.placing import spread
 from anabranch.sim.rehearsal.reading_events import ACKS, Known, read_events
 

@@ -23,9 +23,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.core.partition import ACKS_ALL
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, Section, nearest
-from anabranch.sim.rehearsal.model import ACKS_ALL, Action, Event, TopicPlan, Who
+from anabranch.sim.rehearsal.model import Action, Event, TopicPlan, Who
 
 RECORDS_MOST = 10_000
 EVENTS_MOST = 1_000

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.partition import ACKS_ALL
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode
 from anabranch.sim.rehearsal.acting import Actor
@@ -24,7 +25,7 @@ from anabranch.sim.rehearsal.consuming import look
 from anabranch.sim.rehearsal.lessons import lessons
 from anabranch.sim.rehearsal.losses import losses
 from anabranch.sim.rehearsal.measuring import copied, copy_time, outstanding, seen_at_end
-from anabranch.sim.rehearsal.model import ACKS_ALL, Action, Claim, Event, Rehearsal
+from anabranch.sim.rehearsal.model import Action, Claim, Event, Rehearsal
 from anabranch.sim.rehearsal.probe import Probe
 from anabranch.sim.rehearsal.producing import Sender, Steady, fared
 from anabranch.sim.rehearsal.units import SECOND_US

@@ -12,6 +12,7 @@ import time
 
 from anabranch.client.connection import ConnectionLost
 from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from anabranch.core.wire.messages.produce import (
@@ -22,7 +23,7 @@ from anabranch.core.wire.messages.produce import (
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.sim.rehearsal.answers import Place
 from anabranch.sim.rehearsal.consuming import in_words
-from anabranch.sim.rehearsal.producing import NO_LEADER, NOBODY_LEADS, UNANSWERED, Sent
+from anabranch.sim.rehearsal.producing import NOBODY_LEADS, UNANSWERED, Sent
 from anabranch.testing.staging.looking import ANSWER_SECONDS, Looking
 
 PRODUCE_BY_NAME = 12

@@ -26,6 +26,7 @@ from anabranch.core.errors import ApiError, ProtocolError
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.image import MetadataImage, PartitionImage
 from anabranch.core.metadata.replay import replay_batch
+from anabranch.core.types import LATEST
 from anabranch.core.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -47,7 +48,6 @@ ANSWER_SECONDS = 2.0
 FETCH_BY_NAME = 12
 LOOK_BYTES = 1 << 20
 DEBUGGING = -2
-LATEST = -1
 
 
 class Looking:

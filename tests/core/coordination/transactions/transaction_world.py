@@ -139,10 +139,6 @@ class TransactionWorld(Performer):
     def sync_logs(self) -> None:
         self.broker.unsynced.clear()
 
-    def follow_moved(self) -> None:
-        self.broker.mailbox.moved.clear()
-        self.broker.follow_leadership(self.node.now_ms)
-
     def load_groups(self) -> None:
         self.broker.groups.load(self.node.now_ms)
 

@@ -12,12 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from anabranch.core.metadata.image import (
-    NO_LEADER,
-    RECOVERED,
-    UNASSIGNED_DIRECTORY,
-    PartitionImage,
-)
+from anabranch.core.metadata.image import RECOVERED, UNASSIGNED_DIRECTORY, PartitionImage
+from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 
 if TYPE_CHECKING:

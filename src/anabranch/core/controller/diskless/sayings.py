@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.controller.diskless.racks import RackState
-from anabranch.core.controller.reasons import NO_LEADER_CHANGE, Code, leader_reason
+from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason
+from anabranch.core.metadata.replay import NO_LEADER_CHANGE
 
 if TYPE_CHECKING:
     from anabranch.core.controller.cluster_state import ClusterState

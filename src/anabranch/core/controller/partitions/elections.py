@@ -24,13 +24,8 @@ from msgspec.structs import replace
 
 from anabranch.core.controller.diskless.leaders import change_diskless
 from anabranch.core.controller.moves.reassignment import Move, settled
-from anabranch.core.metadata.image import (
-    NO_LEADER,
-    RECOVERING,
-    UNASSIGNED_DIRECTORY,
-    PartitionImage,
-)
-from anabranch.core.types import TopicId
+from anabranch.core.metadata.image import RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
+from anabranch.core.types import NO_LEADER, TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 
 NOBODY_EMPTIED: Mapping[int, bytes] = Map()

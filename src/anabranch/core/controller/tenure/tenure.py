@@ -39,15 +39,14 @@ from anabranch.core.errors import Bug
 from anabranch.core.metadata.batches import encode_batch, leader_change_batch
 from anabranch.core.metadata.committed_log import CommittedBatch, CommittedLog, SnapshotView
 from anabranch.core.metadata.features import bootstrap_records
-from anabranch.core.metadata.image import NO_LEADER, MetadataImage
+from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import level_of, to_write
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.metadata.store import NOBODY, Committed, Lease, StoredBatch
 from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd, lease_fault, store_fault
-from anabranch.core.types import BrokerId
+from anabranch.core.types import NEVER_MS, NO_LEADER, BrokerId
 from anabranch.core.wire.metadata_records import MetadataRecord
 
-NEVER_MS = 2**63 - 1
 NO_COPY = CopyEnd("")
 STORE = "(metadata.store.url)"
 FirstRecords = Callable[[int], Sequence[MetadataRecord]]

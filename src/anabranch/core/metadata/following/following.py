@@ -59,12 +59,12 @@ from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.replay import everything
 from anabranch.core.metadata.store_check import CopyEnd, snapshot_fault, store_fault
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import PartitionData
 
 RETRY_MS = 50
 """Pause before another controller is asked: a new one is in office within a few of these."""
-NEVER_MS = 2**63 - 1
 NO_CONNECTION = -1
 SERVED = "that the active controller serves"
 
