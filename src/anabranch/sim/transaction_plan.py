@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import EARLIEST, LATEST, Reading
+from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.transactions import Manner
 from anabranch.sim.plan import (

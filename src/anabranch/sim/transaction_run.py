@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.core.types import TopicPartition
-from anabranch.sim.checks.commits import OFFSETS_TOPIC
 from anabranch.sim.checks.stable_offsets import StableOffsets
 from anabranch.sim.checks.transactions import TransactionChecks
 from anabranch.sim.checks.violation import Violation

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from anabranch.sim.checks.commits import OFFSETS_TOPIC
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.transaction_history import ABORTED, COMMITTED, NEVER, OPEN, UNKNOWN
 from anabranch.sim.transaction_plan import PASSING, RESULTS, STATE_TOPIC, TRANSFERS

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.errors import ErrorCode
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import EARLIEST, TopicPartition
 from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.sim.clients.admin import Admin
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import EARLIEST, Fetcher, Reading
+from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.transactional import TransactionalProducer
 from anabranch.sim.clients.transactional_loop import (
     TransactionalMember,
