@@ -2,8 +2,8 @@
 
 The rows of one node are here and, with many clients at once, in crowd_rows.py; those of three
 brokers are in three_rows.py, of transactions in transaction_rows.py, of diskless topics in
-diskless_rows.py, of replica lists and moves in placement_rows.py, of the DataFrame source and sink
-in spark_rows.py.
+diskless_rows.py and diskless_load_rows.py, of replica lists and moves in placement_rows.py, of the
+DataFrame source and sink in spark_rows.py.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import workloads
 from crowd_rows import CROWD_ROWS
+from diskless_load_rows import DISKLESS_LOAD_ROWS
 from diskless_rows import DISKLESS_ROWS
 from placement_rows import PLACEMENT_ROWS
 from row import MB, Row, less, more
@@ -125,6 +126,7 @@ ROWS = [
     *TRANSACTION_ROWS,
     *THREE_ROWS,
     *DISKLESS_ROWS,
+    *DISKLESS_LOAD_ROWS,
     *SPARK_ROWS,
 ]
 """In the order in which a whole run takes them."""

@@ -125,7 +125,7 @@ def fetch_peers(chosen: list[Row], servers: list[str] | None) -> None:
         for name, kind in row.servers.items()
         if not servers or name in servers
     ]
-    if any(issubclass(kind, Kafka) for kind in kinds):
+    if any(issubclass(getattr(kind, "node", kind), Kafka) for kind in kinds):
         fetch_jars()
     if any(row in SPARK_ROWS for row in chosen):
         fetch_jars("spark")

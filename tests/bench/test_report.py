@@ -80,7 +80,8 @@ def test_every_target_names_a_metric_of_its_workload(bench):
     three = {"p99.9 ms", "gap s", "fresh producer s", "catch-up MB/s", "growth of the worst"}
     placement = {"moves over the least", "with over without"}
     spark = {"rows/s", "worker MB", "trigger p50 ms", "lost", "twice", "of reading"}
-    diskless = {"written over produced"}
+    diskless = {"written over produced", "of the raw rate", "slowest over fastest", "longest ms"}
+    diskless |= {"growth"}
     transactions = {"transactions/s", "commit p50 ms", "commit p99 ms", "failover s"}
     hours = {"last quarter over second", "MiB over idle"}
     named = {metric for row in rows.ROWS for metric in row.targets}

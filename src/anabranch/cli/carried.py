@@ -91,6 +91,8 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
         f"at most {plan.most_at_once} at once"
         + (f", {plan.throttle:,} bytes a second." if plan.throttle > 0 else ".")
     )
+    if plan.cordons:
+        click.echo(f"It cordoned broker(s) {_ids(plan.cordons)}: nothing new is placed there.")
     if plan.moves:
         rows = [
             (f"{each.topic}-{each.partition}", _ids(each.before), _ids(each.after), each.sentence)
@@ -117,6 +119,7 @@ def _told(plan: PlanTold) -> dict[str, Any]:
         "under_way": plan.under_way,
         "done": plan.done,
         "gone": plan.gone,
+        "cordons": plan.cordons,
         "moves": [
             {
                 "topic": each.topic,

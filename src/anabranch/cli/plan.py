@@ -195,6 +195,7 @@ def _told(cluster_id: str, made: Plan) -> dict[str, object]:
         "cluster_id": cluster_id,
         "goal": made.goal,
         "sentence": made.sentence,
+        "cordons": made.cordons,
         "moves": [told_move(each) for each in made.moves],
         "obstacles": [each._asdict() for each in made.obstacles],
     }
@@ -202,6 +203,9 @@ def _told(cluster_id: str, made: Plan) -> dict[str, object]:
 
 def _print(made: Plan) -> None:
     click.echo(f"{made.sentence}.")
+    if made.cordons:
+        ids = ", ".join(map(str, made.cordons))
+        click.echo(f"Applied, it cordons broker(s) {ids} first: nothing new is placed there.")
     for each in made.moves[:SHOWN_MOVES]:
         was, will = (", ".join(map(str, row)) for row in (each.before, each.after))
         click.echo(f"  {each.place}: {was} -> {will}  ({each.sentence})")

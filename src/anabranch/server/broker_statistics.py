@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from anabranch.core.api.context import Broker
     from anabranch.core.api.metadata_view import Zones
+    from anabranch.core.diskless.lags import Lag
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
 
@@ -40,6 +41,8 @@ class BrokerStatistics(NamedTuple):
     flush_rounds: int
     diskless: Mapping[str, float]
     """Empty where diskless topics are off."""
+    diskless_lags: Iterable[Lag]
+    """How far behind the coordinator this broker is."""
     image: MetadataImage
     zones: Zones
     """Whom clients of diskless topics were shown."""

@@ -186,6 +186,20 @@ METRICS: tuple[Exported, ...] = (
         ("topic", "partition"),
     ),
     Exported(
+        "kafka_broker_diskless_coordinator_lag",
+        GAUGE,
+        "Records that the coordinator has and this broker has not heard of. Above 10,000 "
+        "partitions, of those behind alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
+        "kafka_broker_diskless_cache_build_lag",
+        GAUGE,
+        "Records that the coordinator has after the newest one cached here. Above 10,000 "
+        "partitions, of those behind alone.",
+        ("topic", "partition"),
+    ),
+    Exported(
         "kafka_broker_diskless_preferred_broker_hit_ratio",
         GAUGE,
         "Share of diskless partitions told to clients that name a rack that are led in that rack.",

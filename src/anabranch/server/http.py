@@ -5,6 +5,7 @@
     GET /readyz    200 while clients are served, 503 before and after
     GET /placement          racks and diskless topics, as JSON
     GET /placement/TOPIC    how the partitions of a diskless topic are placed
+    GET /diskless/lags      how far this broker is behind the coordinator, for each partition
 
 Rules kept: it only reads; what is no HTTP is refused with a line in the log that says what it
 probably was. Not here: the admin interface and the console.
@@ -138,6 +139,11 @@ def application(node: Node) -> Starlette:
         reconciles = config.diskless_managed_rf_auto_reconcile
         return JSONResponse(placed_partitions(image, name, reconciles=reconciles))
 
+    async def lags(_request: Request) -> Response:
+        broker = node.broker
+        found = () if broker is None else broker.broker.diskless.lags.all()
+        return JSONResponse([each._asdict() for each in found])
+
     return Starlette(
         routes=[
             Route("/metrics", metrics),
@@ -145,6 +151,7 @@ def application(node: Node) -> Starlette:
             Route("/readyz", readyz),
             Route("/placement", placement),
             Route("/placement/{topic}", placement_of),
+            Route("/diskless/lags", lags),
         ]
     )
 

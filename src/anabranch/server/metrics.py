@@ -26,6 +26,7 @@ from anabranch.server.exported import COUNTER, METRICS, SUMMARY, Exported
 
 if TYPE_CHECKING:
     from anabranch.core.api.metadata_view import Zones
+    from anabranch.core.diskless.lags import Lag
     from anabranch.core.replication.replica import Replica
     from anabranch.server.broker_statistics import BrokerStatistics
     from anabranch.server.dispatch import Dispatcher
@@ -84,6 +85,7 @@ class NodeCollector(Collector):
             yield from samples_of_transactions(counts.transactions)
             yield from samples_of_cleaner(counts.cleaner)
             yield from samples_of_diskless(counts.diskless)
+            yield from samples_of_lags(counts.diskless_lags)
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
             yield from samples_of_image(counts.image)
@@ -188,6 +190,14 @@ def samples_of_controller(counts: dict[str, int]) -> Iterator[Sample]:
     elections = counts["elections_total"], counts["elections_ms_total"]
     yield prefix + "leaderelectionrateandtimems", (), elections
     yield prefix + "uncleanleaderelections_total", (), counts["unclean_elections_total"]
+
+
+def samples_of_lags(lags: Iterable[Lag]) -> Iterator[Sample]:
+    """How far behind the coordinator this broker is."""
+    for each in lags:
+        labels = each.topic, str(each.partition)
+        yield "kafka_broker_diskless_coordinator_lag", labels, each.coordinator_lag
+        yield "kafka_broker_diskless_cache_build_lag", labels, each.cache_build_lag
 
 
 def samples_of_managed_placement(found: Figures) -> Iterator[Sample]:

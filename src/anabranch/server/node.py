@@ -31,8 +31,8 @@ from anabranch.server.clocks import wall_ms
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.diskless.opening import Opening
 from anabranch.server.diskless.rows import LogRowsShell
-from anabranch.server.diskless.stores import Stores
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
@@ -79,8 +79,8 @@ class Node:
         self._store: Any = None
         self._channel: ControllerChannel | None = None
         self._follower: MetadataFollower | None = None
-        self.stores: Stores | None = None
-        """Where diskless records lie, when this node may have some."""
+        self.stores: Opening | None = None
+        """Where diskless records lie, once the folders are held."""
         self._enrolment: Enrolment | None = None
         self._http: Any = None
         self._ports: dict[str, int] = {}
@@ -146,7 +146,8 @@ class Node:
         )  # fmt: skip
         self._copy = copy
         check_supported(copy.image)
-        self.stores = await Stores.open(config, self.cluster_id)
+        self.stores = Opening(config, self.cluster_id)
+        await self.stores.begin()
         if config.is_controller:
             await self._start_controller(copy)
         if config.is_broker:
@@ -197,8 +198,9 @@ class Node:
         )  # fmt: skip
         dispatcher = ControllerDispatcher(shell.controller, handlers(), side)
         side.attach(shell, dispatcher)
-        if self.stores is not None:
-            shell.rows = LogRowsShell(self.stores.coordinator)
+        if self.stores is not None and self.stores.is_on:
+            shell.rows = rows = LogRowsShell()
+            self.stores.then(lambda opened: rows.opened(opened.coordinator))
         self.controller, self.controller_dispatcher = shell, dispatcher
         for each in config.controller_listeners:
             await self._listen(each, dispatcher)
@@ -347,7 +349,7 @@ class Node:
         if self._store is not None:
             yield self._store.close
         if self.stores is not None:
-            yield self.stores.close
+            yield self.stores.stop
 
     def _endings_of_controller(self) -> Iterator[Callable[[], Awaitable[None]]]:
         if self.controller is not None:

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from anabranch.server.connection import Connection
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
+    from anabranch.server.diskless.opening import Opening
     from anabranch.server.folders import HeldFolders
     from anabranch.server.node import Node
 
@@ -160,7 +161,7 @@ class BrokerRole:
         await self.registration.register()
         self.on_registered(self.broker.broker_epoch)
         if node.stores is not None:
-            self.diskless.start(node.stores, node.cluster_id)
+            self._await_stores(node.stores)
         await self._published.wait()
         await self.partitions.settled()
         await self.flusher.rounds()  # what recovery found counts, and is shown, once it is safe
@@ -168,6 +169,14 @@ class BrokerRole:
         self.upkeep.start()
         self.cleaner.start()
         self.groups.start()
+
+    def _await_stores(self, stores: Opening) -> None:
+        """Take diskless records once their stores are there; say why not until then."""
+        cluster_id = self._node.cluster_id
+        stores.on_waiting = self.diskless.wait
+        if stores.why:
+            self.diskless.wait(stores.why)
+        stores.then(lambda opened: self.diskless.start(opened, cluster_id))
 
     @property
     def is_registered(self) -> bool:
@@ -274,6 +283,7 @@ class BrokerRole:
             diskless_upkeep=self.diskless.statistics(),
             flush_rounds=self.flusher.rounds_total,
             diskless=broker.diskless.statistics(steady_ms()),
+            diskless_lags=broker.diskless.lags.series(),
             image=broker.image,
             zones=broker.metadata_cache.zones,
         )

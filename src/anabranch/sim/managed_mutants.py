@@ -14,6 +14,7 @@ PLANS = "tests/core/placement/test_managed_plans.py"
 VIEW = "tests/core/api/test_client_zone.py"
 REPLICAS = "tests/core/controller/test_managed_replicas.py"
 STEPS = "tests/core/controller/test_managed_reconciliation.py"
+CARRIED = "tests/core/controller/test_plans.py"
 CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
 
 MANAGED = (
@@ -233,5 +234,25 @@ MANAGED = (
         new="    first = min(taken)\n",
         seed=NO_SCHEDULE,
         caught_by=f"{PLACER}::test_leaders_are_spread_over_racks_and_a_broker_without_a_rack_is_of_rack_unknown",
+    ),
+    Mutant(
+        name="drain-does-not-cordon",
+        rule="a plan cordons the brokers that it drains before the first move",
+        module="anabranch.core.controller.moves.plans",
+        old="*cordon_on(plan.cordons), ",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CARRIED}"
+        "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[False-none]",
+    ),
+    Mutant(
+        name="another-s-cordon-taken-back",
+        rule="a plan that is given up takes back no cordon that was there before",
+        module="anabranch.core.controller.moves.plan_cordons",
+        old=" and not is_cordoned(image, each)",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CARRIED}"
+        "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[True-cancel]",
     ),
 )

@@ -10,6 +10,8 @@ from anabranch.sim.mutants import Mutant
 NO_SCHEDULE = -1
 OBJECTS = "anabranch.server.objects"
 TESTS = "tests/server/objects"
+OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
+OPENING_TESTS = "tests/server/diskless/test_opening.py"
 COLLECTING_TESTS = f"{TESTS}/test_collecting.py"
 
 STORAGE = (
@@ -109,6 +111,46 @@ STORAGE = (
         "        gone = set(await self._store.delete([key for _, key in waiting]))\n",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_a_deletion_that_failed_is_done_again",
+    ),
+    Mutant(
+        name="older-coordinator-serves",
+        rule="a coordinator that does not know a noted commit is refused",
+        module="anabranch.core.diskless.last_commits",
+        old="    if lacking:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_is_not",
+    ),
+    Mutant(
+        name="prepared-counts-as-committed",
+        rule="an object that is only prepared is not committed, whatever a broker noted",
+        module="anabranch.core.diskless.commit",
+        old="    return state in (ObjectState.PREPARED, ObjectState.REFUSED)\n",
+        new="    return state is ObjectState.REFUSED\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        "::test_what_was_committed_is_told_from_what_never_was[memory]",
+    ),
+    Mutant(
+        name="store-that-is-away-refuses-the-start",
+        rule="a node starts while its diskless stores do not answer",
+        module="anabranch.server.diskless.opening",
+        old="        if done and not isinstance(fault, ObjectsAway | CoordinatorAway):\n",
+        new="        if done:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OPENING_TESTS}"
+        "::test_what_is_found_wrong_after_the_start_is_said_and_tried_again",
+    ),
+    Mutant(
+        name="own-change-before-another-s",
+        rule="changes of this process and of others are heard in order",
+        module="anabranch.server.coordinator.sqlite",
+        old="            if own.before == counter:\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_sqlite.py"
+        "::test_own_changes_are_heard_without_reading_and_others_in_order[aoo]",
     ),
 )
 """Rules of the stores, of the object format and of garbage: no schedule has a store yet."""

@@ -12,6 +12,7 @@ from tests.core.controller.world import CLUSTER, World, speaking
 from tests.core.metadata.test_features import SAFE, refused, update
 
 from anabranch.core.controller.brokers.cordons import CORDON
+from anabranch.core.controller.brokers.cordons import cordoned as cordoned_brokers
 from anabranch.core.controller.brokers.membership import is_active
 from anabranch.core.controller.moves.plan_progress import PATIENCE_MS, Step
 from anabranch.core.errors import Bug, ErrorCode
@@ -269,6 +270,7 @@ def test_what_somebody_else_moves_stops_the_plan_and_is_named(world: World) -> N
     pass_time(world, 2_000)
     assert plan(world).sentence == "t-3 is on 1, 2, 5, where somebody else moved it"
     assert counts(world) == (2, 0, 2, 0)
+    cordon(world, 3, None)  # the plan's own cordon would refuse the way back
     move(world, 1, 2, 3, index=3)
     catch_up(world)
     ask(world, "resume")
@@ -572,6 +574,46 @@ def test_nothing_goes_to_a_broker_that_is_cordoned(world: World) -> None:
     ask(world, "resume")
     run(world)
     assert rows(world) == list(DRAIN_3.values())
+
+
+def cordoned(world: World) -> frozenset[int]:
+    return cordoned_brokers(world.image)
+
+
+@pytest.mark.parametrize("verb", ["cancel", "roll-back", "none"])
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back(
+    world: World, verb: str, by_hand: bool
+) -> None:
+    if by_hand:
+        cordon(world, 3, "*")
+    told = carry(world)
+    assert (cordoned(world), told.cordons) == ({3}, [] if by_hand else [3])
+    pass_time(world, 600)
+    assert snapshotted(world).plan == plan(world)  # it is remembered in snapshots, too
+    if verb != "none":
+        ask(world, verb)
+        assert cordoned(world) == ({3} if by_hand else set())
+        assert plan(world).cordons == ()
+    else:
+        run(world)
+        assert cordoned(world) == {3}, "a drained broker is to be removed"
+
+
+def test_a_plan_that_drains_no_broker_cordons_none(world: World) -> None:
+    moves = asked(world, DRAIN_3)
+    for each in moves["moves"]:
+        each.why = "BROKER_ADDED"
+    ask(world, "carry", **moves)
+    assert plan(world).state is State.RUNNING
+    assert cordoned(world) == set()
+
+
+def test_a_cordon_that_was_lifted_meanwhile_is_left_alone(world: World) -> None:
+    carry(world)
+    cordon(world, 3, None)
+    ask(world, "cancel")
+    assert cordoned(world) == set()
 
 
 def test_a_roll_back_to_a_cordoned_broker_stops_and_says_so(world: World) -> None:

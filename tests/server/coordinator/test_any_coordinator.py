@@ -66,6 +66,28 @@ async def until_no_garbage(on: Coordinator) -> list[str]:
     return gone
 
 
+# Whether it is an older copy.
+
+
+async def test_what_was_committed_is_told_from_what_never_was(
+    coordinator: Coordinator, engine: Engine
+) -> None:
+    done = await prepare(coordinator)
+    await coordinator.commit(placed(done, batch()))
+    unused = await prepare(coordinator)
+    nowhere = await coordinator.commit(placed(unused, batch(NOWHERE)))
+    assert nowhere.state is CommitState.COMMITTED
+    refused, pending = await prepare(coordinator), await prepare(coordinator)
+    await coordinator.refuse([refused.object_id])
+    beyond = pending.object_id + 100
+    asked = [done[0], unused[0], refused[0], pending[0], beyond]
+    assert await coordinator.uncommitted(asked) == [refused[0], pending[0], beyond]
+    await coordinator.delete_topics(1, [RIVER.topic_id])
+    engine.advance(VERDICTS_KEPT_MS)
+    assert len(await until_no_garbage(coordinator)) == 4
+    assert await coordinator.uncommitted([done[0], unused[0]]) == []
+
+
 # The active controller.
 
 

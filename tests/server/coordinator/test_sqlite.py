@@ -93,20 +93,48 @@ async def test_a_turn_that_does_not_come_is_away_and_the_commit_may_still_happen
 
 
 async def test_a_listener_that_is_too_far_behind_is_told_so(
-    coordinator: SqliteCoordinator, monkeypatch: pytest.MonkeyPatch
+    coordinator: SqliteCoordinator, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite_tables, "CHANGES_KEPT", 3)
     monkeypatch.setattr(sqlite_tables, "TRIMMED_EVERY", 1)
+    other = await SqliteCoordinator.open(path, CLUSTER)
     async with aclosing(coordinator.changes()) as changes:
         assert await anext(changes) == []
         for _ in range(3):
-            await commit(coordinator, batch())
+            await commit(other, batch())
         heard = [change.state for change in await anext(changes)]
         assert heard == [LogState(0, end, 100 * end) for end in (1, 2, 3)]
         for _ in range(4):
-            await commit(coordinator, batch())
+            await commit(other, batch())
         with pytest.raises(CoordinatorAway, match="changes were missed"):
             await anext(changes)
+    await other.close()
+
+
+@pytest.mark.parametrize("order", ["ooo", "oaoa", "aoo", "ooaaoo", "oao"])
+async def test_own_changes_are_heard_without_reading_and_others_in_order(
+    coordinator: SqliteCoordinator, path: str, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
+    """Commits of this process (o) and of another one (a): each is heard once, in order."""
+    other = await SqliteCoordinator.open(path, CLUSTER)
+    reads = []
+    read = SqliteCoordinator._changes_after
+
+    async def counted(self: SqliteCoordinator, after: int) -> Any:
+        reads.append(after)
+        return await read(self, after)
+
+    monkeypatch.setattr(SqliteCoordinator, "_changes_after", counted)
+    async with asyncio.timeout(30), aclosing(coordinator.changes()) as changes:
+        assert await anext(changes) == []
+        for each in order:
+            await commit(coordinator if each == "o" else other, batch())
+        ends: list[int] = []
+        while len(ends) < len(order):
+            ends += [change.state.high_watermark for change in await anext(changes) if change.state]
+        assert ends == list(range(1, len(order) + 1))
+        assert bool(reads) == ("a" in order)
+    await other.close()
 
 
 async def test_a_transaction_that_a_killed_process_left_hides_no_later_one(

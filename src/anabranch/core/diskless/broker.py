@@ -38,6 +38,7 @@ from anabranch.core.diskless.effects import (
     ReadObject,
     RefuseObjects,
 )
+from anabranch.core.diskless.lags import Lags
 from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
 from anabranch.core.diskless.reading import Reading
@@ -79,6 +80,7 @@ OFF = (
     "true, with diskless.storage.url and diskless.coordinator.url, on every broker and restart."
 )
 STARTING = "This broker has no connection to the coordinator and the object store yet."
+WAITING = "The stores of diskless topics cannot be used now: {}"
 
 
 class Node(Protocol):
@@ -101,12 +103,16 @@ class Diskless:
         self.broker_id = broker.broker_id
         self.is_on = False
         """Whether the shell performs effects. Until then nothing is taken."""
+        self.trouble = ""
+        """Why nothing is taken although diskless topics are enabled; "" when something is."""
         self.is_watching = False
         """Whether this broker hears at once what others commit."""
         self.topics: dict[str, DisklessTopic] = {}
         self.by_key: dict[LogKey, DisklessPartition] = {}
         self.coordinates = Coordinates()
         self.blocks = Blocks(config.diskless_fetch_cache_max_bytes)
+        self.lags = Lags(self)
+        """How far behind the coordinator this broker is."""
         self.times: dict[tuple[LogKey, int | None], tuple[int, Run | None]] = {}
         self.complaints: deque[tuple[str, str]] = deque(maxlen=MOST_COMPLAINTS)
         """(what, why) for an operator."""
@@ -123,7 +129,9 @@ class Diskless:
 
     @property
     def why_off(self) -> str:
-        """Why nothing is taken."""
+        """Why nothing is taken; "" when something is."""
+        if self.is_on or self.trouble:
+            return self.trouble
         return STARTING if self.config.diskless_storage_system_enable else OFF
 
     @property
@@ -195,8 +203,12 @@ class Diskless:
 
     def start(self, *, interval_ms: int) -> None:
         """Effects are performed from now on."""
-        self.is_on = True
+        self.is_on, self.trouble = True, ""
         self.writing.interval_ms = interval_ms
+
+    def wait(self, why: str) -> None:
+        """Take nothing until `start`, and say why: coordinator or store cannot be used."""
+        self.trouble = WAITING.format(why)
 
     def registered(self, cluster_id: str, broker_epoch: int, now_ms: int) -> None:
         """The coordinator knows this process by its broker epoch."""

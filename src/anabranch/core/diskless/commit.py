@@ -100,6 +100,14 @@ class Decided(NamedTuple):
     runs: tuple[Run, ...] = ()
 
 
+def is_uncommitted(number: int, state: ObjectState | None, last_id: int) -> bool:
+    """Whether a coordinator that has given ids up to `last_id`, and has an object in this state or
+    not at all, has never committed it; one without a row was deleted after its commit."""
+    if state is None:
+        return number > last_id
+    return state in (ObjectState.PREPARED, ObjectState.REFUSED)
+
+
 def producer_keys(batches: Iterable[Batch]) -> set[ProducerKey]:
     """Whose rows a commit needs."""
     return {

@@ -116,6 +116,11 @@ class Coordinates:
         runs = near.find(offset, max_bytes)
         return (runs, False) if runs else (far.find(offset, max_bytes), True)
 
+    def newest(self, key: LogKey) -> Sequence[Run]:
+        """The runs that are known at the end of a partition."""
+        stretches = self._known.get(key)
+        return () if stretches is None else stretches[0].runs
+
     def trim(self, key: LogKey, start_offset: int) -> None:
         """The partition begins later now."""
         for stretch in self._known.get(key, ()):

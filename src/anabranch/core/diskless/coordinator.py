@@ -124,6 +124,10 @@ class Coordinator(Protocol):
     async def unknown(self, object_keys: Sequence[str]) -> list[str]:
         """Those of these keys that the coordinator does not know: the slow LIST's question."""
 
+    async def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
+        """Those of these objects, of which each was committed once, that this coordinator has not
+        committed: it is older than they are."""
+
     async def mark(self) -> str:
         """What the names of its objects end with; another database has another one."""
 

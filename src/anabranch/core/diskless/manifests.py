@@ -83,6 +83,8 @@ class Frozen(NamedTuple):
     key: str
     content: bytes
     object_count: int
+    last_object_key: str = ""
+    """Of the object that was committed last; "" when there is none in it."""
 
 
 def manifests_prefix(cluster_id: str) -> str:
@@ -174,6 +176,11 @@ class ManifestLog:
             self._since_ms = now_ms
 
     @property
+    def writer(self) -> tuple[str, int]:
+        """Cluster and broker that note."""
+        return self._cluster_id, self._broker_id
+
+    @property
     def next_tick_ms(self) -> int | None:
         """When there is something to store; None: nothing was noted."""
         if self._since_ms is None:
@@ -212,7 +219,8 @@ class ManifestLog:
             {topic_id: name for topic_id, name in names.items() if name is not None},
         )
         key = manifest_key(*_identity(manifest))
-        self._waiting.append(Frozen(key, encode_manifest(manifest), len(self._objects)))
+        last = self._objects[-1].object_key if self._objects else ""
+        self._waiting.append(Frozen(key, encode_manifest(manifest), len(self._objects), last))
         if len(self._waiting) > MOST_WAITING:
             self.given_up_objects += self._waiting.pop(1).object_count
         self._number += 1

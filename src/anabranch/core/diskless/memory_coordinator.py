@@ -19,6 +19,7 @@ from anabranch.core.diskless.commit import (
     ObjectState,
     Producer,
     decide,
+    is_uncommitted,
     outcome,
     producer_keys,
 )
@@ -321,6 +322,15 @@ class MemoryCoordinator:
         """See `Coordinator.unknown`."""
         found = ((key, self._object(key)) for key in object_keys)
         return [key for key, each in found if each is None or each.state is ObjectState.GONE]
+
+    def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
+        """See `Coordinator.uncommitted`."""
+        found = ((number, self._objects.get(number)) for number in sorted(object_ids))
+        return [
+            number
+            for number, each in found
+            if is_uncommitted(number, None if each is None else each.state, self._next_id - 1)
+        ]
 
     # For restoring.
 

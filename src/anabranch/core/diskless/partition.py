@@ -54,7 +54,6 @@ class Behind(Protocol):
     """What a partition asks of the broker's machines."""
 
     broker_id: int
-    is_on: bool
     coordinates: Coordinates
     blocks: Blocks
     times: dict[tuple[LogKey, int | None], tuple[int, Run | None]]
@@ -62,7 +61,7 @@ class Behind(Protocol):
 
     @property
     def why_off(self) -> str:
-        """Why nothing is taken."""
+        """Why nothing is taken; "" when something is."""
 
     @property
     def now_ms(self) -> int:
@@ -140,8 +139,8 @@ class DisklessPartition(Partition):
         self._refusal, self._refuses_until_ms = ApiError(code, why), until_ms
 
     def _ask(self, ask: Ask, length: int = 0) -> NoReturn:
-        if not self._diskless.is_on:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, self._diskless.why_off)
+        if why := self._diskless.why_off:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
         if self._refusal is not None and self._diskless.now_ms < self._refuses_until_ms:
             raise self._refusal
         raise FarRead(ask, length)
@@ -186,8 +185,8 @@ class DisklessPartition(Partition):
     ) -> Ticket:
         """See Partition: into the write buffer. Its offsets come with the commit."""
         diskless = self._diskless
-        if not diskless.is_on:
-            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, diskless.why_off)
+        if why := diskless.why_off:
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
         config = self.topic.config
         view = writable(records)
         view, batches = incoming.check_client(view, config, self.topic_partition, now_ms)

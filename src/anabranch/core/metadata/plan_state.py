@@ -75,6 +75,8 @@ class PlanImage(msgspec.Struct, frozen=True):
     sentence: str
     moves: tuple[MoveImage, ...] = ()
     statuses: Map[int, Status] = Map()
+    cordons: tuple[int, ...] = ()
+    """Brokers that the plan has cordoned, and that were not before."""
 
     @property
     def is_open(self) -> bool:
@@ -153,6 +155,7 @@ def _headed(plan: PlanImage | None, record: records.PlanRecord) -> PlanImage | N
         sentence=record.sentence,
         moves=plan.moves if plan is not None and is_known else (),
         statuses=plan.statuses if plan is not None and is_known else Map(),
+        cordons=tuple(record.cordons),
     )
 
 
@@ -196,6 +199,7 @@ def header_of(plan: PlanImage) -> records.PlanRecord:
         most_at_once=plan.most_at_once,
         throttle=plan.throttle,
         sentence=plan.sentence,
+        cordons=list(plan.cordons),
     )
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.placement.layout import Layout, Row, Site
@@ -74,6 +74,11 @@ class Plan(NamedTuple):
     obstacles: tuple[Obstacle, ...] = ()
 
     @property
+    def cordons(self) -> list[int]:
+        """The brokers on which nothing new is placed once the plan is applied."""
+        return drained(self.moves)
+
+    @property
     def sentence(self) -> str:
         """The plan in one sentence, also when it is empty."""
         if self.moves:
@@ -82,6 +87,29 @@ class Plan(NamedTuple):
         if self.obstacles:
             return f"{self.goal}: nothing can move"
         return f"{self.goal}: nothing has to move"
+
+
+class Draining(Protocol):
+    """A move, as far as it may be one of a drain."""
+
+    @property
+    def before(self) -> Row: ...
+    @property
+    def after(self) -> Row: ...
+    @property
+    def why(self) -> str: ...
+
+
+def drained(moves: Iterable[Draining]) -> list[int]:
+    """The brokers that moves drain: such a broker gets nothing new meanwhile."""
+    return sorted(
+        {
+            broker_id
+            for each in moves
+            if each.why == Why.BROKER_DRAINED
+            for broker_id in set(each.before) - set(each.after)
+        }
+    )
 
 
 def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:

@@ -144,6 +144,8 @@ class PlanTold(Message, versions="0", flexible="0+"):
     done: Int32 = 0
     gone: Int32 = 0
     moves: list[ToldMove] = []
+    cordons: Annotated[list[Int32], "tag 0"] = []
+    """Brokers that the plan has cordoned."""
 
 
 class Cordoned(Message, versions="0", flexible="0+"):

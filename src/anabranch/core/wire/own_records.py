@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.schema import Bool, Int8, Int32, Int64, Message, String, Struct, TopicUuid
@@ -80,6 +80,8 @@ class PlanRecord(Message, type_id=10_003, versions="0", flexible="0+"):
     most_at_once: Int32 = 0
     throttle: Int64 = -1
     sentence: String = ""
+    cordons: Annotated[list[Int32], "tag 0"] = []
+    """Brokers that this plan has cordoned."""
 
 
 class PlanMovesRecord(Message, type_id=10_004, versions="0", flexible="0+"):

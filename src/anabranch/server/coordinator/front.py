@@ -26,6 +26,7 @@ from anabranch.core.diskless.rows import (
     Run,
     Wanted,
 )
+from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 
 ResultT = TypeVar("ResultT")
@@ -79,6 +80,7 @@ class Tables(Protocol):
     def to_delete(self, grace_ms: int, limit: int) -> list[tuple[int, str]]: ...
     def deleted(self, object_ids: Sequence[int]) -> None: ...
     def unknown(self, object_keys: Sequence[str]) -> list[str]: ...
+    def uncommitted(self, object_ids: Sequence[int]) -> list[int]: ...
     def mark(self) -> str: ...
     def load(self, contents: Contents) -> None: ...
 
@@ -101,6 +103,17 @@ class Front(ABC):
     def abandon(self) -> None:
         """Close without a turn of the loop: see `Node.abandon`."""
         return
+
+    _wrong: StorageFault | None = None
+
+    def refuse_all(self, fault: StorageFault) -> None:
+        """Make no call from now on: each raises this. The coordinator must not be used."""
+        self._wrong = fault
+
+    def check_usable(self) -> None:
+        """Raises what `refuse_all` was told."""
+        if self._wrong is not None:
+            raise self._wrong
 
     async def take_control(self, controller_epoch: int) -> None:
         """See `Coordinator.take_control`."""
@@ -210,6 +223,10 @@ class Front(ABC):
     async def unknown(self, object_keys: Sequence[str]) -> list[str]:
         """See `Coordinator.unknown`."""
         return await self.call(Lane.UPKEEP, lambda on: on.unknown(object_keys))
+
+    async def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
+        """See `Coordinator.uncommitted`."""
+        return await self.call(Lane.READ, lambda on: on.uncommitted(object_ids))
 
     async def mark(self) -> str:
         """See `Coordinator.mark`."""

@@ -27,6 +27,7 @@ class AsyncMemoryCoordinator(Front):
 
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """At once, after a turn of the loop."""
+        self.check_usable()
         await asyncio.sleep(0)
         if self._closed:
             raise CoordinatorAway("the coordinator in memory is closed")

@@ -84,6 +84,7 @@ class PostgresCoordinator(Front):
 
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """In the thread of its lane."""
+        self.check_usable()
         if self._closed:
             raise CoordinatorAway(f"coordinator {self.name} is closed")
         if lane not in self._lanes:

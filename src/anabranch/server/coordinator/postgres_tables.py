@@ -147,6 +147,14 @@ class PostgresTables(SqlTables):
         )
         return [int(row[0]) for row in rows]
 
+    def last_id(self) -> int:
+        """As the sequence has it; a server that stopped badly may skip some numbers."""
+        rows = self.rows(
+            "SELECT pg_sequence_last_value("
+            "pg_get_serial_sequence('wal_objects', 'object_id')::regclass)"
+        )
+        return int(rows[0][0] or 0)
+
     def skip_ids(self, last: int) -> None:
         """Give only greater numbers from now on."""
         self.do(

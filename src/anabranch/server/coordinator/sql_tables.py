@@ -22,6 +22,7 @@ from anabranch.core.diskless.commit import (
     Producer,
     ProducerKey,
     decide,
+    is_uncommitted,
     outcome,
 )
 from anabranch.core.diskless.contents import NOT_EMPTY, Contents
@@ -101,6 +102,10 @@ class SqlTables(ABC):
     @abstractmethod
     def next_ids(self, count: int) -> list[int]:
         """Numbers for objects, in order."""
+
+    @abstractmethod
+    def last_id(self) -> int:
+        """The greatest number that there ever was; 0 before the first."""
 
     @abstractmethod
     def skip_ids(self, last: int) -> None:
@@ -364,6 +369,15 @@ class SqlTables(ABC):
         """See `Coordinator.unknown`."""
         known = self.known([id_of_key(key) for key in object_keys])
         return [key for key in object_keys if key not in known]
+
+    def uncommitted(self, object_ids: Sequence[int]) -> list[int]:
+        """See `Coordinator.uncommitted`."""
+        with self.transaction():
+            last = self.last_id()
+            query = "SELECT state FROM wal_objects WHERE object_id = ?"
+            rows = {number: self._one(query, (number,)) for number in sorted(object_ids)}
+        states = {each: None if row is None else ObjectState(row[0]) for each, row in rows.items()}
+        return [each for each, state in states.items() if is_uncommitted(each, state, last)]
 
     # Restoring.
 

@@ -6,7 +6,8 @@ has no order, and of three committing processes one got all but two commits. Her
 the lock holds a second one, the queue's, so that the process which has just had its turn cannot
 take the next one before it. The watch: SQLite counts the transactions of a file in its header
 (bytes 24 to 27, file format 1.3.7); these are looked at every few milliseconds while somebody
-listens, without a lock, and only when they moved are changes read under it. Rule kept: the loop
+listens, without a lock, and only when they moved are changes read under it; what this process
+itself has moved it hears without reading. Rule kept: the loop
 never waits for the file; a call that takes too long raises CoordinatorAway, and may still happen.
 Not here: SQL (`sqlite_tables.py`).
 """
@@ -18,9 +19,10 @@ import fcntl
 import os
 import secrets
 import sqlite3
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.rows import Change
@@ -44,6 +46,8 @@ CALL_TIMEOUT_S = 10.0
 """A turn takes milliseconds; another process that was stopped within its turn keeps it."""
 POLL_S = 0.005
 PACKETS_READ = 200
+MOST_OWN = 1000
+"""Transactions of this process that its listener has not heard of yet; beyond that it reads."""
 PASSING = ("SQLITE_BUSY", "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_NOMEM")
 """Errors that may be over later; with the others the file cannot be used."""
 REMEDIES = {
@@ -53,6 +57,16 @@ REMEDIES = {
 """What helps beside what helps any SQLite file."""
 COUNTER_PLACE = 24
 COUNTER_BYTES = 4
+
+
+class _Own(NamedTuple):
+    """A transaction of this process: the counter before and after it, the number of the newest
+    packet of changes, and what it told."""
+
+    before: bytes
+    after: bytes
+    newest: int
+    changes: list[Change]
 
 
 class _Turn:
@@ -93,6 +107,8 @@ class SqliteCoordinator(Front):
         self._turn: _Turn | None = None
         self._header = -1
         self._closed = False
+        self._own: deque[_Own] = deque(maxlen=MOST_OWN)
+        self._listeners = 0
 
     @classmethod
     async def open(
@@ -109,22 +125,44 @@ class SqliteCoordinator(Front):
 
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """In the file's thread, in its process's turn."""
+        self.check_usable()
         timeout_s = LOAD_TIMEOUT_S if lane is Lane.LOAD else CALL_TIMEOUT_S
         return await self._run(lambda: self._in_turn(call), timeout_s)
 
     async def changes(self) -> AsyncIterator[list[Change]]:
         """See `Coordinator.changes`."""
-        counter, after = await self._in_turn_with_counter(SqliteTables.last_change)
-        yield []
-        while True:
-            if self._counter() == counter:
-                await asyncio.sleep(POLL_S)
-                continue
-            counter, found = await self._changes_after(after)
-            while found:
-                after = found[-1][0]
-                yield [change for _, changes in found for change in changes]
+        self._listeners += 1
+        try:
+            counter, after = await self._in_turn_with_counter(SqliteTables.last_change)
+            yield []
+            while True:
+                if self._counter() == counter:
+                    await asyncio.sleep(POLL_S)
+                    continue
+                while (own := self._next_own(counter)) is not None:
+                    counter = own.after
+                    if own.changes:
+                        after = own.newest
+                        yield own.changes
+                if self._counter() == counter:
+                    continue
                 counter, found = await self._changes_after(after)
+                while found:
+                    after = found[-1][0]
+                    yield [change for _, changes in found for change in changes]
+                    counter, found = await self._changes_after(after)
+        finally:
+            self._listeners -= 1
+
+    def _next_own(self, counter: bytes) -> _Own | None:
+        """The next transaction of this process, if no other one lies before it."""
+        if self._listeners > 1:
+            return None
+        with suppress(IndexError):
+            own = self._own.popleft()
+            if own.before == counter:
+                return own
+        return None
 
     async def close(self) -> None:
         """Close the file once the call under way is done, for which nothing waits here long."""
@@ -169,6 +207,7 @@ class SqliteCoordinator(Front):
 
         def read(tables: SqliteTables) -> tuple[bytes, ResultT]:
             found = call(tables)
+            self._own.clear()  # the listener knows all of it now
             return self._counter(), found
 
         return await self._run(lambda: self._in_turn(read))
@@ -196,7 +235,13 @@ class SqliteCoordinator(Front):
         if self._turn is None or self._tables is None:
             raise CoordinatorAway(f"coordinator {self.path} is closed")
         with self._turn.taken():
-            return call(self._tables)
+            before = self._counter()
+            self._tables.told = []
+            result = call(self._tables)  # a fault: the listener reads what came of it
+            after = self._counter()
+            if self._listeners and after != before:  # no other process writes meanwhile
+                self._own.append(_Own(before, after, self._tables.newest, self._tables.told))
+            return result
 
     def _connect(self, cluster_id: str) -> None:
         self._connection = open_file(self.path, "coordinator")

@@ -44,6 +44,10 @@ class SqliteTables(SqlTables):
     ) -> None:
         super().__init__(cluster_id, mark)
         self._on, self._clock = connection, clock
+        self.told: list[Change] = []
+        """What the calls since it was emptied have told."""
+        self.newest = 0
+        """The number of the newest packet that was written here."""
 
     # How statements are made.
 
@@ -75,17 +79,22 @@ class SqliteTables(SqlTables):
 
     def tell(self, changes: Sequence[Change]) -> None:
         """Write packets of changes, and now and then remove old ones."""
+        self.told += changes
         for body in pack_changes(changes, CHANGE_BYTES):
             cursor = self._on.execute("INSERT INTO changes (body) VALUES (?)", (body,))
-            last = cursor.lastrowid or 0
+            self.newest = last = cursor.lastrowid or 0
             if last % TRIMMED_EVERY == 0:
                 self.do("DELETE FROM changes WHERE sequence <= ?", (last - CHANGES_KEPT,))
 
     def next_ids(self, count: int) -> list[int]:
         """Numbers after the greatest that there ever was; a row is to be inserted for each."""
-        last = self.rows("SELECT seq FROM sqlite_sequence WHERE name = 'wal_objects'")
-        first = last[0][0] + 1 if last else 1
+        first = self.last_id() + 1
         return list(range(first, first + count))
+
+    def last_id(self) -> int:
+        """As SQLite keeps it for AUTOINCREMENT."""
+        last = self.rows("SELECT seq FROM sqlite_sequence WHERE name = 'wal_objects'")
+        return int(last[0][0]) if last else 0
 
     def skip_ids(self, last: int) -> None:
         """Give only greater numbers from now on."""

@@ -1,7 +1,8 @@
 """The shell around the active controller's keeping of diskless rows: its calls and its timer.
 
-What: `began`, `resigned` and `follow` are told to the machine (`core/controller/diskless/rows.py`);
-its calls are made one at a time, in tasks. Not here: what is called for.
+What: `began`, `resigned` and `follow` are told to the machine
+(`core/controller/diskless/rows.py`); its calls are made one at a time, in tasks, once the stores
+are `opened`. Not here: what is called for.
 """
 
 from __future__ import annotations
@@ -30,12 +31,18 @@ LOG = logger("diskless")
 class LogRowsShell:
     """One node's keeping of rows; it does something while the node is the active controller."""
 
-    def __init__(self, coordinator: Coordinator) -> None:
+    def __init__(self) -> None:
         self.machine = LogRows()
-        self._coordinator = coordinator
+        self._coordinator: Coordinator | None = None
+        """None until coordinator and store were tried: a wrong one must get no rows."""
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._said = ""
+
+    def opened(self, coordinator: Coordinator) -> None:
+        """Coordinator and store can be used."""
+        self._coordinator = coordinator
+        self._go_on()
 
     def began(self, epoch: int, end_offset: int) -> None:
         """This node is the active controller."""
@@ -61,6 +68,8 @@ class LogRowsShell:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def _go_on(self) -> None:
+        if self._coordinator is None:
+            return
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -89,6 +98,7 @@ class LogRowsShell:
 
     def _call(self, effect: Effect) -> Awaitable[Any]:
         coordinator = self._coordinator
+        assert coordinator is not None
         if isinstance(effect, TakeControl):
             return coordinator.take_control(effect.epoch)
         if isinstance(effect, ListTopics):

@@ -16,18 +16,20 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.last_commits import check_committed
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.retention import to_look_over
 from anabranch.core.diskless.rows import CommitState, Committed
 from anabranch.core.diskless.writing import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
-    from anabranch.core.diskless.rows import LogKey, LogState
+    from anabranch.core.diskless.rows import Commit, LogKey, LogState
     from anabranch.core.types import TopicId
     from anabranch.server.diskless.stores import Stores
 
@@ -44,6 +46,10 @@ LEAVE_SECONDS = 5.0
 MOST_RUNS = 1_000
 """That one call of retention deletes: a transaction of tens of milliseconds."""
 STATES_PAGE = 1_000
+LAG_SECONDS, LAG_PAUSE_SECONDS = 10.0, 0.1
+"""Between two measurements of lags, and between two pages of one."""
+LAG_PAGE = 200
+"""Partitions that are measured at once: a few milliseconds."""
 
 
 class DisklessShell:
@@ -63,12 +69,18 @@ class DisklessShell:
         self._stores: Stores | None = None
         self._cluster_id = ""
         self._upkeep: DisklessUpkeep | None = None
+        self._last_committed = -1
+        """The object that this broker committed last."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = FAR_MS
         self._stopping = self._is_leaving = False
         self._nothing_waits = asyncio.Event()
         self._said: set[str] = set()
+
+    def wait(self, why: str) -> None:
+        """Coordinator or store cannot be used yet, and why."""
+        self._machine.wait(why)
 
     def start(self, stores: Stores, cluster_id: str) -> None:
         """The broker is registered: tell the coordinator, and take what producers send."""
@@ -78,6 +90,7 @@ class DisklessShell:
         self.registered()
         self._start(self._watch())
         self._start(self._retain())
+        self._start(self._measure())
 
     def registered(self) -> None:
         """The controller gave this process an epoch, the first one or another."""
@@ -217,6 +230,7 @@ class DisklessShell:
         while epoch == self._broker.broker_epoch:
             try:
                 await self._stores.coordinator.register(self._broker.broker_id, epoch)
+                await self._check_coordinator()
             except StorageFault as fault:
                 self._say("Register", fault)
                 await asyncio.sleep(RETRY_SECONDS)
@@ -231,8 +245,31 @@ class DisklessShell:
         if self._upkeep is not None:
             return
         self._upkeep = DisklessUpkeep(self._broker, stores.coordinator, stores.objects, cluster_id)
-        self._machine.note_commit = self._upkeep.committed
+        self._machine.note_commit = self._committed
         self._upkeep.start()
+
+    def _committed(self, commit: Commit, answer: Committed) -> None:
+        if answer.state is CommitState.COMMITTED:
+            self._last_committed = commit.object_id
+        if self._upkeep is not None:
+            self._upkeep.committed(commit, answer)
+
+    async def _check_coordinator(self) -> None:
+        """Whether it still knows what this broker has committed: while it did not answer, an older
+        copy may have been put in its place. Then nothing is asked of it any more."""
+        assert self._stores is not None
+        coordinator = self._stores.coordinator
+        if self._last_committed < 0:
+            return
+        lacking = await coordinator.uncommitted([self._last_committed])
+        try:
+            check_committed(lacking, "the coordinator")
+        except StorageFault as fault:
+            LOG.error("diskless records are refused", why=str(fault))
+            self._machine.wait(str(fault))
+            if isinstance(coordinator, Front):
+                coordinator.refuse_all(fault)
+            raise
 
     def _shortened(self, key: LogKey, state: LogState | None) -> None:
         if self._upkeep is not None and state is not None:
@@ -248,6 +285,7 @@ class DisklessShell:
         while True:
             is_open = False
             try:
+                await self._check_coordinator()
                 async for changes in self._stores.coordinator.changes():
                     if not is_open:
                         is_open = True
@@ -261,6 +299,22 @@ class DisklessShell:
             self._say("Watch", fault)
             self._step(lambda _: self._machine.watch_broken())
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _measure(self) -> None:
+        """Rounds of lags, a page at a time."""
+        assert self._stores is not None
+        while True:
+            await asyncio.sleep(LAG_SECONDS)
+            keys = sorted(self._machine.by_key)
+            self._machine.lags.forget_gone()
+            for first in range(0, len(keys), LAG_PAGE):
+                page = keys[first : first + LAG_PAGE]
+                try:
+                    states = await self._stores.coordinator.states(page)
+                except StorageFault:  # other calls say so
+                    break
+                self._machine.lags.told(page, states)
+                await asyncio.sleep(LAG_PAUSE_SECONDS)
 
     async def _retain(self) -> None:
         """Rounds of retention."""

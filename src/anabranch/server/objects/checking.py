@@ -21,6 +21,12 @@ from anabranch.core.diskless.claim import (
     coordinators_prefix,
     recorded,
 )
+from anabranch.core.diskless.coordinator import Coordinator
+from anabranch.core.diskless.last_commits import (
+    check_committed,
+    last_commits_prefix,
+    noted_ids,
+)
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore, ObjectTaken
 from anabranch.core.errors import StorageFault
 
@@ -53,6 +59,17 @@ async def check_coordinator(store: ObjectStore, cluster_id: str, mark: str) -> N
     size = await store.size(keys[-1])
     [held] = await store.read(keys[-1], [(0, min(size, CLAIM_MOST))])
     check_recorded(held, mark, f"{store.url}: the object {keys[-1]}")
+
+
+async def check_commits(
+    store: ObjectStore, coordinator: Coordinator, cluster_id: str, mark: str
+) -> None:
+    """Whether the coordinator knows the last commits that brokers noted in the store. Raises
+    StorageFault for one that was put back from an older copy."""
+    prefix = last_commits_prefix(cluster_id)
+    notes = [each.key async for page in store.list(prefix) for each in page]
+    lacking = await coordinator.uncommitted(noted_ids(notes, mark))
+    check_committed(lacking, f"{store.url}: {prefix}")
 
 
 async def record_restored(store: ObjectStore, cluster_id: str, mark: str) -> None:

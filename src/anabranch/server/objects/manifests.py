@@ -1,7 +1,8 @@
 """Stores a broker's manifests: the shell of `core/diskless/manifests.py`.
 
 What: the broker tells it what it has committed; a task puts a manifest when one is due, and again
-until the store has it. Rule kept: no serving call waits for it; a name that is taken is compared
+until the store has it; then it notes the last commit in a name of its own (`last_commits.py`), and
+removes the note before. Rule kept: no serving call waits for it; a name that is taken is compared
 with what was to be put, since an earlier attempt may have arrived. Not here: what a manifest says.
 """
 
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
+from anabranch.core.diskless.last_commits import note_key, notes_prefix
 from anabranch.core.diskless.manifests import Frozen, ManifestLog
 from anabranch.core.diskless.objects import ObjectStore, ObjectTaken
 from anabranch.core.diskless.rows import Commit, Committed, LogKey
@@ -18,6 +21,7 @@ from anabranch.core.types import TopicId
 from anabranch.server.logs import logger
 
 LOG = logger("diskless")
+NOTE = b"anabranch: the name says which commit was the last one of its broker\n"
 RETRY_S = 2.0
 STOP_S = 5.0
 """How long a broker that stops waits for its last manifest; a restore lists what is missing."""
@@ -31,6 +35,8 @@ class Manifests:
         self._noted = asyncio.Event()
         self.stored_ms: int | None = None
         """When the last one was stored."""
+        self._noted_keys: set[str] | None = None
+        """Notes of this broker in the store, once they are known."""
         self.lost_objects = 0
         """Objects of manifests whose names another process had taken."""
 
@@ -87,7 +93,26 @@ class Manifests:
                 return False
             self._notes.stored(frozen)
             self.stored_ms = self._clock()
+            if frozen.last_object_key:
+                await self._note(frozen.last_object_key)
         return True
+
+    async def _note(self, object_key: str) -> None:
+        """Note the last commit; one that fails is made good by the next one."""
+        cluster_id, broker_id = self._notes.writer
+        key = note_key(cluster_id, broker_id, object_key)
+        try:
+            if self._noted_keys is None:
+                prefix = notes_prefix(cluster_id, broker_id)
+                found = [each.key async for page in self._store.list(prefix) for each in page]
+                self._noted_keys = set(found)
+            with suppress(ObjectTaken):
+                await self._store.put(key, [NOTE])
+            self._noted_keys.add(key)
+            older = sorted(self._noted_keys - {key})
+            self._noted_keys.difference_update(await self._store.delete(older))
+        except StorageFault as fault:
+            LOG.warning("the last commit was not noted; the next one will be", why=str(fault))
 
     async def _put(self, frozen: Frozen) -> None:
         try:

@@ -81,6 +81,7 @@ def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
         most_at_once=plan.most_at_once,
         throttle=plan.throttle,
         sentence=plan.sentence,
+        cordons=list(plan.cordons),
     )
     counts = dict.fromkeys(Status, 0)
     for index, move in enumerate(plan.moves):

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from anabranch.core.controller.brokers.cordons import is_cordoned
 from anabranch.core.controller.brokers.membership import Consequences
+from anabranch.core.controller.moves.plan_cordons import cordon_off, cordon_on, to_cordon
 from anabranch.core.controller.moves.plan_progress import changed, plan_reason
 from anabranch.core.controller.moves.plan_standing import Standing, away, found, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_on, throttled_already
@@ -87,6 +88,7 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
             f"Another plan is open, to {before.goal} ({before.state.name.lower()}): wait for its "
             "end, or cancel it.",
         )
+    moves = _checked(consequences, asked.moves)
     plan = PlanImage(
         plan_id=1 if before is None else before.plan_id + 1,
         goal=asked.goal,
@@ -96,10 +98,13 @@ def _hand_over(consequences: Consequences, cluster_id: str, asked: PlanAsked) ->
         most_at_once=asked.most_at_once,
         throttle=asked.throttle if asked.throttle > 0 else -1,
         sentence=f"{len(asked.moves)} move(s), at most {asked.most_at_once} at once",
-        moves=_checked(consequences, asked.moves),
+        moves=moves,
+        cordons=to_cordon(image, moves),
     )
     _check_throttle(consequences, plan)
-    records = (header_of(plan), *moves_of(plan), *throttle_on(image, plan))
+    records = (
+        *cordon_on(plan.cordons), header_of(plan), *moves_of(plan), *throttle_on(image, plan)
+    )  # fmt: skip
     return Result(records, None, (plan_reason(plan),))
 
 
@@ -230,7 +235,9 @@ def _cancel(consequences: Consequences, plan: PlanImage) -> Result[None]:
         back.take(index, plan.start(plan.moves[index]), plan.untouched)
     stays = f"; {back.kept} could not be without losing records, and go on" if back.kept else ""
     sentence = f"{back.count} move(s) were taken back, what was done stays{stays}"
-    return back.result(replace(plan, state=State.CANCELLED, sentence=sentence))
+    opened = cordon_off(consequences.state.image, plan.cordons)
+    given_up = replace(plan, state=State.CANCELLED, sentence=sentence, cordons=())
+    return back.result(given_up, tuple(opened))
 
 
 def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
@@ -238,13 +245,14 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
         return Result((), None)
     if plan.backwards:
         return _go_on(consequences, plan, "it goes on rolling back")
-    turned = replace(plan, backwards=True, state=State.RUNNING)
-    throttle = _throttle_again(consequences, plan)
+    turned = replace(plan, backwards=True, state=State.RUNNING, cordons=())
+    more = _throttle_again(consequences, plan)
+    more += tuple(cordon_off(consequences.state.image, plan.cordons))
     back = _Back(consequences, plan)
     for index in back.under_way():
         back.take(index, plan.moves[index].before, Status.WAITING, insist=True)
     sentence = "everything moves to where it was"
-    return back.result(replace(turned, sentence=sentence), throttle)
+    return back.result(replace(turned, sentence=sentence), more)
 
 
 SETTLED: Mapping[Standing, Callable[[PlanImage], Status]] = {

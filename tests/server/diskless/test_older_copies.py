@@ -1,0 +1,89 @@
+"""A coordinator that was put back from an older copy is noticed before anything is asked of it."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
+
+from stored_kit import CLUSTER, DELTA, LEASE_MS, RIVER, TOPIC, Writer
+
+from anabranch.core.diskless.manifests import ManifestLog
+from anabranch.core.diskless.rows import NewLogs
+from anabranch.core.errors import StorageFault
+from anabranch.server.config import load_config
+from anabranch.server.coordinator.sqlite import SqliteCoordinator
+from anabranch.server.diskless.stores import Stores
+from anabranch.server.objects.manifests import Manifests
+from anabranch.server.objects.opening import open_objects
+
+
+def opened(folder):
+    """What a node's start opens."""
+    config = load_config(None, [
+        f"log.dirs={folder}", "diskless.storage.system.enable=true",
+        f"diskless.storage.url=file://{folder}/objects",
+        f"diskless.coordinator.url=sqlite://{folder}/order.db",
+    ])  # fmt: skip
+    return Stores.open(config, CLUSTER)
+
+
+async def writer(store, path, broker):
+    coordinator = await SqliteCoordinator.open(str(path), CLUSTER)
+    await coordinator.take_control(1)
+    await coordinator.create_logs(1, [NewLogs(TOPIC, "river", 0, 2)])
+    await coordinator.register(broker, 3)
+    notes = ManifestLog(CLUSTER, broker, 3, {TOPIC: "river"}.get)
+    return Writer(store, coordinator, Manifests(store, notes, lambda: 0), broker)
+
+
+async def test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_is_not(tmp_path):
+    """Two brokers commit in turn, of ids that they got before; a copy is kept before each commit,
+    and a note is put after each one. Each note makes every older copy of no use."""
+    (tmp_path / "objects").mkdir()
+    store = await open_objects(f"file://{tmp_path}/objects")
+    path = tmp_path / "order.db"
+    writers = [await writer(store, path, broker) for broker in (1, 2)]
+    commits = [await writers[turn % 2].put((RIVER, 2), (DELTA, 1)) for turn in range(6)]
+    copies = []
+    for turn, commit in enumerate(commits):
+        copies.append(tmp_path / f"copy-{turn}.db")
+        shutil.copy(path, copies[-1])
+        each = writers[turn % 2]
+        each.manifests.committed(commit, await each.coordinator.commit(commit))
+        assert await each.manifests.store_due(at_once=True)
+        newest = tmp_path / "newest.db"
+        shutil.copy(path, newest)
+        for copy in (*copies, newest):
+            shutil.copy(copy, path)
+            if copy is newest:
+                await (await opened(tmp_path)).close()
+            else:
+                with pytest.raises(StorageFault, match="an older copy of it was put back"):
+                    await opened(tmp_path)
+    notes = sorted(each.name for each in (tmp_path / "objects" / CLUSTER).glob("last-commits/*/*"))
+    assert [int(each.partition("-")[0]) for each in notes] == [
+        commit.object_id for commit in commits[-2:]
+    ]
+    for each in writers:
+        await each.coordinator.close()
+
+
+async def test_commits_that_are_deleted_or_of_another_database_are_no_reason(tmp_path):
+    (tmp_path / "objects").mkdir()
+    store = await open_objects(f"file://{tmp_path}/objects")
+    on = await writer(store, tmp_path / "order.db", 1)
+    await on.write((RIVER, 2))
+    assert await on.manifests.store_due(at_once=True)
+    await on.coordinator.delete_topics(1, [TOPIC])
+    while await on.coordinator.mark_expired(100):
+        pass
+    waiting = await on.coordinator.to_delete(0, 100)
+    await on.coordinator.deleted([number for number, _ in waiting])
+    await on.coordinator.prepare(1, 3, 1, LEASE_MS)
+    await (await opened(tmp_path)).close()
+    await on.coordinator.close()
