@@ -10,14 +10,13 @@ asking the coordinator (the shell).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anabranch.core.diskless.rows import LogKey, LogState
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.blocks import Blocks
-    from anabranch.core.diskless.broker import Diskless
     from anabranch.core.diskless.coordinates import Coordinates
     from anabranch.core.diskless.partition import DisklessPartition
 
@@ -50,10 +49,21 @@ def cached_end(coordinates: Coordinates, blocks: Blocks, key: LogKey, start_offs
     return start_offset
 
 
+class Behind(Protocol):
+    """What this asks of a broker's diskless half."""
+
+    coordinates: Coordinates
+    blocks: Blocks
+
+    @property
+    def by_key(self) -> Mapping[LogKey, DisklessPartition]:
+        """The partitions that it was asked for."""
+
+
 class Lags:
     """What was measured last, by partition."""
 
-    def __init__(self, diskless: Diskless) -> None:
+    def __init__(self, diskless: Behind) -> None:
         self._diskless = diskless
         self._known: dict[LogKey, Lag] = {}
 
