@@ -88,7 +88,8 @@ class Failing:
 
 async def test_rows_are_kept_on_after_a_call_failed_in_whatever_way():
     control, listed = Failing(), Failing()
-    rows = LogRowsShell(SimpleNamespace(take_control=control, topics=listed))
+    rows = LogRowsShell()
+    rows.opened(SimpleNamespace(take_control=control, topics=listed))
     rows.began(1, 0)
     image = SimpleNamespace(next_offset=0, topics_by_id={}, topic_by_id=lambda _: None)
     rows.follow(image, SimpleNamespace(deleted_topics=(), changed_partitions=()))
