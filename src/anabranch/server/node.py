@@ -301,6 +301,8 @@ class Node:
                 await asyncio.wait((self._ending,))
             except asyncio.CancelledError as fault:
                 cancelled = fault
+        if not self.stopped.done():  # in this step: a start that failed ends in it, too
+            self.stopped.set_result("")
         if cancelled is not None:
             raise cancelled
         self._ending.result()
@@ -319,8 +321,6 @@ class Node:
         finally:
             if self._folders is not None:
                 self._folders.release()
-            if not self.stopped.done():
-                self.stopped.set_result("")
         LOG.info("stopped", node=self.config.node_id)
         if faults:
             raise faults[0]

@@ -47,6 +47,8 @@ class Opening:
         self.on_waiting: Callable[[str], None] = lambda _: None
         self._wanted: list[Callable[[Stores], None]] = []
         self._task: asyncio.Task[None] | None = None
+        self._trying: asyncio.Task[None] | None = None
+        """The first try, which a start that is interrupted leaves behind."""
         self._said_ms = -WORDS_MS
 
     async def begin(self) -> None:
@@ -54,7 +56,7 @@ class Opening:
         pass."""
         if not self.is_on:
             return
-        first = asyncio.get_running_loop().create_task(self._open())
+        first = self._trying = asyncio.get_running_loop().create_task(self._open())
         done, _ = await asyncio.wait({first}, timeout=PATIENCE_S)
         if done and (fault := first.exception()) is None:
             return
@@ -73,9 +75,10 @@ class Opening:
 
     async def stop(self) -> None:
         """Try no more, and let go of what is open."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        tasks = [each for each in (self._task, self._trying) if each is not None]
+        for each in tasks:
+            each.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self.stores is not None:
             await self.stores.close()
 
