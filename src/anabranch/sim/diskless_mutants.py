@@ -79,6 +79,15 @@ DATA_PATH = (
         caught_by=f"{TESTS}::test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again",
     ),
     Mutant(
+        name="diskless-missed-changes-asked-for-once",
+        rule="what a broken watch may have missed is asked for until it is answered",
+        module=f"{ROOM}.broker",
+        old="                self._ask_missed_ms = now_ms + MISSED_MS\n",
+        new="                pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}::test_what_a_broken_watch_missed_is_asked_for_until_it_is_answered[1]",
+    ),
+    Mutant(
         name="diskless-out-of-range-by-the-cache",
         rule="a diskless offset is out of range only when the coordinator has said so",
         module="anabranch.core.api.fetch_pass",

@@ -371,6 +371,25 @@ def test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again(cluster):
     assert got(two.polled(parked)) == (NONE, [(1, b"b")], 2)
 
 
+@pytest.mark.parametrize("failures", [1, 4])
+def test_what_a_broken_watch_missed_is_asked_for_until_it_is_answered(cluster, failures):
+    one, two = cluster.node(), cluster.node()
+    cluster.topic()
+    produced(one, batch(b"a"))
+    assert got(fetch(two, 0))[1] == [(0, b"a")]
+    parked = fetch(two, 1)
+    two.break_watch()
+    produced(one, batch(b"b"))
+    left = [CoordinatorAway("away")] * failures
+    two.fails[does.AskStates] = lambda _: left.pop() if left else None
+    two.open_watch()
+    two.settle()
+    two.pass_time(10_000)
+    assert not left
+    assert got(two.polled(parked)) == (NONE, [(1, b"b")], 2)
+    assert two.diskless.next_tick_ms > two.broker.steady_ms + 10_000, "it asks no more"
+
+
 def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):
     one, two = cluster.node(), cluster.node()
     cluster.topic()

@@ -70,6 +70,8 @@ ROW_PATIENCE_MS = 5_000
 """How long a batch waits for its partition's row, which the controller makes after its creation."""
 ROW_MS = 200
 """How often such rows are asked for; most are heard of sooner."""
+MISSED_MS = 500
+"""How often what a broken watch may have missed is asked for while nobody answers."""
 MOST_TIMES = 1_000
 """Answers to searches by time that are kept until the request that asked reads them."""
 DAMAGED_MS = 5_000
@@ -125,6 +127,11 @@ class Diskless:
         self._bad: dict[str, tuple[str, int]] = {}
         self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
         self._ask_rows_ms = FAR_MS
+        self._missed: set[LogKey] = set()
+        """Partitions of which the watch may have missed something, until the coordinator has said
+        where they stand."""
+        self._missed_since = 0
+        self._ask_missed_ms = FAR_MS
         self._deleting: dict[LogKey, int] = {}
 
     @property
@@ -195,6 +202,7 @@ class Diskless:
             self.by_key.pop(partition.key, None)
             self.coordinates.forget(partition.key)
             self._deleting.pop(partition.key, None)
+            self._missed.discard(partition.key)
             held = self._rowless.pop(partition, ())
             self.writing.drop(held, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self._broker.changed.add(partition.topic_partition)
@@ -237,7 +245,7 @@ class Diskless:
     @property
     def next_tick_ms(self) -> int:
         """When `tick` has something to do."""
-        due_ms = self.writing.next_tick_ms
+        due_ms = min(self.writing.next_tick_ms, self._ask_missed_ms)
         if self._rowless:
             due_ms = min(due_ms, self._ask_rows_ms)
         return due_ms
@@ -245,6 +253,9 @@ class Diskless:
     def tick(self, now_ms: int) -> None:
         """Do what is due. It is called at the end of each step, too."""
         self.writing.tick(now_ms)
+        if self._ask_missed_ms <= now_ms:
+            self._ask_missed_ms = FAR_MS
+            self.reading.want_states(self._missed)
         if self._rowless and self._ask_rows_ms <= now_ms:
             self._ask_rows_ms = now_ms + ROW_MS
             for partition, held in list(self._rowless.items()):
@@ -305,6 +316,7 @@ class Diskless:
     def watch_opened(self) -> None:
         """What moves is told again: ask for all that was known."""
         self.is_watching = True
+        self._missed, self._missed_since = set(self.by_key), self.reading.count()
         self.coordinates.clear()
         self.reading.want_states(self.by_key)
 
@@ -381,7 +393,11 @@ class Diskless:
     def _states(self, effect: AskStates, result: Any, now_ms: int) -> None:
         if isinstance(result, StorageFault):
             self._refuse(effect.keys, result, now_ms)
+            if not self._missed.isdisjoint(effect.keys):
+                self._ask_missed_ms = now_ms + MISSED_MS
             return
+        if effect.number > self._missed_since:
+            self._missed.difference_update(effect.keys)
         for key, state in zip(effect.keys, result, strict=True):
             partition = self.by_key.get(key)
             if partition is None:
