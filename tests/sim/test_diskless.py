@@ -15,12 +15,14 @@ from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicId
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.checks.diskless import DisklessChecks
+from anabranch.sim.checks.managed import ManagedChecks
 from anabranch.sim.checks.marks import Marks
+from anabranch.sim.checks.model import Model, Partition
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.diskless import Remotes
 from anabranch.sim.diskless_plan import EVERY, FIRST_SEED, OF_EACH
 from anabranch.sim.life import draw_plan
-from anabranch.sim.remote import RemoteFaults
+from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
 from anabranch.sim.schedule import run_schedule
 from anabranch.sim.world import World
 
@@ -129,6 +131,23 @@ def test_the_checks_keep_what_is_committed_and_know_duplicates():
     assert scene.checks.orphans() == [again.object_key]
 
 
+def test_calls_that_went_wrong_are_counted():
+    scene = Scene()
+    scene.remotes.objects.faults = RemoteFaults(unanswered=1.0)
+    scene.put("key", b"x")
+    scene.remotes.coordinator.faults = RemoteFaults(lost=1.0)
+    scene.ask("register", 1, 8)
+    assert scene.remotes.objects.met == {("put", UNANSWERED): 1}
+    assert scene.remotes.coordinator.met == {("register", LOST): 1}
+
+
+def test_the_last_replica_of_a_partition_does_not_go():
+    checks = ManagedChecks(Model())
+    one = Partition((1,), (1,), (), (), -1, 0, 0, recovering=False)
+    with pytest.raises(Violation, match=r"^R1: The last replica went"):
+        checks.look((TOPIC, 0), one, one._replace(replicas=(), isr=()))
+
+
 def objects(id: str) -> pytest.RaisesExc:
     return pytest.raises(Violation, match=f"^{id}:")
 
@@ -193,6 +212,7 @@ def test_one_seed_of_eight_has_diskless_topics_and_the_others_are_as_they_were()
     assert having == [n for n in range(FIRST_SEED, 2 * FIRST_SEED) if n % EVERY == OF_EACH]
     kinds = {fault.kind for seed in range(4, 4_000, 8) for fault in draw_plan(seed).faults}
     assert {"objects-away", "coordinator-flaky", "writer-haunts", "crash-after-put"} <= kinds
+    assert {"sleep-after-put", "objects-away-for-minutes"} <= kinds
 
 
 @pytest.mark.parametrize("seed", CLEAN)

@@ -87,7 +87,7 @@ class SimCoordinator(Remote):
             self.tell(name, args, result)
             return result
 
-        self.call(caller, act, done)
+        self.call(caller, name, act, done)
 
     def tell(self, name: str, args: tuple[Any, ...], result: Any) -> None:
         """A call was carried out."""
@@ -108,7 +108,7 @@ class SimCoordinator(Remote):
             self.watches.append(watch)
             return watch
 
-        self.call(caller, act, done)
+        self.call(caller, "watch", act, done)
 
     def break_watches(self) -> None:
         """All connections end."""

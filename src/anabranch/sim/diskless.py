@@ -44,6 +44,8 @@ class Remotes:
         self.interval_ms = 0
         self.after_put: dict[str, Callable[[], None]] = {}
         """Broker's name -> what happens once when its next object is in the store."""
+        self.met: set[str] = set()
+        """What came about of faults that wait for something."""
 
 
 class DisklessHands:
@@ -182,6 +184,8 @@ class DisklessHands:
         self.remotes.objects.put(name, effect.object_key, effect.buffers, told)
 
     def _commit(self, effect: does.CommitObject) -> None:
+        if self._process is not self.node:
+            self.remotes.met.add("two-writers")
         self._ask(effect, "commit", effect.commit)
 
     def _outcome(self, effect: does.AskOutcome) -> None:

@@ -2,7 +2,8 @@
 
 What: either of the two is away, slow, cut off from a broker, or loses, swallows and delays calls;
 the coordinator's clock jumps, so that leases are over; watches break; a broker dies between put and
-commit; the hands of a dead process write on under its id. Rule kept: a fault draws nothing itself.
+commit, or sleeps there until its object's lease is over; the hands of a dead process write on under
+its id. Rule kept: a fault draws nothing itself.
 Not here: what a fault does inside a call (`remote.py`), beginning and ending faults (`faults.py`).
 """
 
@@ -25,6 +26,8 @@ MOST_SLOW_US = 3_000_000
 MOST_LATE_US = 30_000_000
 MOST_JUMP_MS = 900_000
 """Longer than any lease."""
+SLEEP_MS = 700_000
+"""Of a broker that sleeps beyond its lease: the coordinator's clock goes on by so much."""
 
 
 class DisklessFaults:
@@ -43,6 +46,7 @@ class DisklessFaults:
             "coordinator-clock": self._jump,
             "writer-haunts": self._haunt,
             "crash-after-put": self._crash_after_put,
+            "sleep-after-put": self._sleep_after_put,
         }
         for remote in (self.remotes.objects, self.remotes.coordinator):
             table |= self._of(remote)
@@ -55,6 +59,7 @@ class DisklessFaults:
             f"{name}-slow": lambda fault: self._slow(fault, remote),
             f"{name}-flaky": lambda fault: self._flaky(fault, remote),
             f"{name}-cut": lambda fault: self._cut(fault, remote),
+            f"{name}-away-for-minutes": lambda fault: self._away(fault, remote),
         }
 
     def heal(self) -> None:
@@ -83,6 +88,8 @@ class DisklessFaults:
             self.remotes.coordinator.break_watches()
 
         def undo() -> None:
+            if remote.faults.away and fault.kind.endswith("-for-minutes"):
+                self.remotes.met.add(fault.kind)
             remote.faults.away = False
 
         return undo
@@ -157,11 +164,37 @@ class DisklessFaults:
         if node is None:
             return None
         self._note(fault, node.name)
-        self.remotes.after_put[node.name] = node.crash
+
+        def die() -> None:
+            self.remotes.met.add("died-after-put")
+            node.crash()
+
+        self.remotes.after_put[node.name] = die
 
         def undo() -> None:
             self.remotes.after_put.pop(node.name, None)
             node.start()
+
+        return undo
+
+    def _sleep_after_put(self, fault: Fault) -> Undo | None:
+        """The process stands still when its next object is in the store, for longer than the
+        object's lease."""
+        node = self._aimed(fault)
+        if node is None:
+            return None
+        self._note(fault, node.name)
+
+        def sleep() -> None:
+            self.remotes.met.add("slept-after-put")
+            node.pause()
+            self.remotes.coordinator.skew_ms += SLEEP_MS
+
+        self.remotes.after_put[node.name] = sleep
+
+        def undo() -> None:
+            self.remotes.after_put.pop(node.name, None)
+            node.resume()
 
         return undo
 

@@ -35,6 +35,13 @@ FAULTS = (
     "crash-after-put", "crash-after-put",
 )  # fmt: skip
 """Kinds of faults; one that stands twice is drawn twice as often."""
+MORE_SINCE = 200
+"""From this seed on, what came later: outages of minutes, brokers that sleep beyond a lease, topics
+that are made again twice."""
+MINUTES_US = (70 * SECOND_US, 150 * SECOND_US)
+"""How long the store, or the coordinator, is away where that takes minutes."""
+ONLY_LATE = 3
+"""Of a fault of flaky calls: none gets lost, and none is done in time and not answered."""
 MADE_AGAIN = 0.35
 LOOK = "look"
 THRESHOLD = "diskless.managed.rf.rack.unavailable.threshold.ms"
@@ -79,11 +86,72 @@ def with_diskless(plan: Plan) -> Plan:
         objects_skew_ms=random.choice((0, -9_000, 9_000)),
     )
     diskless = replace(diskless, operations=_operations(random, diskless))
-    faults = sorted((*plan.faults, *_faults(random)), key=lambda fault: fault.at_us)
+    faults = (*plan.faults, *_faults(random))
     config = {**dict(plan.config), **_config(random)}
-    return replace(
-        plan, diskless=diskless, faults=tuple(faults), config=tuple(sorted(config.items()))
+    plan = replace(plan, diskless=diskless, faults=faults, config=tuple(sorted(config.items())))
+    if seed >= MORE_SINCE:
+        plan = _with_more(plan, diskless, Random(f"{seed}/more-diskless"))
+    return replace(plan, faults=tuple(sorted(plan.faults, key=lambda fault: fault.at_us)))
+
+
+def _with_more(plan: Plan, diskless: DisklessPlan, random: Random) -> Plan:
+    """Kinds that were added later, each for some seeds."""
+    faults: list[Fault] = []
+    if random.random() < 0.3:
+        faults.append(_fault(random, "sleep-after-put", random.choice((3, 8, 20)) * SECOND_US))
+    if random.random() < 0.3:
+        diskless, late = _made_again_twice(diskless, random)
+        faults += late
+    if random.random() < 0.12:
+        diskless, outage = _with_outage(diskless, random)
+        faults.append(outage)
+        plan = replace(plan, safety_us=outage.at_us + outage.lasts_us + 10 * SECOND_US)
+    return replace(plan, diskless=diskless, faults=(*plan.faults, *faults))
+
+
+def _fault(random: Random, kind: str, lasts_us: int) -> Fault:
+    return Fault(
+        at_us=random.randrange(SETTLED_US, SAFETY_US - SECOND_US),
+        kind=kind,
+        lasts_us=lasts_us,
+        aim=random.randrange(1 << 16),
+        other=random.randrange(1 << 16),
+        strength=random.random(),
     )
+
+
+def _made_again_twice(
+    diskless: DisklessPlan, random: Random
+) -> tuple[DisklessPlan, tuple[Fault, ...]]:
+    """A topic is deleted soon after it was made again, while calls of the coordinator come late."""
+    again = [each for each in diskless.operations if each.kind == "make-again"]
+    if not again:
+        return diskless, ()
+    once = again[0]
+    soon = replace(once, at_us=once.at_us + random.choice((2, 4, 8)) * SECOND_US)
+    late = replace(
+        _fault(random, "coordinator-flaky", soon.at_us - once.at_us),
+        at_us=once.at_us,
+        aim=random.choice((1 << 14, 1 << 15)),
+        other=ONLY_LATE,
+        strength=1.0,
+    )
+    operations = sorted((*diskless.operations, soon), key=lambda operation: operation.at_us)
+    return replace(diskless, operations=tuple(operations)), (late,)
+
+
+def _with_outage(diskless: DisklessPlan, random: Random) -> tuple[DisklessPlan, Fault]:
+    """The store or the coordinator is away for minutes, and clients go on asking."""
+    kind = random.choice(("objects-away-for-minutes", "coordinator-away-for-minutes"))
+    outage = _fault(random, kind, random.randrange(*MINUTES_US))
+    sends = [each for each in diskless.operations if each.kind == "send"]
+    ends_us = outage.at_us + outage.lasts_us
+    more = [
+        replace(random.choice(sends), at_us=random.randrange(outage.at_us, ends_us))
+        for _ in range(60)
+    ]
+    operations = sorted((*diskless.operations, *more), key=lambda operation: operation.at_us)
+    return replace(diskless, operations=tuple(operations)), outage
 
 
 def _config(random: Random) -> dict[str, str]:

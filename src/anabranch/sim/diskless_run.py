@@ -18,6 +18,7 @@ from anabranch.sim.clients.diskless_workload import DisklessWorkload
 from anabranch.sim.diskless_faults import DisklessFaults
 from anabranch.sim.diskless_plan import THRESHOLD
 from anabranch.sim.diskless_upkeep import PACE
+from anabranch.sim.remote import FATES
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicId
@@ -29,6 +30,7 @@ AHEAD_MS = 1_200_000
 """Beyond every lease."""
 COLLECTED_US = 60_000_000
 LOOK_US = 500_000
+CLOCK = "coordinator-clock"
 
 
 class DisklessRun:
@@ -58,6 +60,16 @@ class DisklessRun:
         managed.threshold_ms = int(dict(plan.config)[THRESHOLD])
         self.workload = DisklessWorkload(cluster, self.plan, self.clients)
         self._faults = DisklessFaults(cluster, self.remotes)
+        self._marks = marks
+        self._noted: set[str] = set()
+        self.world.listeners.append(self._hear)
+
+    def _hear(self, _at_us: int, kind: str, _who: str, text: str, _details: object) -> None:
+        """Which faults there were, for the marks; and whether a process crashed."""
+        if kind == "fault":
+            self._noted.add(text.partition(" ")[0])
+        elif kind in ("crash", "power"):
+            self._noted.add("crash")
 
     def _may_move(self, topic_id: TopicId) -> bool:
         topic = self.cluster.image.topic_by_id(topic_id)
@@ -78,7 +90,22 @@ class DisklessRun:
             return "a diskless topic is not made"
         if not self.workload.is_idle:
             return "a diskless producer waits for an answer"
-        return self.managed.unplaced()
+        return self.managed.unplaced() or self._unheard()
+
+    def _unheard(self) -> str:
+        """A broker that watches and has not heard how far a partition goes, "" when there is none:
+        what its watch missed while it was broken is asked for."""
+        for node in self.cluster.nodes.values():
+            machine = node.broker.diskless
+            if not node.is_serving or not machine.is_watching:
+                continue
+            for key, partition in machine.by_key.items():
+                log = self.truth.logs.get(key)
+                known = partition.state
+                if known is not None and log is not None and known.high_watermark < log.high:
+                    place = partition.topic_partition
+                    return f"{node.name} knows {place} up to {known.high_watermark} of {log.high}"
+        return ""
 
     def behind(self) -> str:
         """A reader that has not read all there is, "" when there is none."""
@@ -103,3 +130,17 @@ class DisklessRun:
                 raise Violation("orphans", sentence, {"objects": orphans[:5]})
             self.world.run(self.world.now_us + LOOK_US)
         self.clients.end()
+        self._mark()
+
+    def _mark(self) -> None:
+        """What was met together with crashes."""
+        if "crash" not in self._noted:
+            return
+        for call, remote in (("put", self.remotes.objects), ("commit", self.remotes.coordinator)):
+            for fate in FATES:
+                if remote.met[call, fate]:
+                    self._marks.hit(f"diskless-{call}-{fate}")
+        if CLOCK in self._noted:
+            self._marks.hit("diskless-clock-jump")
+        for what in sorted(self.remotes.met):
+            self._marks.hit(f"diskless-{what}")

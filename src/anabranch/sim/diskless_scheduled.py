@@ -117,4 +117,13 @@ SCHEDULED = (
         seed=156,
         caught_by="out-of-range",
     ),
+    Mutant(
+        name="diskless-commit-after-the-lease",
+        rule="an object whose lease is over is not committed, however late its broker wakes",
+        module=f"{ROOM}.commit",
+        old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
+        new="if found.state is not ObjectState.PREPARED:",
+        seed=772,
+        caught_by="D3",
+    ),
 )

@@ -101,7 +101,7 @@ class Upkeep:
             coordinator.tell("expire", (limits.key,), result)
             return result
 
-        return lambda done: coordinator.call(self.node.name, act, done)
+        return lambda done: coordinator.call(self.node.name, "expire", act, done)
 
     # Garbage.
 

@@ -43,7 +43,7 @@ class SimObjects(Remote):
             for told in self.on_put:
                 told(key)
 
-        self.call(caller, act, done)
+        self.call(caller, "put", act, done)
 
     def read(self, caller: str, key: str, ranges: Sequence[tuple[int, int]], done: Done) -> None:
         """See ObjectStore."""
@@ -54,7 +54,7 @@ class SimObjects(Remote):
                 raise ObjectMissing(f"there is no object {key}, or less of it")
             return [found.data[first : first + length] for first, length in ranges]
 
-        self.call(caller, act, done)
+        self.call(caller, "read", act, done)
 
     def delete(self, caller: str, keys: Sequence[str], done: Done) -> None:
         """See ObjectStore."""
@@ -67,7 +67,7 @@ class SimObjects(Remote):
                     del self.objects[key]
             return list(keys)
 
-        self.call(caller, act, done)
+        self.call(caller, "delete", act, done)
 
     def list(self, caller: str, prefix: str, done: Done) -> None:
         """See ObjectStore; all in one page."""
@@ -79,4 +79,4 @@ class SimObjects(Remote):
                 if key.startswith(prefix)
             ]
 
-        self.call(caller, act, done)
+        self.call(caller, "list", act, done)

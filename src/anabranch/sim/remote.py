@@ -8,6 +8,7 @@ meanwhile changes nothing in that. Not here: what calls do (`objects.py`, `coord
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ PATIENCE_US = 2_000_000
 """How long a caller waits for an answer that does not come."""
 
 Done = Callable[[Any], None]
+FATES = LOST, UNANSWERED, LATE = "lost", "unanswered", "late"
 
 
 @dataclass(slots=True)
@@ -51,6 +53,8 @@ class Remote:
         self.name = name
         self.faults = RemoteFaults()
         self.skew_ms = 0
+        self.met: Counter[tuple[str, str]] = Counter()
+        """(call, what became of it): how often."""
         self._away = away
         self._random = world.random(name)
 
@@ -63,7 +67,7 @@ class Remote:
         """Whether a call that is made now arrives, but for chance."""
         return not self.faults.away and caller not in self.faults.cut_off
 
-    def call(self, caller: str, act: Callable[[], Any], done: Done) -> None:
+    def call(self, caller: str, what: str, act: Callable[[], Any], done: Done) -> None:
         """Have something done; `done` gets what it gave, or the StorageFault that it raised."""
         if not self.reaches(caller):
             self.world.after(self._random.randint(*REFUSED_US), done, self.unanswered())
@@ -71,11 +75,14 @@ class Remote:
         faults, world = self.faults, self.world
         fate = self._random.random()
         if fate < faults.lost:
+            self.met[what, LOST] += 1
             world.after(PATIENCE_US, done, self.unanswered())
         elif fate < faults.lost + faults.unanswered:
+            self.met[what, UNANSWERED] += 1
             world.after(self._way_us(), self._carry_out, act)
             world.after(PATIENCE_US, done, self.unanswered())
         elif fate < faults.lost + faults.unanswered + faults.late:
+            self.met[what, LATE] += 1
             world.after(self._random.randrange(faults.late_us + 1), self._carry_out, act)
             world.after(PATIENCE_US, done, self.unanswered())
         else:

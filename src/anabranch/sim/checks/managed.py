@@ -2,14 +2,16 @@
 
 What: epochs never go back, and a change of leader raises the leader epoch. A replica comes where no
 living one of its rack is; a living one goes only where its rack has another, and a dead one when
-its broker has been away for the threshold, or no replica lives. At rest each rack has one
-(`unplaced`). Source: document 003. Not here: one state alone (`metadata.py`).
+its broker has been away for the threshold, or no replica lives. The last one never goes. What an
+operator asked for needs no other reason. At rest each rack has one (`unplaced`). Source: document
+003. Not here: one state alone (`metadata.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.model import Key, Model, Partition
 from anabranch.sim.checks.violation import Violation
 
@@ -22,6 +24,8 @@ class ManagedChecks:
         self.racks: Mapping[int, str] = {}
         self.now_ms: Callable[[], int] = lambda: 0
         self.threshold_ms = 0
+        self.asked: set[tuple[TopicPartition, tuple[int, ...]]] = set()
+        """Replicas that an operator asked for."""
         self._away_since: dict[int, int] = {}
 
     def brokers_changed(self) -> None:
@@ -36,7 +40,9 @@ class ManagedChecks:
         """Raise a Violation where a partition's new state cannot be."""
         if before is None or before is now:
             return
-        wrong = _went_wrong(before, now) or self._moved(before.replicas, now.replicas)
+        wrong = _went_wrong(before, now)
+        if not wrong and (self.model.place(key), now.replicas) not in self.asked:
+            wrong = self._moved(before.replicas, now.replicas)
         if wrong:
             told = {"partition": self.model.place(key), "before": before, "now": tuple(now)}
             raise Violation("R1", wrong, told)
@@ -91,6 +97,8 @@ class ManagedChecks:
 
 
 def _went_wrong(before: Partition, now: Partition) -> str:
+    if before.replicas and not now.replicas:
+        return "The last replica went."
     if now.leader_epoch < before.leader_epoch or now.partition_epoch < before.partition_epoch:
         return "An epoch went back."
     if now.leader != before.leader and now.leader_epoch == before.leader_epoch:
