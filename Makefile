@@ -1,6 +1,6 @@
 # Each verb is one script and works on a fresh clone by itself. `make` alone lists them.
 .DEFAULT_GOAL := help
-.PHONY: help demo up test check fuzz sim mutants chaos bench compat docs clean
+.PHONY: help demo up test check fuzz sim mutants rehearsals chaos bench compat docs clean
 .NOTPARALLEL:
 
 help: ## list the verbs
@@ -26,6 +26,9 @@ sim: ## simulated schedules of faults, on all cores; SECONDS=… says how long
 
 mutants: ## every deliberately broken rule must be caught
 	@scripts/mutants
+
+rehearsals: ## every rehearsal again on real processes, event by event; NAME=… is one
+	@scripts/rehearsals
 
 chaos: ## three real brokers killed, paused, cut off; every history judged; SECONDS=1800 SEED=… NETNS=1
 	@scripts/chaos

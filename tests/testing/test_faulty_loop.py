@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from anabranch.testing.faults import NodeFaults
+from anabranch.testing.faults import CONTROLLER, REPLICATION, NodeFaults
 from anabranch.testing.faulty_loop import FaultyLoop, Link
 
 PEER = 2
@@ -91,6 +91,23 @@ def test_bytes_behind_a_cut_wait_in_both_directions_and_keep_their_order():
         assert await reader.readexactly(200_000) == b"a" * 200_000
         server.writer.write(b"b")
         assert await reader.readexactly(1) == b"b"
+        writer.close()
+        await server.ended.wait()
+
+    on_a_loop(work)
+
+
+def test_a_cut_may_be_of_one_kind_of_connection_alone():
+    async def work(faults, server, port):
+        reader, writer = await used(server, port)
+        faults.cut(PEER, outgoing=True, incoming=True, links=CONTROLLER)
+        writer.write(b"2")
+        await server.has(b"12")
+        faults.cut(PEER, outgoing=True, incoming=True, links=REPLICATION)
+        server.writer.write(b"a")
+        await nothing(reader)
+        heal(faults)
+        assert await reader.readexactly(1) == b"a"
         writer.close()
         await server.ended.wait()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import textwrap
 from collections.abc import Callable
@@ -132,24 +133,44 @@ def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
 
 def _perform(plan: Rehearsal, as_json: bool) -> None:
     """Run a plan in the simulation and on processes; the exit code says whether they agree."""
-    from anabranch.sim.rehearsal.outcome import rehearsed
+    from anabranch.sim.rehearsal.outcome import differences, rehearsed
     from anabranch.testing import ClusterError
+    from anabranch.testing.staging.acting import performable
     from anabranch.testing.staging.stage import performed
 
+    left_out = performable(plan) != plan
+    plan = performable(plan)
     foretold = _ready(rehearsed, plan)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _end_in_order)
     try:
         seen = performed(plan, foretold)
     except ClusterError as fault:
         raise click.ClickException(str(fault)) from None
-    is_same = seen.text() == foretold.text()
+    found = differences(foretold, seen)
     if as_json:
-        rehearsed_lines, seen_lines = foretold.text().splitlines(), seen.text().splitlines()
-        print_json({"same": is_same, "rehearsed": rehearsed_lines, "real": seen_lines})
+        print_json(
+            {
+                "same": not found,
+                "differences": [each._asdict() for each in found],
+                "rehearsed": foretold.text().splitlines(),
+                "real": seen.text().splitlines(),
+            }
+        )
     else:
+        if left_out:
+            click.echo("Steady producers and retained bytes are left out on processes.\n")
         click.echo(seen.text())
-        click.echo("As rehearsed." if is_same else f"The rehearsal had:\n\n{foretold.text()}")
-    if not is_same:
+        click.echo("Otherwise than rehearsed:" if found else "As rehearsed.")
+        for each in found:
+            click.echo(SENTENCES.fill(each.sentence))
+    if found:
         sys.exit(1)
+
+
+def _end_in_order(number: int, _frame: object) -> None:
+    """A signal ends the run as Ctrl-C does: no process and no folder is left."""
+    sys.exit(128 + number)
 
 
 def _list(as_json: bool) -> None:

@@ -21,6 +21,7 @@ from anabranch.core.metadata.features import (
     SUPPORTED_FEATURES,
 )
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.placement.placer import Placer
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.metadata_records import (
@@ -36,6 +37,7 @@ from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import Process, State
+from anabranch.sim.round_robin import round_robin
 from anabranch.sim.rpc import BROKER, CONTROLLER, Calls
 from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
 from anabranch.sim.twins import Twin
@@ -104,8 +106,10 @@ class Cluster:
         levels: Mapping[str, int] | None = None,
         *,
         is_diskless: bool = False,
+        placer: Placer | None = round_robin,
     ) -> None:
-        """`levels` are the feature levels of the new cluster where they are not the newest."""
+        """`levels` are the feature levels of the new cluster where they are not the newest; without
+        `placer` the settings say which one places."""
         ids = list(range(1, brokers + 1)) if isinstance(brokers, int) else list(brokers)
         self.world = world
         self.cluster_id = CLUSTER_ID
@@ -119,6 +123,7 @@ class Cluster:
         self.twins: list[Twin] = []
         """Processes that were started on copies of nodes' folders."""
         self.order = ids
+        self.placer = placer
         self.levels = dict(levels or {})
         self.first = ids[0] if controller is None else controller
         texts = dict(config or {})
@@ -135,11 +140,11 @@ class Cluster:
         self.store.on_snapshot.append(self._snapshot_stored)
         world.ended = self._ended
 
-    def start(self) -> None:
-        """Start every node, the one that shall be controller a little earlier."""
+    def start(self, without: Sequence[int] = ()) -> None:
+        """Start every node but some, the one that shall be controller a little earlier."""
         self.nodes[self.first].start()
         for node_id in self.order:
-            if node_id != self.first:
+            if node_id != self.first and node_id not in without:
                 self.world.after(FIRST_STARTS_EARLIER_US, self._start, node_id)
 
     def _start(self, node_id: int) -> None:

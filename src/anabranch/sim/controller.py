@@ -26,7 +26,6 @@ from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.sim.dialling import Dial, dial
 from anabranch.sim.diskless_rows import LogRowsHands
 from anabranch.sim.keys import Alarm
-from anabranch.sim.round_robin import round_robin
 from anabranch.sim.store_calls import carry_out
 
 if TYPE_CHECKING:
@@ -67,7 +66,7 @@ class ControllerShell(Performer):
             cluster.cluster_id,
             node.config,
             self.world.random(f"{node.name}/placing"),
-            placer=round_robin,
+            placer=cluster.placer,
         )
         self.controller.inter_broker_listener = node.listener
         self.tenure = Tenure(

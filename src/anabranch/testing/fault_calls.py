@@ -164,12 +164,15 @@ class FaultCalls(ABC):
 
     # The network between brokers. Clients reach every broker at all times.
 
-    def cut(self, a: int, b: int | None = None, *, one_way: bool = False) -> Undo:
+    def cut(
+        self, a: int, b: int | None = None, *, one_way: bool = False, links: str = "all"
+    ) -> Undo:
         """Cut the link between two brokers, or between one and every other: no byte passes, nobody
         is told, and new connections hang, until `heal`. With `one_way` bytes from `a` wait and
-        those to `a` pass. Clients and the metadata store are still reached. It outlives a kill of
-        either end. With `with`: it heals at the end."""
-        self._running().cut(a, b, one_way=one_way)
+        those to `a` pass. With `links="replication"` connections to controllers pass, with
+        "controller" only these are cut. Clients and the metadata store are still reached. It
+        outlives a kill of either end. With `with`: it heals at the end."""
+        self._running().cut(a, b, one_way=one_way, links=links)
         return Undo(lambda: self.heal(a, b))
 
     def delay(self, a: int, b: int | None = None, *, ms: int) -> Undo:

@@ -14,6 +14,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST_BROKERS = 100
+REPLICATION, CONTROLLER = 1, 2
+BOTH = REPLICATION | CONTROLLER
+"""Which connections of a link: to listeners of brokers, to those of controllers. A cut's cell holds
+those that are cut."""
 
 _AHEAD_MS, _DISK_MS, _DISK_FULL, _LINKS = range(4)
 """The clock's cell is the first: `server.clocks` reads it there."""
@@ -50,25 +54,25 @@ class NodeFaults:
 
     # Links. The node's own id as the peer is never asked for.
 
-    def outgoing(self, peer: int) -> Lane:
+    def outgoing(self, peer: int, links: int = BOTH) -> Lane:
         """What happens to bytes from this node to another one."""
         at = _LINKS + _CELLS_A_LINK * peer
-        return Lane(bool(self.cells[at + _CUT_OUT]), self.cells[at + _DELAY_OUT_MS])
+        return Lane(bool(self.cells[at + _CUT_OUT] & links), self.cells[at + _DELAY_OUT_MS])
 
-    def incoming(self, peer: int) -> Lane:
+    def incoming(self, peer: int, links: int = BOTH) -> Lane:
         """What happens to bytes from another node to this one."""
         at = _LINKS + _CELLS_A_LINK * peer
-        return Lane(bool(self.cells[at + _CUT_IN]), self.cells[at + _DELAY_IN_MS])
+        return Lane(bool(self.cells[at + _CUT_IN] & links), self.cells[at + _DELAY_IN_MS])
 
-    def is_cut(self, peer: int) -> bool:
+    def is_cut(self, peer: int, links: int = BOTH) -> bool:
         """Whether no connection can be made: it needs both directions."""
-        return self.outgoing(peer).is_cut or self.incoming(peer).is_cut
+        return self.outgoing(peer, links).is_cut or self.incoming(peer, links).is_cut
 
-    def cut(self, peer: int, *, outgoing: bool, incoming: bool) -> None:
+    def cut(self, peer: int, *, outgoing: bool, incoming: bool, links: int = BOTH) -> None:
         """Let no byte pass in these directions."""
         at = _LINKS + _CELLS_A_LINK * peer
-        self.cells[at + _CUT_OUT] |= outgoing
-        self.cells[at + _CUT_IN] |= incoming
+        self.cells[at + _CUT_OUT] |= links * outgoing
+        self.cells[at + _CUT_IN] |= links * incoming
 
     def delay(self, peer: int, ms: int) -> None:
         """Let every byte pass later, in both directions."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any
 
 import uvloop
 
-from anabranch.testing.faults import Lane, NodeFaults
+from anabranch.testing.faults import CONTROLLER, REPLICATION, Lane, NodeFaults
 
 LOOK_SECONDS = 0.005
 """How often a lane that holds something looks whether the link has healed."""
@@ -73,14 +73,14 @@ class Link(asyncio.Protocol, asyncio.Transport):
 
     def __init__(
         self, inner: asyncio.BaseProtocol, loop: asyncio.AbstractEventLoop,
-        faults: NodeFaults, peer: int,
+        faults: NodeFaults, peer: int, links: int,
     ) -> None:  # fmt: skip
         super().__init__()
         self._loop = loop
         self.inner: Any = inner
         self._socket: Any = None
-        self._out = Queue(loop, lambda: faults.outgoing(peer))
-        self._in = Queue(loop, lambda: faults.incoming(peer))
+        self._out = Queue(loop, lambda: faults.outgoing(peer, links))
+        self._in = Queue(loop, lambda: faults.incoming(peer, links))
         self._closing = False
         self._told_lost = False
         self._wants_to_read = True
@@ -236,12 +236,16 @@ class Link(asyncio.Protocol, asyncio.Transport):
 
 
 class FaultyLoop(uvloop.Loop):
-    """The loop of one node. `peers` are the ports of the other nodes' listeners, with their ids."""
+    """The loop of one node. `peers` are the ports of the other nodes' listeners, with their ids;
+    `controllers` are those of them that are of controllers."""
 
-    def __init__(self, faults: NodeFaults, peers: Mapping[int, int]) -> None:
+    def __init__(
+        self, faults: NodeFaults, peers: Mapping[int, int], controllers: Collection[int] = ()
+    ) -> None:
         super().__init__()
         self._faults = faults
         self._peers = peers
+        self._controllers = controllers
         default = ThreadPoolExecutor(thread_name_prefix="anabranch-loop")
         self.set_default_executor(default)
         self.executors: set[Executor] = {default}
@@ -258,14 +262,15 @@ class FaultyLoop(uvloop.Loop):
         if peer is None:
             made = await dial(protocol_factory, host, port, **rest)
             return made
-        while self._faults.is_cut(peer):  # noqa: ASYNC110  # it cannot wake us
+        links = CONTROLLER if port in self._controllers else REPLICATION
+        while self._faults.is_cut(peer, links):  # noqa: ASYNC110  # it cannot wake us
             await asyncio.sleep(LOOK_SECONDS)
         there_and_back = self._faults.outgoing(peer).delay_ms + self._faults.incoming(peer).delay_ms
         if there_and_back:
             await asyncio.sleep(there_and_back / 1000)
 
         def linked() -> asyncio.BaseProtocol:
-            return Link(protocol_factory(), self, self._faults, peer)
+            return Link(protocol_factory(), self, self._faults, peer, links)
 
         _, link = await dial(linked, host, port, **rest)
         assert isinstance(link, Link)

@@ -344,7 +344,7 @@ class LocalCluster(FaultCalls):
         return NodePlan(
             broker_id=broker_id, rack=settings.get("broker.rack"), port=clients[broker_id - 1],
             folder=settings["log.dirs"].split(",")[0], controller_port=controllers[broker_id - 1],
-            settings=settings, peers=peers,
+            settings=settings, peers=peers, controllers=frozenset(controllers),
         )  # fmt: skip
 
     def _running(self) -> RunningCluster:

@@ -47,7 +47,8 @@ def main() -> int:
     conversation = Conversation()
     threading.Thread(target=conversation.listen, daemon=True).start()
     return run(
-        config, conversation.begin, loop_factory=lambda: FaultyLoop(faults, peers),
+        config, conversation.begin,
+        loop_factory=lambda: FaultyLoop(faults, peers, frozenset(order["controllers"])),
         files=FaultyFiles(faults),
     )  # fmt: skip
 

@@ -48,6 +48,8 @@ class NodePlan(NamedTuple):
     settings: Mapping[str, str]
     peers: Mapping[int, int]
     """Ports of the other nodes' listeners, with their ids."""
+    controllers: frozenset[int] = frozenset()
+    """Those of these ports that are of controllers."""
     prefix: tuple[str, ...] = ()
     """What stands before the command of its process, as what enters a namespace does."""
 

@@ -87,7 +87,11 @@ class ProcessLife(Life):
                 pass_fds=(table,), process_group=0,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             )  # fmt: skip
-        order = {"settings": plan.all_settings, "peers": dict(plan.peers)}
+        order = {
+            "settings": plan.all_settings,
+            "peers": dict(plan.peers),
+            "controllers": sorted(plan.controllers),
+        }
         self._write({**order, "faults": table, "log_level": log_level})
 
     @property

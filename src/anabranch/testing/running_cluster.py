@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from anabranch.testing.faults import BOTH, CONTROLLER, REPLICATION
 from anabranch.testing.nodes import (
     KILLED,
     PAUSED,
@@ -27,6 +28,9 @@ from anabranch.testing.nodes import (
 )
 from anabranch.testing.process_life import Processes
 from anabranch.testing.thread_life import Threads
+
+LINKS = {"all": BOTH, "replication": REPLICATION, "controller": CONTROLLER}
+"""What a cut may be of, by the words that rehearsals use."""
 
 
 class RunningCluster:
@@ -151,11 +155,15 @@ class RunningCluster:
             if other is not one:
                 yield one, other
 
-    def cut(self, a: int, b: int | None, *, one_way: bool) -> None:
+    def cut(self, a: int, b: int | None, *, one_way: bool, links: str = "all") -> None:
         """Let no byte pass from `a` to `b`, nor back unless `one_way`."""
+        if links not in LINKS:
+            raise ClusterError(f"There are no links {links!r}: name {', '.join(LINKS)}.")
+        kind = LINKS[links]
         for one, other in list(self.pairs(a, b)):
-            one.faults.cut(other.plan.broker_id, outgoing=True, incoming=not one_way)
-            other.faults.cut(one.plan.broker_id, outgoing=not one_way, incoming=True)
+            mine, theirs = one.plan.broker_id, other.plan.broker_id
+            one.faults.cut(theirs, outgoing=True, incoming=not one_way, links=kind)
+            other.faults.cut(mine, outgoing=not one_way, incoming=True, links=kind)
 
     def delay(self, a: int, b: int | None, ms: int) -> None:
         """Let every byte between them pass later, in both directions."""

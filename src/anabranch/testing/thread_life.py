@@ -184,7 +184,10 @@ class ThreadLife(Life):
 
         AHEAD_MS.set(self._faults.cells)
         self._files = FaultyFiles(self._faults)
-        runner = asyncio.Runner(loop_factory=lambda: FaultyLoop(self._faults, self._plan.peers))
+        plan = self._plan
+        runner = asyncio.Runner(
+            loop_factory=lambda: FaultyLoop(self._faults, plan.peers, plan.controllers)
+        )
         try:
             with self._log.of_this_thread():
                 try:

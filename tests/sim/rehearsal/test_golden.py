@@ -13,18 +13,23 @@ import pytest
 from click.testing import CliRunner
 
 from anabranch.cli.main import main
+from anabranch.sim.rehearsal.library import text_of
 from anabranch.sim.rehearsal.reading import read
 from anabranch.sim.rehearsal.transcript import transcribe
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"
 PAGE = FOLDER.parents[1] / "docs" / "concepts" / "failures.md"
 SCENARIOS = sorted(FOLDER.glob("*.yaml"))
+SHIPPED = (
+    "coordinator-down", "drain-diskless", "object-store-down", "rack-blinks", "rack-goes-for-good",
+)  # fmt: skip
+"""Included rehearsals that have a transcript."""
 REPORTED = "two-data-centres"
 REWRITE = bool(os.environ.get("REWRITE_GOLDEN"))
 
 
 def test_every_transcript_has_its_scenario_and_is_in_the_docs():
-    names = [path.stem for path in SCENARIOS]
+    names = sorted([*(path.stem for path in SCENARIOS), *SHIPPED])
     told = [path.stem for path in FOLDER.glob("*.txt") if not path.stem.endswith(".report")]
     assert sorted(told) == names
     page = PAGE.read_text()
@@ -45,6 +50,12 @@ def compare(told: str, golden: Path) -> None:
 def test_what_happens_is_what_the_transcript_says(path):
     told = transcribe(read(path.read_text(), path.name))
     compare(told, path.with_suffix(".txt"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_an_included_rehearsal_of_diskless_topics_has_its_transcript(name):
+    told = transcribe(read(text_of(name) or "", f"{name}.yaml"))
+    compare(told, FOLDER / f"{name}.txt")
 
 
 def test_the_report_in_the_docs_is_what_is_printed():

@@ -95,6 +95,36 @@ def test_a_rolling_restart_moves_leaders_and_stops_nobody():
     assert len(answers.moves) >= 12
 
 
+def test_a_broker_that_is_added_gets_its_share_and_one_that_is_drained_has_none():
+    answers = answers_of("broker-added")
+    assert answers.topics == {"orders": 8}
+    assert answers.leaders[1] == 0
+    assert answers.leaders[4] > 0
+    (writes,) = answers.writes
+    assert writes.acknowledged > 2_000
+
+
+def test_a_rack_that_goes_takes_its_replicas_after_the_threshold_and_one_that_blinks_none():
+    gone = answers_of("rack-goes-for-good")
+    blinked = answers_of("rack-blinks")
+    assert gone.longest_us(Condition.UNDER_REPLICATED) > 10_000_000
+    assert not gone.lasting(Condition.UNDER_REPLICATED)
+    assert gone.leaders[3] == 0
+    assert 9_000_000 < blinked.longest_us(Condition.UNDER_REPLICATED) < 12_000_000
+    assert not blinked.lasting(Condition.UNDER_REPLICATED)
+
+
+def test_topics_are_placed_by_the_placer_that_the_cluster_names():
+    text = "cluster: {brokers: 5, settings: {replica.placer.class.name: computed}}\ntopics: {t: %s}"
+    plan = read(text % "{partitions: 9}", "x")
+    assert plan.topics[0].replicas[0] == (1, 2, 3)
+    assert plan.topics[0].replicas[8] == (4, 1, 2)
+    other = "{partitions: 9, settings: {replica.placer.class.name: spread}}"
+    rows = read(text % other, "x").topics[0].replicas
+    assert sorted(row[0] for row in rows).count(1) in (1, 2)
+    assert rows != plan.topics[0].replicas
+
+
 def test_the_same_seed_gives_the_same_answers():
     plan = read(text_of("leader-crash") or "", "x")
     assert as_json(run(plan)) == as_json(run(plan))

@@ -12,6 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from anabranch.core.errors import ErrorCode
+from anabranch.core.wire.messages.create_partitions import (
+    CreatePartitionsRequest,
+    CreatePartitionsTopic,
+)
 from anabranch.core.wire.messages.create_topics import (
     CreatableReplicaAssignment,
     CreatableTopic,
@@ -30,6 +34,7 @@ from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
 from anabranch.sim.rehearsal.answers import Condition
 from anabranch.sim.rehearsal.model import Action, Event, TopicPlan, Who
+from anabranch.sim.rehearsal.moving import Mover
 from anabranch.sim.rehearsal.probe import Probe
 
 OPERATOR = "operator"
@@ -68,7 +73,11 @@ class Operator:
         self.cluster.call(OPERATOR, node_id, message, told, timeout_us=OPERATION_US)
 
     def create(self, topic: TopicPlan, done: Done | None = None) -> None:
-        """Create a topic with the replicas that the plan names."""
+        """Create a topic with the replicas that the plan names; those of a diskless one the
+        cluster chooses."""
+        if topic.is_diskless:
+            self._create(topic.name, len(topic.replicas), -1, topic.settings, [], done)
+            return
         assignments = [
             CreatableReplicaAssignment(partition_index=index, broker_ids=list(row))
             for index, row in enumerate(topic.replicas)
@@ -93,6 +102,11 @@ class Operator:
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in sorted(settings.items())],
         )
         self.ask(CreateTopicsRequest(topics=[topic], timeout_ms=OPERATION_US // 1_000), done)
+
+    def grow(self, topic: str, partitions: int) -> None:
+        """Let a topic have that many partitions, where the cluster's placer puts them."""
+        wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
+        self.ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=OPERATION_US // 1_000))
 
     def elect(self, election: str, topic: str, partition: int | None) -> None:
         """Elect leaders, of one partition or of all."""
@@ -122,6 +136,9 @@ class Actor:
         self.world = cluster.world
         self.probe = probe
         self.operator = Operator(cluster)
+        self.told: Callable[[str], None] = _unheard
+        """Hears what an operator is told."""
+        self.mover = Mover(cluster, self.operator.ask, lambda text: self.told(text))
         self.creations: list[tuple[int, str, str]] = []
         self._on_nodes: Mapping[Action, Callable[[SimNode], None]] = {
             Action.KILL: lambda node: node.crash(),
@@ -160,6 +177,14 @@ class Actor:
             self._cut(event, brokers)
         elif event.action is Action.HEAL:
             self.cluster.network.heal()
+        elif event.action in (Action.OUTAGE, Action.RESTORE):
+            self._reach(event.remote, is_away=event.action is Action.OUTAGE)
+        elif event.action is Action.DRAIN:
+            self.mover.drain(brokers)
+        elif event.action is Action.ADD:
+            for each in brokers:
+                start(self.cluster.nodes[each])
+            self.mover.fill(brokers)
         else:
             self._operate(event)
 
@@ -168,6 +193,8 @@ class Actor:
             self.operator.elect(event.election, event.topic, event.partition)
         elif event.action is Action.SET:
             self.operator.set(event.topic, event.settings)
+        elif event.action is Action.GROW:
+            self.operator.grow(event.topic, event.partitions)
         elif event.action is Action.CREATE:
             asked_us = self.world.now_us
 
@@ -187,6 +214,16 @@ class Actor:
                     self.cluster.spoil(other, one, STUCK, plane=event.plane)
                     if not event.one_way:
                         self.cluster.spoil(one, other, STUCK, plane=event.plane)
+
+    def _reach(self, name: str, *, is_away: bool) -> None:
+        """Take the object store or the coordinator away, or bring it back."""
+        remotes = self.cluster.remotes
+        assert remotes is not None
+        remote = remotes.objects if name == remotes.objects.name else remotes.coordinator
+        remote.faults.away = is_away
+        if is_away and remote is remotes.coordinator:
+            remotes.coordinator.break_watches()
+        self.probe.look()
 
     def restart(self, broker: int, down_us: int, then: Callable[[], None] | None = None) -> None:
         """Shut a node down in order, and start it that much later."""
@@ -219,6 +256,10 @@ class Actor:
 
     def _after(self, delay_us: int, action: Callable[[], None]) -> None:
         self.world.after(delay_us, action)
+
+
+def _unheard(_text: str) -> None:
+    return None
 
 
 def start(node: SimNode) -> None:

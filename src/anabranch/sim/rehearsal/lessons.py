@@ -80,6 +80,13 @@ def _read_only(plan: Rehearsal, answers: Answers) -> Iterator[str]:
         longest = answers.longest_us(Condition.READ_ONLY, topic.name)
         if longest < FELT_US:
             continue
+        if topic.is_diskless:
+            yield (
+                f"{topic.name} acknowledged nothing for up to {say_duration(longest / SECOND_US)}: "
+                "the object store or the coordinator was away. What brokers had in memory could be "
+                "read. Producers need a delivery.timeout.ms well above such an outage."
+            )
+            continue
         count = len(answers.places(Condition.READ_ONLY, topic.name))
         required, replication = _min_in_sync(plan, topic), len(topic.replicas[0])
         spare = replication - required

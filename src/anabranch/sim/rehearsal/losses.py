@@ -77,6 +77,8 @@ def losses(probe: Probe, sent: Iterable[Sent]) -> list[Loss]:
 
 
 def _logs(probe: Probe, place: Place) -> list[dict[int, bytes]]:
+    if place[0] in probe.diskless:
+        return [probe.stored(place)]
     leader = probe.serving_leader(place)
     if leader is not None:
         return [values_of(leader)]
@@ -85,6 +87,8 @@ def _logs(probe: Probe, place: Place) -> list[dict[int, bytes]]:
 
 
 def _rule(probe: Probe, batch: Sent, offset: int) -> str:
+    if batch.place[0] in probe.diskless:
+        return ""  # what is committed to storage may not be lost, whatever `acks` said
     committed = probe.was_committed(batch.place, offset, batch.told_us)
     if not committed and batch.acks == 0:
         return NO_PROMISE

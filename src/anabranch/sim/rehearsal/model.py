@@ -31,8 +31,16 @@ class Action(Enum):
     ELECT = "elect"
     SET = "set"
     CREATE = "create"
+    ADD = "add"
+    DRAIN = "drain"
+    GROW = "grow"
+    OUTAGE = "outage"
+    RESTORE = "restore"
     SEND = "send"
     READ = "read"
+
+
+DISKLESS = "diskless.enable"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,11 @@ class TopicPlan:
     rate_per_second: float = 0.0
     record_bytes: int = 1_000
 
+    @property
+    def is_diskless(self) -> bool:
+        """Whether its records lie in object storage, and the cluster manages its replicas."""
+        return self.settings.get(DISKLESS) == "true"
+
 
 @dataclass(frozen=True, slots=True)
 class Event:
@@ -87,6 +100,9 @@ class Event:
     settings: Mapping[str, str] = field(default_factory=dict)
     replication: int = 0
     partitions: int = 0
+    """How many a topic is created with, or grows to."""
+    remote: str = ""
+    """What is away, or is back: `objects` or `coordinator`."""
     says: str = ""
     """What a transcript calls it."""
 
@@ -114,6 +130,8 @@ class Rehearsal:
     seed: int
     length_us: int
     brokers: tuple[int, ...]
+    later: tuple[int, ...]
+    """Those of the brokers that do not run before an event adds them."""
     racks: Mapping[int, str]
     controller: int
     """Which node is the active controller at the beginning."""
@@ -126,6 +144,17 @@ class Rehearsal:
     claims: tuple[Claim, ...]
     watch: tuple[str, int]
     """The partition that a transcript follows."""
+
+    @property
+    def is_diskless(self) -> bool:
+        """Whether a topic is diskless."""
+        return any(topic.is_diskless for topic in self.topics)
+
+    def seen_by(self, name: str, partition: int) -> tuple[int, ...]:
+        """The brokers that matter to a partition: its replicas, and all where it is diskless."""
+        topic = self.topic(name)
+        assert topic is not None
+        return self.brokers if topic.is_diskless else tuple(sorted(topic.replicas[partition]))
 
     def topic(self, name: str) -> TopicPlan | None:
         """The topic of that name that exists from the beginning, or None."""

@@ -13,6 +13,8 @@ one row, since nothing can be seen between them. Not here: the transcript with i
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import NamedTuple
 
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.sim.rehearsal.answers import Condition, Place
@@ -22,6 +24,7 @@ from anabranch.sim.rehearsal.stage import Stage
 from anabranch.sim.rehearsal.transcript import (
     BROKER_WIDTH,
     answer,
+    broker_titles,
     describe,
     difference,
     ids,
@@ -35,6 +38,9 @@ SERVES_WIDTH = 18
 
 NOTHING, READS, ALL = "nothing", "reads", "reads and writes"
 """What a partition serves: writes are those with acks=all."""
+
+
+_SERVED = {Condition.OFFLINE: NOTHING, Condition.READ_ONLY: READS, None: ALL}
 
 
 @dataclass(slots=True)
@@ -73,12 +79,66 @@ class Row:
         assert self.state is not None
         return "\n".join([self.state.columns, *self.changes, *sorted(self.cuts)])
 
+    def parts(self, brokers: tuple[int, ...]) -> dict[str, str]:
+        """All that the row says, by what it is about."""
+        assert self.state is not None
+        partition = self.state.partition
+        return {
+            "leader": str(partition.leader),
+            "leader epoch": str(partition.leader_epoch),
+            "ISR": ids(partition.isr),
+            "ELR": ids(partition.elr),
+            **{f"broker {each}": log for each, log in zip(brokers, self.state.logs, strict=True)},
+            "served": self.state.serves,
+            "changes": "; then ".join(self.changes),
+            "cuts": "; ".join(sorted(self.cuts)),
+            "the client is told": "; ".join(self.told),
+        }
+
     @property
     def lines(self) -> list[str]:
         """The row and, below it, what changed."""
         assert self.state is not None
         line = f"{self.what:<{WHAT_WIDTH}} {self.state.columns} {'; '.join(self.told)}".rstrip()
         return [line, *(f"    {each}" for each in (*self.changes, *sorted(self.cuts)))]
+
+
+class Difference(NamedTuple):
+    """Something that came of an event otherwise than rehearsed; "" is nothing."""
+
+    event: str
+    what: str
+    rehearsed: str
+    seen: str
+
+    @property
+    def sentence(self) -> str:
+        """As it is printed."""
+        rehearsed, seen = self.rehearsed or "nothing", self.seen or "nothing"
+        return f"{self.event}: {self.what}: rehearsed {rehearsed}; seen {seen}"
+
+
+def differences(rehearsed: Outcome, seen: Outcome) -> list[Difference]:
+    """What differs, event by event, in order."""
+    brokers = watched(rehearsed.plan)
+    found: list[Difference] = []
+    for mine, theirs in zip_longest(rehearsed.rows, seen.rows):
+        if theirs is None:
+            found.append(Difference(mine.what, "the event", mine.what, ""))
+            continue
+        if mine is None:
+            found.append(Difference(theirs.what, "the event", "", theirs.what))
+            continue
+        there = theirs.parts(brokers)
+        found += [
+            Difference(mine.what, what, value, there[what])
+            for what, value in mine.parts(brokers).items()
+            if value != there[what]
+        ]
+    if rehearsed.lost != seen.lost:
+        lost = (ranges(rehearsed.lost), ranges(seen.lost))
+        found.append(Difference("at the end", "offsets of acknowledged records lost", *lost))
+    return found
 
 
 @dataclass(slots=True)
@@ -92,7 +152,7 @@ class Outcome:
     def text(self) -> str:
         """As it is printed and compared."""
         topic, index = self.plan.watch
-        brokers = "".join(f"{f'log {each}':<{BROKER_WIDTH}}" for each in watched(self.plan))
+        brokers = broker_titles(self.plan)
         head = (
             f"{'what happens':<{WHAT_WIDTH}} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} "
             f"{brokers} {'served':<{SERVES_WIDTH}} the client is told"
@@ -109,10 +169,8 @@ def cut(broker: int, before: int, after: int) -> str:
 
 
 def watched(plan: Rehearsal) -> tuple[int, ...]:
-    """The brokers that have a replica of the watched partition, by id."""
-    topic = plan.topic(plan.watch[0])
-    assert topic is not None
-    return tuple(sorted(topic.replicas[plan.watch[1]]))
+    """The brokers that are shown for the watched partition, by id."""
+    return plan.seen_by(*plan.watch)
 
 
 def moments(plan: Rehearsal) -> list[list[Event]]:
@@ -192,10 +250,7 @@ class _Watch:
     def close(self) -> None:
         """What is seen now is what came of the last row."""
         stage, place = self.stage, self.place
-        conditions = set(stage.probe.conditions(place))
-        serves = NOTHING if Condition.OFFLINE in conditions else ALL
-        if Condition.READ_ONLY in conditions:
-            serves = READS
+        serves = _SERVED[stage.probe.service(place)]
         logs = tuple(log_of(stage, each, place) for each in watched(stage.plan))
         self.rows[-1].state = State(stage.probe.states[place], logs, serves)
 

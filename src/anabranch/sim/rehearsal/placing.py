@@ -1,43 +1,63 @@
-"""Replica lists for topics that a rehearsal does not place itself.
+"""Replica lists for topics of which a rehearsal's file does not name them: the cluster's placers.
 
-Goal: replicas in as many racks as there are, leaders spread over all brokers. Algorithm: brokers
-are put in an order that goes round the racks; partition p takes the brokers from place p on, those
-of racks it has not yet first. Trade-off: it is no placer of the cluster and looks at no load; a
-file that asks what a certain placement survives names its `replicas` itself.
+What: `Placing` asks, topic after topic, the placer that the topic or the cluster names, as the
+controller of a running cluster does, and the managed one for diskless topics. Why when the file is
+read: the same lists are then given to the simulated cluster and to real processes. Rule kept: a
+topic sees what those before it took. Not here: the placers (`core/placement`), topics that are
+created or grow while a rehearsal runs, which its controller places.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain
+from random import Random
+
+from anabranch.core.placement.managed import managed
+from anabranch.core.placement.placer import Ask, Loads, Placement, UsableBroker, place
+from anabranch.core.placement.placers import PLACERS
+from anabranch.core.settings.catalogue import TOPIC_SETTINGS
+
+PLACER = "replica.placer.class.name"
+Rows = tuple[tuple[int, ...], ...]
 
 
-def spread(
-    brokers: Sequence[int], racks: Mapping[int, str], *, partitions: int, replication: int
-) -> tuple[tuple[int, ...], ...]:
-    """One list of brokers a partition, the preferred leader first."""
-    order = _round_the_racks(brokers, racks)
-    return tuple(_one(order, racks, first, replication) for first in range(partitions))
+class Placing:
+    """Places the topics of one file. `settings` are those of every broker."""
 
+    def __init__(
+        self,
+        brokers: Sequence[int],
+        racks: Mapping[int, str],
+        settings: Mapping[str, str],
+        seed: int,
+    ) -> None:
+        self._brokers = [UsableBroker(each, racks.get(each), fenced=False) for each in brokers]
+        self._default = settings.get(PLACER, str(TOPIC_SETTINGS[PLACER].default))
+        self._random = Random(f"{seed}/placing")
+        self._replicas: Counter[int] = Counter()
+        self._leaders: Counter[int] = Counter()
+        self._cursor = 0
 
-def _round_the_racks(brokers: Sequence[int], racks: Mapping[int, str]) -> list[int]:
-    rows: dict[str, list[int]] = {}
-    for each in sorted(brokers):
-        rows.setdefault(racks.get(each, ""), []).append(each)
-    turns = zip_longest(*(rows[rack] for rack in sorted(rows)))
-    return [each for turn in turns for each in turn if each is not None]
+    def place(self, settings: Mapping[str, str], *, partitions: int, replication: int) -> Rows:
+        """The lists of a classic topic. Raises ClientFault."""
+        placer = PLACERS[settings.get(PLACER, self._default)]
+        ask = Ask(partitions, replication, cursor=self._cursor, loads=self._loads)
+        return self._take(place(placer, self._brokers, ask, self._random))
 
+    def manage(self, *, partitions: int) -> Rows:
+        """Those of a diskless topic: one replica in each rack."""
+        return self._take(
+            managed(self._brokers, Ask(partitions, 0, loads=self._loads), self._random)
+        )
 
-def _one(
-    order: Sequence[int], racks: Mapping[int, str], first: int, replication: int
-) -> tuple[int, ...]:
-    start = first % len(order)
-    rest = [*order[start:], *order[:start]]
-    chosen: list[int] = []
-    while len(chosen) < replication:
-        taken = dict.fromkeys(racks.values(), 0)
-        for each in chosen:
-            taken[racks.get(each, "")] = taken.get(racks.get(each, ""), 0) + 1
-        left = [each for each in rest if each not in chosen]
-        chosen.append(min(left, key=lambda each: taken.get(racks.get(each, ""), 0)))
-    return tuple(chosen)
+    @property
+    def _loads(self) -> Loads:
+        return Loads(self._replicas, self._leaders)
+
+    def _take(self, placement: Placement) -> Rows:
+        self._replicas.update(chain.from_iterable(placement.rows))
+        self._leaders.update(row[0] for row in placement.rows)
+        self._cursor = placement.cursor
+        return tuple(placement.rows)

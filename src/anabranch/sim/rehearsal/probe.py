@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import RECOVERING, MetadataImage, PartitionImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import NO_LEADER, TopicPartition
@@ -78,6 +79,10 @@ class Probe(Watcher):
         self.on_change: Callable[[Place, PartitionImage | None, PartitionImage], None] | None = None
         self.on_node: Callable[[SimNode, str], None] | None = None
         self.on_truncated: Callable[[int, Place, int, int], None] | None = None
+        self.diskless: set[str] = set()
+        """Topics whose records lie in object storage."""
+        self.stored: Callable[[Place], dict[int, bytes]] = _nothing_stored
+        """Offset -> value of what is committed to a diskless partition."""
         self._open: dict[tuple[Condition, Place], int] = {}
         self._known: dict[int, MetadataImage] = {}
         self._recording = False
@@ -182,13 +187,30 @@ class Probe(Watcher):
                 return offset < committed
         return offset < self.committed_ends.get(place, 0)
 
+    def service(self, place: Place) -> Condition | None:
+        """What clients of a partition lack now: all of it, or to write; None for nothing."""
+        if place[0] in self.diskless:
+            return self._service_from_storage(place)
+        leader = self.serving_leader(place)
+        if leader is None:
+            return Condition.OFFLINE
+        return None if leader.enough_in_sync else Condition.READ_ONLY
+
+    def _service_from_storage(self, place: Place) -> Condition | None:
+        """Of a diskless partition: its leader serves what is stored, and writes where the store and
+        the coordinator answer; without them, what brokers have in memory can be read."""
+        node, remotes = self.cluster.nodes.get(self.states[place].leader), self.cluster.remotes
+        assert remotes is not None
+        if node is None or node.state is not State.RUNNING or not node.is_serving:
+            return Condition.OFFLINE
+        away = remotes.objects.faults.away or remotes.coordinator.faults.away
+        return Condition.READ_ONLY if away else None
+
     def conditions(self, place: Place) -> Iterator[Condition]:
         """What is wrong with a partition now."""
-        state, leader = self.states[place], self.serving_leader(place)
-        if leader is None:
-            yield Condition.OFFLINE
-        elif not leader.enough_in_sync:
-            yield Condition.READ_ONLY
+        state, lacks = self.states[place], self.service(place)
+        if lacks is not None:
+            yield lacks
         nodes = self.cluster.nodes
         live = sum(nodes[each].state is State.RUNNING for each in state.isr)
         if live < len(state.replicas):
@@ -197,6 +219,8 @@ class Probe(Watcher):
     def _follow(self, image: MetadataImage) -> None:
         self.image = image
         for topic in image.topics_by_id.values():
+            if is_diskless(image, topic.name):
+                self.diskless.add(topic.name)
             for index, state in sorted(topic.partitions.items()):
                 place = (topic.name, index)
                 before = self.states.get(place)
@@ -244,6 +268,10 @@ class Probe(Watcher):
                 known = self.committed_ends.get(place, 0)
                 self.committed_ends[place] = max(known, replica.high_watermark)
 
+    def look(self) -> None:
+        """Something changed that no node tells of."""
+        self._look()
+
     def _look(self) -> None:
         if self._recording:
             for place in self.states:
@@ -261,6 +289,10 @@ class Probe(Watcher):
                 del self._open[key]
                 if now_us - since >= SHORTEST_US:
                     self.spans.append(Span(condition, place, since, now_us))
+
+
+def _nothing_stored(_place: Place) -> dict[int, bytes]:
+    return {}
 
 
 def manner(before: PartitionImage, state: PartitionImage) -> str:

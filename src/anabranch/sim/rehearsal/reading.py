@@ -17,23 +17,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from anabranch.core.controller.topics.topic_names import illegal_name
+from anabranch.core.errors import ClientFault
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS, TOPIC_SETTINGS
 from anabranch.core.settings.setting import ConfigFault, Setting
 from anabranch.core.settings.setting import parse as parse_setting
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, PlanError, Section, nearest, parse
-from anabranch.sim.rehearsal.model import Claim, Rehearsal, TopicPlan
-from anabranch.sim.rehearsal.placing import spread
-from anabranch.sim.rehearsal.reading_events import ACKS, Known, read_events
+from anabranch.sim.rehearsal.model import DISKLESS, Claim, Rehearsal, TopicPlan
+from anabranch.sim.rehearsal.placing import Placing
+from anabranch.sim.rehearsal.reading_events import ACKS, PARTITIONS_MOST, Known, read_events
 
 NUMBER_MOST = 2**31 - 1
 """Largest broker id, seed and expected number."""
 
 BROKERS_MOST = 32
-PARTITIONS_MOST = 1_000
-"""What runs within a minute or so in one process."""
-
 LENGTH_MOST_US = 6 * 3_600 * units.SECOND_US
 RATE_MOST = 1_000.0
 RECORDS_MOST = 100_000
@@ -67,7 +65,10 @@ def read(text: str, source: str) -> Rehearsal:
     top = parse(text, source)
     cluster = _cluster(top.need("cluster").section())
     brokers, racks = cluster.brokers, cluster.racks
-    topics = _topics(top.need("topics").section(), brokers, racks)
+    seed = top.whole("seed", 1, least=0, most=NUMBER_MOST)
+    first = tuple(each for each in brokers if each not in cluster.later)
+    placing = Placing(first, racks, cluster.settings, seed)
+    topics = _topics(top.need("topics").section(), first, placing)
     length_us = top.quantity("length", DEFAULT_LENGTH_US, units.duration_us, "90s or 2m")
     _within(top, "length", length_us, LENGTH_MOST_US)
     records = sum(topic.rate_per_second for topic in topics) * length_us / units.SECOND_US
@@ -76,15 +77,16 @@ def read(text: str, source: str) -> Rehearsal:
             f"The producers would send {records:,.0f} records; at most {RECORDS_MOST:,} can be "
             "rehearsed. Lower a `rate`, and raise `size` instead, or shorten `length`."
         )
-    known = Known(brokers, racks, topics, length_us, topic_settings)
+    known = Known(brokers, racks, topics, length_us, cluster.later, topic_settings)
     events = read_events(top.take("events"), known)
     plan = Rehearsal(
         name=top.text("name", source),
         about=" ".join(top.text("about").split()),
         source=top.text("source"),
-        seed=top.whole("seed", 1, least=0, most=NUMBER_MOST),
+        seed=seed,
         length_us=length_us,
         brokers=brokers,
+        later=cluster.later,
         racks=racks,
         controller=cluster.controller,
         between_racks_us=cluster.between_racks_us,
@@ -107,6 +109,7 @@ def _within(top: Section, name: str, value_us: int, most_us: int) -> None:
 
 class _Cluster(NamedTuple):
     brokers: tuple[int, ...]
+    later: tuple[int, ...]
     racks: Mapping[int, str]
     controller: int
     between_racks_us: int
@@ -139,12 +142,24 @@ def _cluster(section: Section) -> _Cluster:
             "The cluster has no racks. Name them, or drop it."
         )
     settings = _settings(section.take("settings"), BROKER_SETTINGS, "broker")
+    later = _later(section.take("later"), brokers)
+    running = [each for each in brokers if each not in later]
     controller = section.take("controller")
-    first = brokers[-1] if controller is None else controller.whole(0, NUMBER_MOST)
-    if controller is not None and first not in brokers:
+    first = running[-1] if controller is None else controller.whole(0, NUMBER_MOST)
+    if controller is not None and first not in running:
         raise controller.fault(f"There is no broker {first}. Name one of the cluster's.")
     section.end()
-    return _Cluster(brokers, racks, first, between_us, bandwidth, settings)
+    return _Cluster(brokers, later, racks, first, between_us, bandwidth, settings)
+
+
+def _later(item: Item | None, brokers: tuple[int, ...]) -> tuple[int, ...]:
+    """The brokers that do not run at the begin."""
+    if item is None:
+        return ()
+    later = tuple(sorted({each.whole(0, NUMBER_MOST) for each in item.items()}))
+    if not set(later) < set(brokers):
+        raise item.fault("Name brokers of the cluster, and leave one that runs from the begin.")
+    return later
 
 
 def _racks(item: Item, racks: dict[int, str]) -> tuple[int, ...]:
@@ -180,11 +195,9 @@ def topic_settings(item: Item | None) -> Mapping[str, str]:
     return _settings(item, TOPIC_SETTINGS, "topic")
 
 
-def _topics(
-    section: Section, brokers: tuple[int, ...], racks: Mapping[int, str]
-) -> tuple[TopicPlan, ...]:
+def _topics(section: Section, brokers: tuple[int, ...], placing: Placing) -> tuple[TopicPlan, ...]:
     topics = tuple(
-        _topic(name, item.section(), brokers, racks) for name, item in section.all().items()
+        _topic(name, item.section(), brokers, placing) for name, item in section.all().items()
     )
     if not topics:
         raise section.item.fault("At least one topic is needed. Add `orders: {partitions: 1}`.")
@@ -193,17 +206,16 @@ def _topics(
     return topics
 
 
-def _topic(
-    name: str, section: Section, brokers: tuple[int, ...], racks: Mapping[int, str]
-) -> TopicPlan:
+def _topic(name: str, section: Section, brokers: tuple[int, ...], placing: Placing) -> TopicPlan:
     illegal = illegal_name(name)
     if illegal is not None:
         raise section.item.fault(f"{illegal}. Choose another name.")
     acks, rate, record_bytes = _produce(section.take("produce"))
+    settings = topic_settings(section.take("settings"))
     topic = TopicPlan(
         name=name,
-        replicas=_replicas(section, brokers, racks),
-        settings=topic_settings(section.take("settings")),
+        replicas=_replicas(section, brokers, placing, settings),
+        settings=settings,
         retained_bytes=section.quantity("retained", 0, units.size_bytes, "20 GB"),
         acks=acks,
         rate_per_second=rate,
@@ -214,8 +226,10 @@ def _topic(
 
 
 def _replicas(
-    section: Section, brokers: tuple[int, ...], racks: Mapping[int, str]
+    section: Section, brokers: tuple[int, ...], placing: Placing, settings: Mapping[str, str]
 ) -> tuple[tuple[int, ...], ...]:
+    if settings.get(DISKLESS) == "true":
+        return _managed(section, placing)
     lists = section.take("replicas")
     if lists is not None:
         for other in ("partitions", "replication"):
@@ -233,7 +247,20 @@ def _replicas(
             f"{replication} replicas need {replication} brokers and the cluster has "
             f"{len(brokers)}. Add brokers, or lower it."
         )
-    return spread(brokers, racks, partitions=partitions, replication=replication)
+    try:
+        return placing.place(settings, partitions=partitions, replication=replication)
+    except ClientFault as fault:
+        raise section.item.fault(fault.message) from None
+
+
+def _managed(section: Section, placing: Placing) -> tuple[tuple[int, ...], ...]:
+    """Of a diskless topic, whose replicas the cluster manages."""
+    for name in ("replicas", "replication", "retained"):
+        if name in section:
+            raise section.need(name).fault(
+                "A diskless topic has one replica in each rack, without bytes. Leave this out."
+            )
+    return placing.manage(partitions=section.whole("partitions", 1, least=1, most=PARTITIONS_MOST))
 
 
 def _replica_list(item: Item, brokers: tuple[int, ...]) -> tuple[int, ...]:

@@ -9,6 +9,10 @@
     elect: preferred|unclean, of: orders-0       as kafka-leader-election does
     set: {topic: orders, settings: {…}}          as kafka-configs does
     create: {topic: …, partitions: …, replication: …, settings: {…}}
+    grow: {topic: orders, partitions: 12}        as kafka-topics --alter does
+    add: WHO                    start brokers of `later`, and give them their share
+    drain: WHO                  cordon brokers, and move every replica off them
+    outage: objects|coordinator, restore: …      what diskless topics lie in is away, and is back
     send: {to: orders-0, records: 5, acks: all, broker: WHO}
     read: orders-0              how far a consumer sees
 
@@ -30,9 +34,12 @@ from anabranch.sim.rehearsal.model import Action, Event, TopicPlan, Who
 
 RECORDS_MOST = 10_000
 EVENTS_MOST = 1_000
+PARTITIONS_MOST = 1_000
+"""What runs within a minute or so in one process."""
 DOWN_US = 5 * units.SECOND_US
 ROLES = ("leader", "followers")
 WHO_EXAMPLES = "a broker's id, a list of ids, a rack, `all`, `controller` or `leader of TOPIC-0`"
+REMOTES = ("coordinator", "objects")
 PLANES = {"all": "all", "replication": "data", "controller": "control"}
 ACKS = {"0": 0, "1": 1, "all": ACKS_ALL, "-1": ACKS_ALL}
 
@@ -45,6 +52,7 @@ class Known:
     racks: Mapping[int, str]
     topics: tuple[TopicPlan, ...]
     length_us: int
+    later: tuple[int, ...]
     settings: Callable[[Item | None], Mapping[str, str]]
 
     def topic(self, item: Item) -> TopicPlan:
@@ -148,6 +156,29 @@ def _nodes(_section: Section, item: Item, known: Known) -> dict[str, Any]:
     return {"who": known.who(item)}
 
 
+def _add(_section: Section, item: Item, known: Known) -> dict[str, Any]:
+    who = known.who(item)
+    if not who.brokers or not set(who.brokers) <= set(known.later):
+        names = ", ".join(map(str, known.later)) or "none"
+        raise item.fault(f"Brokers that can be added are those of cluster.later: {names}.")
+    return {"who": who}
+
+
+def _remote(_section: Section, item: Item, known: Known) -> dict[str, Any]:
+    if not any(topic.is_diskless for topic in known.topics):
+        raise item.fault("No topic lies there. Give one `settings: {diskless.enable: true}`.")
+    return {"remote": item.one_of(REMOTES)}
+
+
+def _grow(_section: Section, item: Item, known: Known) -> dict[str, Any]:
+    inner = item.section()
+    topic = known.topic(inner.need("topic"))
+    least = len(topic.replicas) + 1
+    partitions = inner.need("partitions").whole(least, PARTITIONS_MOST)
+    inner.end()
+    return {"topic": topic.name, "partitions": partitions}
+
+
 def _restart(section: Section, item: Item, known: Known) -> dict[str, Any]:
     down_us = section.quantity("down", DOWN_US, units.duration_us, "5s")
     return {"who": known.who(item), "down_us": down_us}
@@ -232,6 +263,11 @@ _READERS: Mapping[Action, Callable[[Section, Item, Known], dict[str, Any]]] = {
     Action.ELECT: _elect,
     Action.SET: _set,
     Action.CREATE: _create,
+    Action.ADD: _add,
+    Action.DRAIN: _nodes,
+    Action.GROW: _grow,
+    Action.OUTAGE: _remote,
+    Action.RESTORE: _remote,
     Action.SEND: _send,
     Action.READ: _read,
 }

@@ -16,6 +16,7 @@ from typing import Any
 
 from anabranch.core.errors import ErrorCode
 from anabranch.core.partition import ACKS_ALL
+from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode
 from anabranch.sim.rehearsal.acting import Actor
@@ -41,6 +42,8 @@ WRITE_BACK_US = 30 * SECOND_US
 READY_US = 120 * SECOND_US
 """A healthy cluster that is not ready by then never will be."""
 
+DISKLESS_ON = {"diskless.storage.system.enable": "true"}
+THRESHOLD = "diskless.managed.rf.rack.unavailable.threshold.ms"
 OnEvent = Callable[[Event, tuple[int, ...]], None]
 
 
@@ -50,15 +53,22 @@ class Stage:
     def __init__(self, plan: Rehearsal) -> None:
         self.plan = plan
         self.world = World(plan.seed)
+        config = {**DISKLESS_ON, **plan.settings} if plan.is_diskless else dict(plan.settings)
         self.cluster = Cluster(
-            self.world, list(plan.brokers), dict(plan.settings), plan.racks,
-            controller=plan.controller,
+            self.world, list(plan.brokers), config, plan.racks,
+            controller=plan.controller, is_diskless=plan.is_diskless, placer=None,
         )  # fmt: skip
         self._put_apart()
         self.probe = Probe(self.cluster)
-        self.checking = Checking(self.cluster)
+        self.checking = Checking(
+            self.cluster,
+            {topic.name for topic in plan.topics if topic.is_diskless},
+            threshold_ms=int(config.get(THRESHOLD, str(BROKER_SETTINGS[THRESHOLD].default))),
+        )
+        self.probe.stored = self.checking.stored
         self.cluster.checks.append(self.probe)
         self.actor = Actor(self.cluster, self.probe)
+        self.actor.mover.on_moves = self.checking.moves_asked
         self.producers = [Steady(self.cluster, topic) for topic in plan.topics]
         self.clients = {
             t.name: Sender(self.cluster, f"client-{t.name}", t.name) for t in plan.topics
@@ -96,7 +106,7 @@ class Stage:
 
     def prepare(self) -> None:
         """Start the cluster, create the topics, write what they retain, and come to rest."""
-        self.cluster.start()
+        self.cluster.start(without=self.plan.later)
         self._until(self._all_serve, "a broker does not serve")
         for topic in self.plan.topics:
             self.actor.operator.create(topic, self._created)
@@ -138,14 +148,15 @@ class Stage:
             self.world.run(self.world.now_us + SECOND_US // 10)
 
     def _all_serve(self) -> bool:
-        return all(node.is_serving for node in self.cluster.nodes.values())
+        later = self.plan.later
+        return all(node.is_serving for n, node in self.cluster.nodes.items() if n not in later)
 
     def _all_whole(self) -> bool:
         states = self.probe.states
         return all(
             (state := states.get((topic.name, index))) is not None
             and len(state.isr) == len(row)
-            and self.probe.serving_leader((topic.name, index)) is not None
+            and self.probe.service((topic.name, index)) is None
             for topic in self.plan.topics
             for index, row in enumerate(topic.replicas)
         )
@@ -198,6 +209,7 @@ class Stage:
         else:
             if event.election == "unclean":
                 self._ask_uncleanly(event)
+            self.actor.told = self.on_look or _unheard
             self.actor.do(event, brokers)
 
     def _ask_uncleanly(self, event: Event) -> None:
@@ -276,6 +288,10 @@ class Stage:
             at_end = self.high_watermark((claim.topic, claim.partition))
             return self._seen_at.get(id(claim), at_end)
         return seen_at_end(claim, answers)
+
+
+def _unheard(_text: str) -> None:
+    return None
 
 
 def run(plan: Rehearsal) -> Answers:

@@ -30,6 +30,8 @@ REST_US = 700_000
 WHAT_WIDTH = 56
 BROKER_WIDTH = 9
 PAGE_WIDTH = 96
+SERVES = "serves"
+REMOTES = {"objects": "the object store", "coordinator": "the coordinator"}
 
 
 @dataclass(slots=True)
@@ -47,15 +49,10 @@ class Transcript:
         self.world = stage.world
         self.probe = stage.probe
         self.place: Place = stage.plan.watch
-        self.brokers = self._replicas()
+        self.brokers = stage.plan.seen_by(*self.place)
         self.lines: list[str] = []
         self._open: _Step | None = None
         self._began = False
-
-    def _replicas(self) -> tuple[int, ...]:
-        topic = self.stage.plan.topic(self.place[0])
-        assert topic is not None
-        return tuple(sorted(topic.replicas[self.place[1]]))
 
     def run(self) -> None:
         """Run the stage and write down what happens."""
@@ -137,20 +134,31 @@ class Transcript:
     @property
     def head(self) -> str:
         """The names of the columns."""
-        brokers = "".join(f"{f'log {each}':<{BROKER_WIDTH}}" for each in self.brokers)
+        brokers = broker_titles(self.stage.plan)
         what = f"{'at':>6}    {'what happens':<{WHAT_WIDTH}}"
         return (
             f"{what} {'leader':<6} {'epoch':<5} {'ISR':<7} {'ELR':<5} {brokers} the client is told"
         )
 
 
+def broker_titles(plan: Rehearsal) -> str:
+    """What the columns of the watched partition's brokers are called."""
+    topic = plan.topic(plan.watch[0])
+    assert topic is not None
+    what = "broker" if topic.is_diskless else "log"
+    return "".join(f"{f'{what} {each}':<{BROKER_WIDTH}}" for each in plan.seen_by(*plan.watch))
+
+
 def log_of(stage: Stage, broker: int, place: Place) -> str:
-    """How far a broker's log of a partition is, or why it cannot be seen."""
+    """How far a broker's log of a partition is, or why it cannot be seen; of a diskless partition
+    whether the broker serves."""
     node = stage.cluster.nodes[broker]
     if node.state is State.PAUSED:
         return "frozen"
     if not node.is_up:
         return "down"
+    if place[0] in stage.probe.diskless:
+        return SERVES if node.is_serving else "-"
     replica = stage.probe.replica(broker, place)
     return "-" if replica is None else f"{replica.high_watermark}/{replica.log.end_offset}"
 
@@ -197,8 +205,14 @@ def difference(before: PartitionImage, state: PartitionImage) -> str:
         parts.append("nobody may lead" if state.leader < 0 else elected)
     elif state.leader_epoch != before.leader_epoch:
         parts.append(f"{state.leader} leads on in a new epoch")
-    out = [each for each in before.isr if each not in state.isr]
-    back = [each for each in state.isr if each not in before.isr]
+    gone = [each for each in before.replicas if each not in state.replicas]
+    new = [each for each in state.replicas if each not in before.replicas]
+    if new:
+        parts.append(f"{ids(tuple(new))} gets a replica")
+    if gone:
+        parts.append(f"{ids(tuple(gone))} has a replica no more")
+    out = [each for each in before.isr if each not in (*state.isr, *gone)]
+    back = [each for each in state.isr if each not in (*before.isr, *new)]
     if out:
         parts.append(f"{ids(tuple(out))} out of the ISR")
     if back:
@@ -243,6 +257,11 @@ _DESCRIPTIONS: dict[Action, Callable[[Event, str], str]] = {
     Action.ELECT: lambda event, _: f"an operator asks for a {event.election} election",
     Action.SET: lambda event, _: ", ".join(f"{k}={v}" for k, v in sorted(event.settings.items())),
     Action.CREATE: lambda event, _: f"topic {event.topic} is created",
+    Action.ADD: lambda _, who: f"{who} added",
+    Action.DRAIN: lambda _, who: f"{who} drained",
+    Action.GROW: lambda event, _: f"{event.topic} grows to {event.partitions} partitions",
+    Action.OUTAGE: lambda event, _: f"{REMOTES[event.remote]} is away",
+    Action.RESTORE: lambda event, _: f"{REMOTES[event.remote]} is back",
     Action.SEND: _send,
     Action.READ: lambda _event, _who: "a consumer reads",
 }
@@ -260,12 +279,19 @@ def transcribe(plan: Rehearsal) -> str:
     top += ["#"] if source or about else []
     topic, index = plan.watch
     top += [
-        f"# Partition {topic}-{index}. A log is shown as high watermark/end offset; both are "
-        "exclusive.",
+        f"# Partition {topic}-{index}. {_shown(plan)}",
         "",
         transcript.head,
     ]
     return "\n".join([*top, *transcript.lines, "", *_end(answers)]) + "\n"
+
+
+def _shown(plan: Rehearsal) -> str:
+    topic = plan.topic(plan.watch[0])
+    assert topic is not None
+    if topic.is_diskless:
+        return "It is diskless: any broker that serves takes and gives its records."
+    return "A log is shown as high watermark/end offset; both are exclusive."
 
 
 def _end(answers: Answers) -> list[str]:

@@ -9,10 +9,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 
-from anabranch.client.admin import ConfigOperation, ResourceKind, alter_configs
+from anabranch.client.admin import (
+    ConfigOperation,
+    ResourceKind,
+    alter_configs,
+    cordon,
+    create_partitions,
+    create_topic,
+)
 from anabranch.client.cluster import Cluster
 from anabranch.client.elections import Election, elect_leaders
+from anabranch.client.plans import look, plan
+from anabranch.client.reassignments import reassign
+from anabranch.core.placement.planning import drain
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal, Who
 from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.testing.nodes import ClusterError
@@ -20,24 +31,28 @@ from anabranch.testing.staging.looking import Looking
 from anabranch.testing.staging.machines import Machines
 
 LOOK_SECONDS = 0.1
+BROKERS_MOST = 9
 CUT_SECONDS = 1.0
 """Until nothing waits at a leader that was asked before a cut: twice replica.fetch.wait.max.ms.
 What it holds would be answered into the cut, and arrive when the links are whole again."""
 DOWN_SECONDS = 2.0
 """The longest that a restart leaves a process down: enough to see what is without it."""
-ON_MADE_UP_NODES_ONLY = (Action.WIPE, Action.CREATE)
+ON_MADE_UP_NODES_ONLY = (Action.ADD,)
+
+
+def performable(plan: Rehearsal) -> Rehearsal:
+    """A plan without what processes leave out: steady producers, and bytes that are only said to
+    be there. Both sides then do the same."""
+    topics = tuple(replace(each, rate_per_second=0.0, retained_bytes=0) for each in plan.topics)
+    return replace(plan, topics=topics)
 
 
 def refuse(plan: Rehearsal) -> None:
     """Raise ClusterError for a plan that processes cannot perform."""
     if plan.brokers != tuple(range(1, len(plan.brokers) + 1)):
         raise ClusterError("On real processes brokers are 1, 2, 3 and so on: give them these ids.")
-    for topic in plan.topics:
-        if topic.rate_per_second or topic.retained_bytes:
-            raise ClusterError(
-                f"On real processes topic {topic.name} can have no `produce` and no `retained`: "
-                "send with events."
-            )
+    if len(plan.brokers) > BROKERS_MOST:
+        raise ClusterError(f"At most {BROKERS_MOST} brokers run as processes of one machine.")
     for event in plan.events:
         if event.action in ON_MADE_UP_NODES_ONLY:
             raise ClusterError(
@@ -52,6 +67,8 @@ class Acting:
     def __init__(self, machines: Machines, looking: Looking) -> None:
         self.machines = machines
         self.looking = looking
+        self.told: Callable[[str], object] = lambda _text: None
+        """Hears what an operator is told."""
         self._background: set[asyncio.Task[None]] = set()
         self._on_node: dict[Action, Callable[[int], None]] = {
             Action.KILL: machines.kill,
@@ -61,6 +78,7 @@ class Acting:
         self._slowly: dict[Action, Callable[[int], None]] = {
             Action.START: machines.start,
             Action.SHUT_DOWN: machines.shut_down,
+            Action.WIPE: machines.wipe,
         }
 
     async def who(self, who: Who) -> tuple[int, ...]:
@@ -93,8 +111,12 @@ class Acting:
             await self._cut(event, brokers)
         elif event.action is Action.HEAL:
             self.machines.heal()
-        elif event.action in (Action.ELECT, Action.SET):
-            self._begin(self._operate(event))
+        elif event.action is Action.OUTAGE:
+            await asyncio.to_thread(self.machines.outage, event.remote)
+        elif event.action is Action.RESTORE:
+            await asyncio.to_thread(self.machines.restore, event.remote)
+        elif event.action in _OPERATED:
+            self._begin(self._operate(event, brokers))
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._background.add(asyncio.ensure_future(work))
@@ -119,7 +141,7 @@ class Acting:
         for one in brokers:
             for other in await self.who(event.to):
                 if one != other:
-                    self.machines.cut(other, one, one_way=event.one_way)
+                    self.machines.cut(other, one, one_way=event.one_way, plane=event.plane)
         await asyncio.sleep(CUT_SECONDS)
 
     async def _restart(self, broker: int, down_us: int) -> None:
@@ -146,12 +168,54 @@ class Acting:
             for state in topic.partitions.values()
         )
 
-    async def _operate(self, event: Event) -> None:
+    async def _operate(self, event: Event, brokers: tuple[int, ...]) -> None:
         async with Cluster(self.machines.bootstrap) as cluster:
-            if event.action is Action.SET:
-                changes = [(ConfigOperation.SET, *each) for each in sorted(event.settings.items())]
-                await alter_configs(cluster, ResourceKind.TOPIC, event.topic, changes)
-                return
-            kind = Election.PREFERRED if event.election == "preferred" else Election.UNCLEAN
-            places = None if event.partition is None else {event.topic: [event.partition]}
-            await elect_leaders(cluster, kind, places)
+            told = self.told
+            sentence = await _OPERATED[event.action](cluster, event, brokers)
+            if sentence:
+                told(sentence)
+
+
+async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    changes = [(ConfigOperation.SET, *each) for each in sorted(event.settings.items())]
+    await alter_configs(cluster, ResourceKind.TOPIC, event.topic, changes)
+    return ""
+
+
+async def _elect(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    kind = Election.PREFERRED if event.election == "preferred" else Election.UNCLEAN
+    places = None if event.partition is None else {event.topic: [event.partition]}
+    await elect_leaders(cluster, kind, places)
+    return ""
+
+
+async def _create(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    await create_topic(
+        cluster, event.topic, partitions=event.partitions,
+        replication_factor=event.replication, configs=event.settings,
+    )  # fmt: skip
+    return ""
+
+
+async def _grow(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    await create_partitions(cluster, event.topic, event.partitions)
+    return ""
+
+
+async def _drain(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
+    for each in brokers:
+        await cordon(cluster, each)
+    made = plan(await look(cluster), lambda layout: drain(layout, brokers))
+    if made.moves:
+        await reassign(cluster, {each.place: each.after for each in made.moves})
+    return made.sentence
+
+
+_OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[None, None, str]]] = {
+    Action.SET: _set,
+    Action.ELECT: _elect,
+    Action.CREATE: _create,
+    Action.GROW: _grow,
+    Action.DRAIN: _drain,
+}
+"""What an operator asks for; each gives the sentence that he is told."""

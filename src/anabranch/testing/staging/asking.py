@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from anabranch.client.connection import ConnectionLost
+from anabranch.client.connection import Connection, ConnectionLost
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.batch import walk
@@ -23,11 +25,15 @@ from anabranch.core.wire.messages.produce import (
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.sim.rehearsal.answers import Place
 from anabranch.sim.rehearsal.consuming import in_words
-from anabranch.sim.rehearsal.producing import NOBODY_LEADS, UNANSWERED, Sent
+from anabranch.sim.rehearsal.producing import (
+    NOBODY_LEADS,
+    REQUEST_TIMEOUT_MS,
+    UNANSWERED,
+    Sent,
+)
 from anabranch.testing.staging.looking import ANSWER_SECONDS, Looking
 
 PRODUCE_BY_NAME = 12
-REQUEST_TIMEOUT_MS = 30_000
 
 
 class Asking:
@@ -39,6 +45,8 @@ class Asking:
         self.place = looking.place
         self.log: list[Sent] = []
         self._count = 0
+        self._ready: dict[int, list[Connection]] = {}
+        """Connections that clients made to a broker before it froze: it answers no new one."""
 
     async def leader(self, place: Place) -> int:
         """Who leads, as the first broker that answers says."""
@@ -65,6 +73,30 @@ class Asking:
         self.log.append(sent)
         return sent
 
+    async def connect(self, broker: int, count: int) -> None:
+        """Have clients speak with a broker: their connections stay while it is frozen."""
+        ready = self._ready.setdefault(broker, [])
+        with contextlib.suppress(ConnectionLost):
+            while len(ready) < count:
+                ready.append(await self.looking.dial(broker))
+
+    @asynccontextmanager
+    async def _connection(self, broker: int) -> AsyncIterator[Connection]:
+        """One for one request that may wait for long."""
+        ready = self._ready.get(broker, [])
+        while ready and not ready[-1].is_open:
+            ready.pop()
+        connection = ready.pop() if ready else await self.looking.dial(broker)
+        try:
+            yield connection
+        finally:
+            await connection.close()
+
+    async def close(self) -> None:
+        """End the connections that nobody used."""
+        for connection in [each for ready in self._ready.values() for each in ready]:
+            await connection.close()
+
     async def send(self, sent: Sent, broker: int | None) -> None:
         """Send a batch to the leader, or to `broker`, and wait for its answer."""
         to = await self.leader(sent.place) if broker is None else broker
@@ -83,7 +115,7 @@ class Asking:
             acks=sent.acks, timeout_ms=REQUEST_TIMEOUT_MS,
             topic_data=[TopicProduceData(name=topic, partition_data=[part])],
         )  # fmt: skip
-        async with self.looking.another(to) as connection:  # it may wait for long
+        async with self._connection(to) as connection:
             if sent.acks == 0:
                 await connection.send_unanswered(message, PRODUCE_BY_NAME)
                 return

@@ -13,9 +13,8 @@ Not here: what is done (`acting.py`), when it has come to rest (`stage.py`).
 from __future__ import annotations
 
 import asyncio
+import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,10 @@ from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from anabranch.core.wire.messages.metadata import MetadataRequest
 from anabranch.sim.rehearsal.model import Rehearsal
 from anabranch.sim.rehearsal.outcome import ALL, NOTHING, READS, State, cut, watched
-from anabranch.sim.rehearsal.transcript import difference
+from anabranch.sim.rehearsal.transcript import SERVES, difference
 from anabranch.testing.staging.machines import Machines
 
 CUT = re.compile(
@@ -55,6 +55,8 @@ class Looking:
 
     def __init__(self, plan: Rehearsal, machines: Machines) -> None:
         self.place = plan.watch
+        topic = plan.topic(plan.watch[0])
+        self.is_diskless = topic is not None and topic.is_diskless
         self.brokers = watched(plan)
         self.machines = machines
         self.image = MetadataImage.empty()
@@ -96,6 +98,7 @@ class Looking:
     def _read(self, path: Path) -> None:
         at = self._read_to.get(path, 0)
         with path.open("rb") as file:
+            at = min(at, os.fstat(file.fileno()).st_size)  # a disk may have been replaced
             file.seek(at)
             fresh = file.read()
         try:
@@ -144,21 +147,18 @@ class Looking:
             self._connections[broker] = known
         return known
 
-    @asynccontextmanager
-    async def another(self, broker: int) -> AsyncIterator[Connection]:
-        """A connection for one request that may wait for long. Raises ConnectionLost."""
+    async def dial(self, broker: int) -> Connection:
+        """A connection of its own. Raises ConnectionLost."""
         host, port = self.machines.address(broker)
-        connection = await Connection.open(host, port, timeout_seconds=DIAL_SECONDS)
-        try:
-            yield connection
-        finally:
-            await connection.close()
+        return await Connection.open(host, port, timeout_seconds=DIAL_SECONDS)
 
     async def _log_of(self, broker: int) -> str:
         if broker in self.machines.frozen:
             return "frozen"
         if broker not in self.machines.up:
             return "down"
+        if self.is_diskless:
+            return await self._serves(broker)
         try:
             end, fetched = await self._end_of(broker), await self.fetched(broker)
         except (ConnectionLost, ApiError):
@@ -167,6 +167,16 @@ class Looking:
         if end < 0 or part is None or part.error_code:
             return "-"
         return f"{part.high_watermark}/{end}"
+
+    async def _serves(self, broker: int) -> str:
+        """Whether a broker answers clients, in the words of a diskless partition."""
+        try:
+            connection = await self.connection(broker)
+            message = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+            await connection.send(message, timeout_seconds=ANSWER_SECONDS)
+        except ConnectionLost:
+            return "-"
+        return SERVES
 
     async def _end_of(self, broker: int) -> int:
         topic, index = self.place
@@ -194,6 +204,9 @@ class Looking:
         """What the leader serves, by its own words."""
         if leader not in self.machines.up - self.machines.frozen:
             return NOTHING
+        if self.is_diskless:
+            serves = await self._serves(leader) == SERVES
+            return (READS if self.machines.away else ALL) if serves else NOTHING
         topic, index = self.place
         host, port = self.machines.address(leader)
         try:

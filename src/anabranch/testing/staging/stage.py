@@ -15,10 +15,13 @@ import asyncio
 
 from anabranch.client.admin import create_topic
 from anabranch.client.cluster import Cluster
+from anabranch.client.connection import ConnectionLost
+from anabranch.core.errors import ApiError
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
 from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
-from anabranch.sim.rehearsal.producing import Sent
+from anabranch.sim.rehearsal.producing import REQUEST_TIMEOUT_MS, Sent
 from anabranch.sim.rehearsal.transcript import answer
+from anabranch.testing.nodes import ClusterError
 from anabranch.testing.staging.acting import Acting, refuse
 from anabranch.testing.staging.asking import Asking
 from anabranch.testing.staging.looking import Looking
@@ -43,6 +46,8 @@ def performed(
     try:
         machines.begin()
         return asyncio.run(_Stage(plan, foretold, machines, patience_seconds).run())
+    except (ApiError, ConnectionLost, OSError) as fault:
+        raise ClusterError(f"The cluster did not do what was asked of it: {fault}") from fault
     finally:
         machines.end()
 
@@ -62,6 +67,8 @@ class _Stage:
         self.acting = Acting(machines, self.looking)
         self.rows: list[Row] = []
         self._answers: list[asyncio.Task[None]] = []
+        self._give_up: dict[asyncio.Task[None], int] = {}
+        """Until when, in the rehearsal's time, clients wait."""
         self._sends: list[tuple[Row, Sent]] = []
 
     async def run(self) -> Outcome:
@@ -76,11 +83,20 @@ class _Stage:
             await self._end_answers()
             return Outcome(self.plan, self.rows, await self.asking.lost())
         finally:
+            for each in self._answers:
+                each.cancel()
+            await self.asking.close()
             await self.looking.close()
 
     async def _create_topics(self) -> None:
         async with Cluster(self.machines.bootstrap) as cluster:
             for topic in self.plan.topics:
+                if topic.is_diskless:
+                    count = len(topic.replicas)
+                    await create_topic(
+                        cluster, topic.name, partitions=count, configs=topic.settings
+                    )
+                    continue
                 await create_topic(
                     cluster, topic.name, assignment=topic.replicas, configs=topic.settings
                 )
@@ -88,17 +104,39 @@ class _Stage:
     async def _perform(self, events: list[Event]) -> None:
         meant: list[tuple[Event, tuple[int, ...]]] = []
         row = self._next("")
+        await self._lose_patience(events[0].at_us)
         for event in events:
             brokers = () if event.who is None else await self.acting.who(event.who)
             meant.append((event, brokers))
             row.what = title(meant)
             if event.action in (Action.SEND, Action.READ):
-                self._answers.append(asyncio.ensure_future(self._ask(event, row)))
+                task = asyncio.ensure_future(self._ask(event, row))
+                self._answers.append(task)
+                self._give_up[task] = event.at_us + REQUEST_TIMEOUT_MS * 1_000
             else:
+                if event.action is Action.PAUSE:
+                    for each in brokers:
+                        await self.asking.connect(each, self._sends_after(event))
+                self.acting.told = row.told.append
                 await self.acting.do(event, brokers)
         await self._rest()
         if self._answers:
             await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+
+    def _sends_after(self, event: Event) -> int:
+        return sum(
+            each.action is Action.SEND and each.at_us > event.at_us for each in self.plan.events
+        )
+
+    async def _lose_patience(self, now_us: int) -> None:
+        """Clients that have waited for long enough by the time of the rehearsal give up."""
+        late = [task for task, until_us in self._give_up.items() if until_us <= now_us]
+        for task in late:
+            del self._give_up[task]
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+            self._answers = [task for task in self._answers if task not in late]
 
     async def _ask(self, event: Event, row: Row) -> None:
         if event.action is Action.READ:
