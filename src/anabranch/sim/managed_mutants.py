@@ -101,6 +101,16 @@ MANAGED = (
         caught_by=f"{CONTROLLER}::test_a_rack_that_blinks_keeps_everything",
     ),
     Mutant(
+        name="back-between-looks-and-still-gone",
+        rule="a broker that was back, however briefly, is away anew",
+        module="anabranch.core.controller.diskless.absence",
+        old="            if known is None:  # new, or the broker was back between two looks\n",
+        new="            if known is None and broker_id not in self._elapsed_ms:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_managed_reconciling.py"
+        "::test_a_broker_that_was_back_between_two_looks_is_away_anew",
+    ),
+    Mutant(
         name="last-diskless-replica-goes",
         rule="the last replica of a partition is never removed",
         module="anabranch.core.controller.diskless.reconciliation",

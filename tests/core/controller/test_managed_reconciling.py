@@ -24,6 +24,7 @@ from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER, RESO
 from anabranch.core.wire.codec import decode, encode_bytes
 from anabranch.core.wire.messages.unregister_broker import UnregisterBrokerRequest
 from anabranch.core.wire.metadata_records import (
+    BrokerRegistrationChangeRecord,
     ConfigRecord,
     NoOpRecord,
     PartitionChangeRecord,
@@ -122,6 +123,22 @@ def test_a_rack_that_blinks_keeps_everything():
         live(world, 20_000, 1, 2, 3)
     assert rows(world) == before
     assert not moves_of(world, batches)
+
+
+def test_a_broker_that_was_back_between_two_looks_is_away_anew():
+    world = racked_world(1, 2, 3)
+    diskless(world, partitions=3)
+    live(world, 10_000, 1, 2, 3)
+    live(world, 250_000, 1, 2)
+    epoch = world.image.brokers[3].epoch
+    for fenced in (-1, 1):
+        change = BrokerRegistrationChangeRecord(broker_id=3, broker_epoch=epoch, fenced=fenced)
+        world.commit([change])
+    live(world, 250_000, 1, 2)
+    assert state_of(world, "c") is DEGRADED
+    assert [racks_of(row) for row in rows(world)] == [["a", "b", "c"]] * 3
+    live(world, 60_000, 1, 2)
+    assert state_of(world, "c") is UNAVAILABLE
 
 
 def test_the_last_replica_stays_when_every_rack_is_gone():

@@ -65,11 +65,13 @@ class Absences:
         for broker_id in self._elapsed_ms.keys() - absent:
             del self._elapsed_ms[broker_id]
         for broker_id in absent:
-            if broker_id in self._elapsed_ms:
+            known = image.absences.get(broker_id)
+            if known is None:  # new, or the broker was back between two looks
+                self._elapsed_ms[broker_id] = 0
+            elif broker_id in self._elapsed_ms:
                 self._elapsed_ms[broker_id] += step_ms
             else:
-                known = image.absences.get(broker_id)
-                self._elapsed_ms[broker_id] = 0 if known is None else known.elapsed_ms
+                self._elapsed_ms[broker_id] = known.elapsed_ms
 
     def _is_news(
         self, image: MetadataImage, broker_id: int, is_gone: bool, *, is_due: bool
