@@ -118,6 +118,15 @@ SCHEDULED = (
         caught_by="out-of-range",
     ),
     Mutant(
+        name="diskless-old-epoch-commits",
+        rule="an object is committed by the newest epoch of its broker alone",
+        module=f"{ROOM}.commit",
+        old="if broker_epoch != commit.broker_epoch:",
+        new="if False:",
+        seed=740,
+        caught_by="D4",
+    ),
+    Mutant(
         name="diskless-commit-after-the-lease",
         rule="an object whose lease is over is not committed, however late its broker wakes",
         module=f"{ROOM}.commit",
@@ -125,5 +134,16 @@ SCHEDULED = (
         new="if found.state is not ObjectState.PREPARED:",
         seed=772,
         caught_by="D3",
+    ),
+    Mutant(
+        name="diskless-objects-overtake-each-other",
+        rule="an object waits for those of its broker that were cut before it",
+        module=f"{ROOM}.writing",
+        old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
+        "            upload = self.uploads[0]\n",
+        new="        upload = next((u for u in self.uploads if u.stage is Stage.STORED), None)\n"
+        "        if upload is not None:\n",
+        seed=204,
+        caught_by="D5",
     ),
 )

@@ -95,7 +95,8 @@ class Acting:
         return tuple(each for each in state.replicas if each != state.leader)
 
     async def do(self, event: Event, brokers: tuple[int, ...]) -> None:
-        """Perform one event. Raises what a background one has failed with."""
+        """Perform one event; what an operator asks for is answered then. Raises what a background
+        one has failed with."""
         for each in brokers:
             if event.action in self._on_node:
                 await asyncio.to_thread(self._on_node[event.action], each)
@@ -116,7 +117,7 @@ class Acting:
         elif event.action is Action.RESTORE:
             await asyncio.to_thread(self.machines.restore, event.remote)
         elif event.action in _OPERATED:
-            self._begin(self._operate(event, brokers))
+            await self._operate(event, brokers)
 
     def _begin(self, work: Coroutine[None, None, None]) -> None:
         self._background.add(asyncio.ensure_future(work))
@@ -170,10 +171,9 @@ class Acting:
 
     async def _operate(self, event: Event, brokers: tuple[int, ...]) -> None:
         async with Cluster(self.machines.bootstrap) as cluster:
-            told = self.told
             sentence = await _OPERATED[event.action](cluster, event, brokers)
             if sentence:
-                told(sentence)
+                self.told(sentence)
 
 
 async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
