@@ -79,6 +79,16 @@ DATA_PATH = (
         caught_by=f"{TESTS}::test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again",
     ),
     Mutant(
+        name="diskless-deleted-id-accepted",
+        rule="a late creation of rows does not bring a deleted topic back",
+        module=f"{ROOM}.memory_coordinator",
+        old="if topic_id not in self._deleted and key not in self._logs:",
+        new="if key not in self._logs:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        "::test_a_deleted_topic_is_gone_for_good[memory]",
+    ),
+    Mutant(
         name="diskless-missed-changes-asked-for-once",
         rule="what a broken watch may have missed is asked for until it is answered",
         module=f"{ROOM}.broker",
