@@ -262,6 +262,9 @@ async function committedValues(topic) {
 async function transacts() {
   const topic = "js-transactions";
   await created(topic, 2);
+  await created("js-first");
+  await send("js-first", [{ value: "first" }]);
+  await consume("js-first", "js-first", (all) => all.length === 1); // coordinators of groups are there
   const producing = { transactionalId: topic, idempotent: true, maxInFlightRequests: 1 };
   const producer = kafka.producer(producing);
   await producer.connect();

@@ -42,6 +42,10 @@ LATER = {
 """Request keys that Kafka serves and Anabranch does not, and the feature that they belong to."""
 
 
+AHEAD = {"WriteTxnMarkers": "2"}
+"""Request keys of which Anabranch serves a version that Kafka 4.1 lacks (KIP-1228), and which."""
+
+
 @row("broker-api-versions")
 def lists_api_versions(peer: Peer) -> object:
     """Every request key that the broker serves, with its versions.
@@ -50,8 +54,14 @@ def lists_api_versions(peer: Peer) -> object:
     """
     lines = peer.tool(VERSIONS, *peer.at).lines
     found = [re.match(r"(\w+)\((\d+)\): (\d+)(?: to (\d+))?", line) for line in lines]
-    keys = {key[1]: key.groups() for key in found if key}
+    keys: dict[str, tuple[str | None, ...]] = {key[1]: key.groups() for key in found if key}
     if peer.name == "anabranch":
+        for name, version in AHEAD.items():
+            key, number, first, last = keys[name]
+            if last != version:
+                raise Failed(f"compat says that {name} is served up to {version}: {last}")
+            peer.say(f"{name}: version {version} too")
+            keys[name] = (key, number, first, None)
         served = sorted(set(LATER) & set(keys))
         if served:
             raise Failed(f"served, though compat says that it is not: {served}")
