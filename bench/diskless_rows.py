@@ -173,7 +173,7 @@ DISKLESS_ROWS = [
         slow_store.resident,
         {
             "MiB over idle": own_less(slow_store.MOST_MIB),
-            "last quarter over second": own_less(1.05),
+            "last quarter over the one before": own_less(1.05),
         },
         servers={"anabranch": slow_store.OnSlowStore},
         fresh=True,
