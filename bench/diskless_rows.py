@@ -179,7 +179,7 @@ DISKLESS_ROWS = [
         fresh=True,
         rounds_at_most=1,
         warm_up=False,
-        note="8 buffers of 8 MiB and a cache of 128 MiB; the store is moto's behind a slow link",
+        note="8 buffers of 8 MiB and a cache of 32 MiB; the store is moto's behind a slow link",
     ),
 ]
 """In the order in which a run takes them."""

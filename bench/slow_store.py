@@ -1,9 +1,9 @@
 """What a broker keeps in memory while its store takes less than producers send.
 
 One node with diskless topics alone, and an S3 server of its own (moto's) behind a link that lets
-`RATE` bytes a second pass. A producer sends as fast as it is let, a consumer reads along; resident
-memory is looked at each half second. What may stay: eight write buffers and the cache, beside what
-the idle broker has.
+`RATE` bytes a second pass. Producers send as fast as they are let, so many that what they have in
+flight is more than the broker takes; a consumer reads along. Resident memory is looked at each half
+second. What may stay: eight write buffers and the cache, beside what the idle broker has.
 """
 
 from __future__ import annotations
@@ -23,14 +23,16 @@ from anabranch.server.one_machine import COORDINATOR
 SECONDS = 120.0
 LOOK_SECONDS = 0.5
 RATE = 4_000_000
-"""Bytes a second: an object of 8 MiB takes two seconds, and the cache is full in half a minute."""
+"""Bytes a second: an object of 8 MiB takes two seconds."""
+PRODUCERS = 16
+"""Each has 5 MB in flight at most: together more than six write buffers."""
 VALUE_BYTES = 10_000
 PARTITIONS = 12
 TOPIC = "slow-store"
 MIB = 1 << 20
-BUFFERS, BUFFER_MIB, CACHE_MIB = 8, 8, 128
+BUFFERS, BUFFER_MIB, CACHE_MIB = 8, 8, 32
+"""The cache is smaller than by default, so that it is full when the second minute begins."""
 MOST_MIB = BUFFERS * BUFFER_MIB + CACHE_MIB
-"""With the broker's own defaults."""
 
 
 class OnSlowStore(Anabranch):
@@ -47,6 +49,7 @@ class OnSlowStore(Anabranch):
             "diskless.storage.url": self.store.url("bench"),
             "diskless.coordinator.url": f"sqlite://{self.folder.resolve()}/{COORDINATOR}",
             "log.diskless.enable": "true",
+            "diskless.fetch.cache.max.bytes": CACHE_MIB * MIB,
         }
 
     def stop(self) -> None:
@@ -62,27 +65,33 @@ class OnSlowStore(Anabranch):
 
 
 class _Load:
-    """A producer and a consumer on threads, until `end`."""
+    """Producers and a consumer on threads, until `end`."""
 
     def __init__(self, server: Server) -> None:
         self._over = threading.Event()
         self.acknowledged = 0
         self._threads = [
             threading.Thread(target=each, args=(server.bootstrap,), daemon=True)
-            for each in (self._write, self._read)
+            for each in (*[self._write] * PRODUCERS, self._read)
         ]
         for each in self._threads:
             each.start()
 
     def end(self) -> None:
-        """Stop both; what the producer has queued is given up."""
+        """Stop all; what producers have queued is given up."""
         self._over.set()
         for each in self._threads:
             each.join()
 
     def _write(self, servers: str) -> None:
         producer = Producer(
-            {"bootstrap.servers": servers, "linger.ms": 5, "batch.size": 1_000_000, **CLIENT}
+            {
+                "bootstrap.servers": servers,
+                "linger.ms": 5,
+                "batch.size": 1_000_000,
+                "queue.buffering.max.kbytes": 8_192,
+                **CLIENT,
+            }
         )
         values, number = workloads.values_of(VALUE_BYTES), 0
         while not self._over.is_set():
