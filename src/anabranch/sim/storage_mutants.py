@@ -45,6 +45,15 @@ STORAGE = (
         "::test_a_put_that_comes_again_syncs_the_name_that_was_not",
     ),
     Mutant(
+        name="put-ends-like-any-request",
+        rule="a put may take as long as all puts of a broker take side by side at a slow store",
+        module=f"{OBJECTS}.cloud",
+        old="((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))",
+        new="((READ_RETRIES, ATTEMPT_S), (0, ATTEMPT_S))",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_cloud.py::test_a_put_may_take_longer_than_other_requests",
+    ),
+    Mutant(
         name="index-checksum-not-checked",
         rule="an index whose checksum is wrong is not read",
         module="anabranch.core.diskless.layout",

@@ -13,8 +13,11 @@ from hypothesis import strategies as st
 from tests.server.objects.conftest import SECRET, s3_url
 
 from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway, ObjectTaken
+from anabranch.core.diskless.writing import MOST_UPLOADS
 from anabranch.core.errors import StorageFault
+from anabranch.server.diskless import shell
 from anabranch.server.objects import cloud
+from anabranch.server.objects.cloud_faults import fault_of
 from anabranch.server.objects.opening import open_objects
 
 KEY = "objects/3f/63"
@@ -186,6 +189,43 @@ async def test_a_store_that_never_answers_is_away(monkeypatch, nobody):
     with pytest.raises(ObjectsAway, match=r"no answer for 0\.1 s"):
         await store.size(KEY)
     server.close()
+
+
+async def test_a_put_may_take_longer_than_other_requests(s3, monkeypatch):
+    """Objects that are put side by side share what a slow store takes."""
+
+    async def slow(reader, writer):
+        host, _, port = s3.removeprefix("http://").partition(":")
+        inner, outer = await asyncio.open_connection(host, int(port))
+
+        async def back():
+            while piece := await inner.read(1 << 16):
+                writer.write(piece)
+
+        answers = asyncio.create_task(back())
+        while piece := await reader.read(1 << 16):
+            await asyncio.sleep(len(piece) / 1_000_000)
+            outer.write(piece)
+        answers.cancel()
+        outer.close()
+        writer.close()
+
+    monkeypatch.setattr(cloud, "ATTEMPT_S", 0.3)
+    server = await asyncio.start_server(slow, "127.0.0.1", 0, limit=1 << 16)
+    store = await open_objects(s3_url(f"http://127.0.0.1:{port_of(server)}"))
+    await store.put(KEY, [bytes(600_000)])
+    server.close()
+
+
+def test_a_full_broker_at_two_megabytes_a_second_ends_its_puts_in_time():
+    full_bytes = MOST_UPLOADS * (8 << 20)
+    assert full_bytes / 2_000_000 <= cloud.PUT_ATTEMPT_S <= shell.CALL_SECONDS
+
+
+def test_an_option_that_a_cloud_does_not_have_is_not_named():
+    problem = Exception("Server returned error status code: 400 Bad Request")
+    assert "region" in str(fault_of(problem, "s3://bucket", "storing", is_put=True))
+    assert "region" not in str(fault_of(problem, "gs://bucket", "storing", is_put=True))
 
 
 async def test_many_objects_are_deleted_and_listed_in_pages(s3, monkeypatch):

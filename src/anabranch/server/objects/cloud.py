@@ -31,7 +31,10 @@ from anabranch.server.objects.keys import check_key, short_object, shown
 PATIENCE_S = 30.0
 """For one call with the library's retries; producers wait about as long."""
 ATTEMPT_S = 10.0
-"""For one request: 8 MiB at 1 MB/s."""
+"""For one request."""
+PUT_ATTEMPT_S = 27.0
+"""For one put: a broker's six objects of 8 MiB, side by side, at 2 MB/s. When it is shorter than
+they take, all of them end late, are put again, and take the room of those that come next."""
 CONNECT_S = 3.0
 PUT_ATTEMPTS = 3
 FIRST_PAUSE_S = 0.1
@@ -65,11 +68,11 @@ def open_cloud(url: str) -> CloudStore:
             _STORES[scheme](
                 bucket,
                 prefix=prefix.strip("/") or None,
-                client_options=_client_options(client),
+                client_options=_client_options(client, attempt_s),
                 retry_config=_retries(most),
                 **options,
             )
-            for most in (READ_RETRIES, 0)
+            for most, attempt_s in ((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))
         )
     except (BaseError, ValueError, TypeError):
         raise StorageFault(
@@ -80,10 +83,10 @@ def open_cloud(url: str) -> CloudStore:
     return CloudStore(shown(url), calls, puts)
 
 
-def _client_options(given: dict[str, str]) -> dict[str, Any]:
+def _client_options(given: dict[str, str], attempt_s: float) -> dict[str, Any]:
     flags = {name: value.lower() == "true" for name, value in given.items() if name != "proxy_url"}
     times = {
-        "timeout": timedelta(seconds=ATTEMPT_S),
+        "timeout": timedelta(seconds=attempt_s),
         "connect_timeout": timedelta(seconds=CONNECT_S),
     }
     return {**given, **flags, **times}

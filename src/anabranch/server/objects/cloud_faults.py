@@ -75,7 +75,7 @@ def _by_status(status: int, place: str, said: str, cause: str) -> StorageFault:
         )
     if status in PASSING:
         return ObjectsAway(f"{place}: the store cannot answer now ({said}); it will be tried again")
-    if status in ELSEWHERE:
+    if status in ELSEWHERE and place.startswith("s3://"):
         return StorageFault(
             f"{place}: refused ({said}); check the options region and endpoint of "
             "diskless.storage.url"
