@@ -54,6 +54,30 @@ PRODUCERS = (
     "unnest(%s::bytea[], %s::bigint[], %s::bigint[]) AS k (topic_id, partition, producer_id) "
     "JOIN producers p USING (topic_id, partition, producer_id)"
 )
+TO_COMMIT = (
+    f"SELECT {NOW}, (SELECT broker_epoch FROM brokers WHERE broker_id = ? FOR SHARE), {OBJECT} "
+    "FROM wal_objects WHERE object_id = ? FOR UPDATE"
+)
+NOTIFY = f"SELECT pg_notify('{CHANNEL}', each) FROM unnest(?::text[]) each"
+WRITE = (
+    "WITH object AS (UPDATE wal_objects SET state = ?::bigint, byte_size = ?::bigint, "
+    "committed_ms = ?::bigint, verdicts = ?::bytea, live_runs = ?::bigint, marked_ms = ?::bigint "
+    "WHERE object_id = ?::bigint), moved AS ("
+    "UPDATE logs SET high_watermark = k.high_watermark, byte_size = k.byte_size "
+    "FROM unnest(?::bigint[], ?::bigint[], ?::bytea[], ?::bigint[]) "
+    "AS k (high_watermark, byte_size, topic_id, partition) "
+    "WHERE logs.topic_id = k.topic_id AND logs.partition = k.partition), added AS ("
+    "INSERT INTO runs (topic_id, partition, base_offset, end_offset, object_id, byte_offset, "
+    "byte_size, max_timestamp, timestamp_type) SELECT * FROM unnest(?::bytea[], ?::bigint[], "
+    "?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[], ?::bigint[])), "
+    "remembered AS (INSERT INTO producers SELECT * FROM unnest(?::bytea[], ?::bigint[], "
+    "?::bigint[], ?::bigint[], ?::bytea[], ?::bigint[]) "
+    "ON CONFLICT (topic_id, partition, producer_id) DO UPDATE SET "
+    "producer_epoch = excluded.producer_epoch, written = excluded.written, "
+    f"written_ms = excluded.written_ms) {NOTIFY}"
+)
+"""All that a commit writes: each statement of a pipeline is a turn of the client's and the
+server's processes, which costs more than what it does."""
 NEAREST = (
     "SELECT base_offset, end_offset, object_id, byte_offset, byte_size, max_timestamp, "
     "timestamp_type, sum(byte_size) OVER (ORDER BY base_offset) AS total "
@@ -130,13 +154,9 @@ class PostgresTables(SqlTables):
 
     def tell(self, changes: Sequence[Change]) -> None:
         """Notify all listeners, when the transaction commits."""
-        packets = [
-            base64.b64encode(packet).decode() for packet in pack_changes(changes, CHANGE_BYTES)
-        ]
+        packets = _packets(changes)
         if packets:
-            self._execute(
-                f"SELECT pg_notify('{CHANNEL}', each) FROM unnest(?::text[]) each", (packets,)
-            )
+            self._execute(NOTIFY, (packets,))
 
     def next_ids(self, count: int) -> list[int]:
         """Numbers for objects, in order."""
@@ -203,65 +223,37 @@ class PostgresTables(SqlTables):
         ObjectRow | None, int | None, dict[LogKey, LogState], dict[ProducerKey, Producer], int
     ]:
         """All that a commit reads, in one round trip."""
-        found = self._execute(
-            f"SELECT {NOW}, {OBJECT} FROM wal_objects WHERE object_id = ? FOR UPDATE",
-            (commit.object_id,),
-        )
-        epoch = self._execute(
-            "SELECT broker_epoch FROM brokers WHERE broker_id = ? FOR SHARE", (commit.broker_id,)
-        )
+        found = self._execute(TO_COMMIT, (commit.broker_id, commit.object_id))
         logs = self._execute(
             LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)
         )
         wanted = sorted(producer_keys(commit.batches))
-        producers = self._execute(
-            PRODUCERS, _columns([(*each.key, each.producer_id) for each in wanted], 3)
-        )
-        row, registered = found.fetchone(), epoch.fetchone()
+        producers = self._producers(wanted) if wanted else None
+        row = found.fetchone()
         return (
-            None if row is None else object_row(row[1:]),
-            None if registered is None else int(registered[0]),
+            None if row is None else object_row(row[2:]),
+            None if row is None or row[1] is None else int(row[1]),
             _logs(logs.fetchall()),
-            {
-                ProducerKey(LogKey(TopicId(topic_id), partition), producer_id): Producer(
-                    known, unpack_written(written)
-                )
-                for topic_id, partition, producer_id, known, written in producers.fetchall()
-            },
+            {} if producers is None else dict(map(_producer, producers.fetchall())),
             0 if row is None else int(row[0]),
         )
 
-    def write_rows(
+    def _producers(self, wanted: Sequence[ProducerKey]) -> psycopg.Cursor[Any]:
+        return self._execute(
+            PRODUCERS, _columns([(*each.key, each.producer_id) for each in wanted], 3)
+        )
+
+    def write_commit(
         self,
+        held: Sequence[Any],
         logs: Sequence[tuple[Any, ...]],
         runs: Sequence[tuple[Any, ...]],
         producers: Sequence[tuple[Any, ...]],
+        changes: Sequence[Change],
     ) -> None:
-        """What a commit writes, in three statements."""
-        if logs:
-            self._execute(
-                "UPDATE logs SET high_watermark = k.high_watermark, byte_size = k.byte_size "
-                "FROM unnest(%s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[]) "
-                "AS k (high_watermark, byte_size, topic_id, partition) "
-                "WHERE logs.topic_id = k.topic_id AND logs.partition = k.partition",
-                _columns(logs, 4),
-            )
-            self._execute(
-                "INSERT INTO runs (topic_id, partition, base_offset, end_offset, object_id, "
-                "byte_offset, byte_size, max_timestamp, timestamp_type) SELECT * FROM "
-                "unnest(%s::bytea[], %s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[], "
-                "%s::bigint[], %s::bigint[], %s::bigint[], %s::bigint[])",
-                _columns(runs, 9),
-            )
-        if producers:
-            self._execute(
-                "INSERT INTO producers SELECT * FROM unnest(%s::bytea[], %s::bigint[], "
-                "%s::bigint[], %s::bigint[], %s::bytea[], %s::bigint[]) "
-                "ON CONFLICT (topic_id, partition, producer_id) DO UPDATE SET "
-                "producer_epoch = excluded.producer_epoch, written = excluded.written, "
-                "written_ms = excluded.written_ms",
-                _columns(producers, 6),
-            )
+        """What a commit writes and tells, in one statement."""
+        columns = (*_columns(logs, 4), *_columns(runs, 9), *_columns(producers, 6))
+        self._execute(WRITE, (*held, *columns, _packets(changes)))
 
     def _execute(self, query: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
         return self.connection.execute(_placed(query), values, binary=True)
@@ -270,6 +262,16 @@ class PostgresTables(SqlTables):
 def heard(payload: str) -> list[Change]:
     """The changes of one message."""
     return unpack_changes(base64.b64decode(payload))
+
+
+def _packets(changes: Sequence[Change]) -> list[str]:
+    return [base64.b64encode(packet).decode() for packet in pack_changes(changes, CHANGE_BYTES)]
+
+
+def _producer(row: Sequence[Any]) -> tuple[ProducerKey, Producer]:
+    topic_id, partition, producer_id, known, written = row
+    key = ProducerKey(LogKey(TopicId(topic_id), partition), producer_id)
+    return key, Producer(known, unpack_written(written))
 
 
 def _placed(query: str) -> bytes:

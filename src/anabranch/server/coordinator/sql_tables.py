@@ -50,6 +50,10 @@ from anabranch.core.types import TopicId
 from anabranch.server.coordinator.packing import pack_verdicts, pack_written, unpack_verdicts
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
+COMMITTED = (
+    "UPDATE wal_objects SET state = ?, byte_size = ?, committed_ms = ?, verdicts = ?, "
+    "live_runs = ?, marked_ms = ? WHERE object_id = ?"
+)
 OF_LOG = "topic_id = ? AND partition = ?"
 RUNS = (
     "SELECT base_offset, end_offset, object_id, object_key, byte_offset, runs.byte_size, "
@@ -136,14 +140,16 @@ class SqlTables(ABC):
         """What `decide` takes, locked: object, epoch, partitions, producers, time."""
 
     @abstractmethod
-    def write_rows(
+    def write_commit(
         self,
+        held: Sequence[Any],
         logs: Sequence[tuple[Any, ...]],
         runs: Sequence[tuple[Any, ...]],
         producers: Sequence[tuple[Any, ...]],
+        changes: Sequence[Change],
     ) -> None:
-        """Write what a commit decided: (high watermark, size, topic, partition), runs as in the
-        table, producers as in the table."""
+        """Write and tell what a commit decided: values of COMMITTED, (high watermark, size, topic,
+        partition), runs as in the table, producers as in the table."""
 
     # The active controller.
 
@@ -455,9 +461,7 @@ class SqlTables(ABC):
             self._refuse([commit.object_id])
             return
         is_unused = decided.object_state is ObjectState.UNUSED
-        self.do(
-            "UPDATE wal_objects SET state = ?, byte_size = ?, committed_ms = ?, verdicts = ?, "
-            "live_runs = ?, marked_ms = ? WHERE object_id = ?",
+        self.write_commit(
             (
                 int(ObjectState.UNUSED if is_unused else ObjectState.COMMITTED),
                 commit.byte_size,
@@ -467,16 +471,14 @@ class SqlTables(ABC):
                 now_ms if is_unused else None,
                 commit.object_id,
             ),
-        )
-        self.write_rows(
             [(log.high_watermark, log.byte_size, *key) for key, log in decided.logs.items()],
             [(*run.key, *run[1:4], *run[5:]) for run in decided.runs],
             [
                 (*each.key, each.producer_id, known.epoch, pack_written(known.written), now_ms)
                 for each, known in decided.producers.items()
             ],
+            _moved(decided),
         )
-        self.tell(_moved(decided))
 
     def _refuse(self, object_ids: Sequence[int]) -> None:
         now_ms = self.now_ms()

@@ -26,7 +26,14 @@ from anabranch.core.diskless.rows import (
     Wanted,
 )
 from anabranch.server.coordinator.packing import pack_changes, unpack_changes, unpack_written
-from anabranch.server.coordinator.sql_tables import OBJECT, OF_LOG, RUNS, SqlTables, object_row
+from anabranch.server.coordinator.sql_tables import (
+    COMMITTED,
+    OBJECT,
+    OF_LOG,
+    RUNS,
+    SqlTables,
+    object_row,
+)
 from anabranch.server.sqlite_file import transaction
 
 CHANGES_KEPT = 1000
@@ -143,13 +150,16 @@ class SqliteTables(SqlTables):
             self.now_ms(),
         )
 
-    def write_rows(
+    def write_commit(
         self,
+        held: Sequence[Any],
         logs: Sequence[tuple[Any, ...]],
         runs: Sequence[tuple[Any, ...]],
         producers: Sequence[tuple[Any, ...]],
+        changes: Sequence[Change],
     ) -> None:
-        """What a commit writes."""
+        """What a commit writes and tells."""
+        self.do(COMMITTED, held)
         self.many(f"UPDATE logs SET high_watermark = ?, byte_size = ? WHERE {OF_LOG}", logs)
         self.many(
             "INSERT INTO runs (topic_id, partition, base_offset, end_offset, object_id, "
@@ -158,6 +168,7 @@ class SqliteTables(SqlTables):
             runs,
         )
         self.many("INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?)", producers)
+        self.tell(changes)
 
     # Changes.
 
