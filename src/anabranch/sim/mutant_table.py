@@ -1999,6 +1999,36 @@ DIRECTED = (
         "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
     ),
     Mutant(
+        name="ids-hold-empty-sets-of-their-own",
+        rule="ids without a transaction share one empty set of partitions",
+        module=f"{TRANSACTIONS}.records",
+        old="        or NO_PARTITIONS,\n",
+        new="        | NO_PARTITIONS,\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_ids_without_a_transaction_share_one_empty_set_of_partitions",
+    ),
+    Mutant(
+        name="ids-listed-whatever-the-pattern",
+        rule="ids are listed that a pattern matches as a whole",
+        module="anabranch.core.api.p66_list_transactions",
+        old="if pattern is not None and not pattern.matches(name):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_ids_are_listed_by_a_pattern_of_whole_ids",
+    ),
+    Mutant(
+        name="late-transactions-all-named",
+        rule="a round names twenty late transactions in the log, and counts the others",
+        module=f"{TRANSACTIONS}.upkeep",
+        old="if len(self.said) < MOST_SAID:",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_late_transactions_are_named_in_the_log_up_to_a_number",
+    ),
+    Mutant(
         name="committed-while-verified-is-waited-for",
         rule="what is committed while another partition is verified is not waited for",
         module="anabranch.core.api.p00_produce",
