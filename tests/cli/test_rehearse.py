@@ -163,6 +163,24 @@ def test_what_differs_is_said_event_by_event(rehearse, plan_file, monkeypatch):
     )
 
 
+def test_replicas_that_join_one_after_another_may_do_so_in_either_order(
+    rehearse, plan_file, monkeypatch
+):
+    def joined(order):
+        def made(_plan, told):
+            changes = [f"{each} into the ISR" for each in order]
+            return replace(told, rows=[replace(told.rows[0], changes=changes), *told.rows[1:]])
+
+        return made
+
+    shown = []
+    for order in ((2, 3), (3, 2)):
+        monkeypatch.setattr("anabranch.testing.staging.stage.performed", joined(order))
+        shown.append(rehearse(plan_file, "--real").stdout)
+    assert shown[0] == shown[1]
+    assert "changes: rehearsed nothing; seen 2 into the ISR; then 3 into" in unwrapped(shown[0])
+
+
 def test_what_processes_leave_out_is_said(rehearse, plan_file, monkeypatch):
     monkeypatch.setattr("anabranch.testing.staging.stage.performed", lambda _plan, told: told)
     plan_file.write_text(PLAN.replace("]]}", "]], produce: {acks: all}, retained: 1 GB}"))

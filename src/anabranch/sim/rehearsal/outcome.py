@@ -12,8 +12,9 @@ one row, since nothing can be seen between them. Not here: the transcript with i
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import NamedTuple
 
 from anabranch.core.metadata.image import PartitionImage
@@ -33,6 +34,7 @@ from anabranch.sim.rehearsal.transcript import (
 )
 
 BEGIN = "the rehearsal begins"
+JOIN = re.compile(r"\d+ into the ISR")
 WHAT_WIDTH = 50
 SERVES_WIDTH = 18
 
@@ -77,7 +79,14 @@ class Row:
     def at_rest(self) -> str:
         """What of it can be seen when it has come to rest: all but answers that are still due."""
         assert self.state is not None
-        return "\n".join([self.state.columns, *self.changes, *sorted(self.cuts)])
+        return "\n".join([self.state.columns, *self._settled, *sorted(self.cuts)])
+
+    @property
+    def _settled(self) -> list[str]:
+        """The changes; of replicas that join one after another, chance says which is first."""
+        runs = groupby(self.changes, key=lambda each: bool(JOIN.fullmatch(each)))
+        ordered = [sorted(run) if is_join else list(run) for is_join, run in runs]
+        return [each for run in ordered for each in run]
 
     def parts(self, brokers: tuple[int, ...]) -> dict[str, str]:
         """All that the row says, by what it is about."""
@@ -90,7 +99,7 @@ class Row:
             "ELR": ids(partition.elr),
             **{f"broker {each}": log for each, log in zip(brokers, self.state.logs, strict=True)},
             "served": self.state.serves,
-            "changes": "; then ".join(self.changes),
+            "changes": "; then ".join(self._settled),
             "cuts": "; ".join(sorted(self.cuts)),
             "the client is told": "; ".join(self.told),
         }
@@ -100,7 +109,7 @@ class Row:
         """The row and, below it, what changed."""
         assert self.state is not None
         line = f"{self.what:<{WHAT_WIDTH}} {self.state.columns} {'; '.join(self.told)}".rstrip()
-        return [line, *(f"    {each}" for each in (*self.changes, *sorted(self.cuts)))]
+        return [line, *(f"    {each}" for each in (*self._settled, *sorted(self.cuts)))]
 
 
 class Difference(NamedTuple):
