@@ -42,6 +42,10 @@ class Stepped:
             elif waited is not None:
                 waited._asyncio_future_blocking = False  # nobody waits for it
 
+    async def run(self):
+        """As work of a task."""
+        await self
+
 
 def place_of(work):
     """Where a coroutine waits."""
@@ -159,6 +163,19 @@ def test_who_stops_a_node_that_is_being_stopped_waits_for_the_end(folder):
         await node.stop()
         assert [each for each in held(folder) if each not in before] == []
         await first
+
+    with asyncio.Runner() as runner:
+        runner.run(work())
+
+
+def test_why_a_start_failed_is_known_when_the_node_has_stopped(folder):
+    """Whoever waits for either of the two finds the fault, and no orderly end."""
+
+    async def work():
+        node = Node(load_config(None, settings_of(folder, **SETTINGS)))
+        starting = asyncio.ensure_future(Stepped(node.start(), {1: OSError("it fails")}).run())
+        await asyncio.wait((starting, node.stopped), return_when=asyncio.FIRST_COMPLETED)
+        assert starting.done() and isinstance(starting.exception(), OSError)
 
     with asyncio.Runner() as runner:
         runner.run(work())
