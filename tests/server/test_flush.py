@@ -11,6 +11,7 @@ from test_partitions import World
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
+from anabranch.core.log.unsure import MARK
 from anabranch.core.types import TopicPartition
 from anabranch.server.flush import Flusher
 
@@ -95,3 +96,18 @@ async def test_who_waits_for_what_was_found_does_not_wait_for_what_comes(world, 
     assert not flusher.is_idle
     flusher._wake = lambda: None
     await flusher.stop()
+
+
+async def test_a_round_that_takes_long_leaves_the_mark_of_one_that_fails(world, monkeypatch):
+    """People kill a process whose disk hangs, and the sync may fail after that."""
+    monkeypatch.setattr("anabranch.server.flush.SLOW_S", 0.0)
+    flusher, go_on = held_round(world, monkeypatch)
+    await eventually(lambda: world.files.exists(f"/a/{PLACE}/{MARK}"))
+    go_on.set()
+    await eventually(lambda: flusher.is_idle)
+    monkeypatch.undo()
+    world.append()
+    target = world.replica().log.sync_target()
+    for file in target[1]:
+        file.sync()
+    assert not world.files.exists(f"/a/{PLACE}/{MARK}")

@@ -20,12 +20,15 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import Syncable
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.syncing import ClosingRound
+from anabranch.core.log.unsure import leave_mark
 
 if TYPE_CHECKING:
     from anabranch.server.performing import Performer
 
 SYNC_THREADS = 8
 """As many logs can wait for the disk at once; a disk merges the rest into few writes anyway."""
+SLOW_S = 0.5
+"""A disk that works takes less, and nobody kills a node so soon for one that does not."""
 SLICE_S = 0.005
 """How long gathering what a folder's logs need may hold the loop at a time."""
 
@@ -73,11 +76,21 @@ class Flusher:
     def _start(self, asked: SyncLog) -> None:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(SYNC_THREADS, "sync")
-        synced = asyncio.get_running_loop().run_in_executor(self._threads, sync_all, asked.files)
+        loop = asyncio.get_running_loop()
+        synced = loop.run_in_executor(self._threads, sync_all, asked.files)
+        slow = loop.call_later(SLOW_S, self._slow, asked)
         self._running.add(synced)
-        synced.add_done_callback(partial(self._ended, asked))
+        synced.add_done_callback(partial(self._ended, asked, slow))
 
-    def _ended(self, asked: SyncLog, future: asyncio.Future[None]) -> None:
+    def _slow(self, asked: SyncLog) -> None:
+        """A sync takes long. It may fail after this process was killed because of it."""
+        log = asked.replica.log
+        asyncio.get_running_loop().run_in_executor(None, leave_mark, log)
+
+    def _ended(
+        self, asked: SyncLog, slow: asyncio.TimerHandle, future: asyncio.Future[None]
+    ) -> None:
+        slow.cancel()
         self._running.discard(future)
         if future.cancelled():
             return

@@ -553,13 +553,23 @@ DIRECTED = (
         caught_by=f"{UNSURE_TESTS}::test_what_the_next_process_syncs_is_there_after_a_power_cut",
     ),
     Mutant(
+        name="sync-that-hangs-is-believed",
+        rule="a sync that takes long leaves the mark of one that failed",
+        module="anabranch.server.flush",
+        old="run_in_executor(None, leave_mark, log)",
+        new="run_in_executor(None, str, log)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_flush.py"
+        "::test_a_round_that_takes_long_leaves_the_mark_of_one_that_fails",
+    ),
+    Mutant(
         name="cut-that-was-not-synced-is-believed",
         rule="a sync outside of rounds leaves the mark of a failed one, too",
         module="anabranch.core.log.unsure",
-        old="    mark.sync()\n    try:\n",
-        new="    try:\n",
+        old="        leave_mark(log)\n        raise\n\n\nclass Rewriting",
+        new="        raise\n\n\nclass Rewriting",
         seed=NO_SCHEDULE,
-        caught_by=f"{UNSURE_TESTS}::test_the_mark_is_there_while_a_cut_is_synced",
+        caught_by=f"{UNSURE_TESTS}::test_a_cut_that_could_not_be_synced_leaves_the_mark",
     ),
     Mutant(
         name="log-without-a-name-adopted",

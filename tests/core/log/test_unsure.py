@@ -29,7 +29,8 @@ from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFile, MemoryFiles
 from anabranch.core.log.scan import CHUNK_BYTES
-from anabranch.core.log.unsure import MARK
+from anabranch.core.log.segment import Segment
+from anabranch.core.log.unsure import MARK, leave_mark, sync_at_once
 
 MARKED = f"{FOLDER}/{MARK}"
 
@@ -101,33 +102,22 @@ def test_a_cut_that_could_not_be_synced_is_no_promise_either() -> None:
         assert tags(log) == held
 
 
-def test_the_mark_is_there_while_a_cut_is_synced() -> None:
-    """A process may be killed while the disk is still failing."""
-    files = Watched()
-    log = new_log(files)
-    append(log, batch())
-    append(log, batch())
-    log.truncate_to(3)
-    assert files.synced_with_mark == [True]
-    assert MARKED not in files.contents
+def test_a_cut_that_could_not_be_synced_leaves_the_mark() -> None:
+    world = World(7)
+    for _ in range(3):
+        world.append()
+    log = world.log
+    with pytest.raises(StorageFault):
+        sync_at_once(log, refusing(log))
+    assert MARK in world.disk.list(FOLDER)
+    assert log.fault is not None
 
 
-class Watched(MemoryFiles):
-    """Files that note whether the mark is there when a segment is synced."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.synced_with_mark: list[bool] = []
-
-    def open(self, path: str, *, create: bool = False, write: bool = True) -> MemoryFile:
-        return WatchedFile(self, path, create=create and write)
-
-
-class WatchedFile(MemoryFile):
-    """One of them."""
-
-    def sync(self) -> None:
-        self._files.synced_with_mark.append(MARKED in self._files.contents)
+def refusing(log: Log) -> Segment:
+    """The active segment, on a disk that syncs nothing."""
+    assert log.active is not None
+    log.files.fail_in = 1  # type: ignore[attr-defined]
+    return log.active
 
 
 class Written(MemoryFiles):
@@ -179,11 +169,10 @@ def test_the_mark_goes_with_a_round_in_which_all_was_stored_and_not_before() -> 
     append(log, batch())
     target = log.sync_target()
     assert target is not None
+    leave_mark(log)  # as for a sync that hangs
     for one in target[1][:2]:
         one.sync()
     assert MARKED in files.contents
-    log.truncate_to(1)
-    assert MARKED in files.contents, "a round is under way"
     log = reopen(log)
     assert MARKED in files.contents, "nothing has been synced yet"
     append(log, batch())
@@ -191,9 +180,6 @@ def test_the_mark_goes_with_a_round_in_which_all_was_stored_and_not_before() -> 
     assert MARKED in files.contents
     append(log, batch())
     sync(log)
-    assert MARKED not in files.contents
-    append(log, batch())
-    log.truncate_to(3)
     assert MARKED not in files.contents
 
 
@@ -203,6 +189,7 @@ def test_the_mark_stays_when_the_log_failed_beside_the_round() -> None:
     append(log, batch())
     target = log.sync_target()
     assert target is not None
+    leave_mark(log)
     log.fail(StorageFault("a cut was not stored"))
     for one in target[1]:
         one.sync()

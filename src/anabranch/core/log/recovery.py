@@ -5,7 +5,7 @@ from the one that holds the recovery point on is read whole, checksums included,
 the producer state are made anew. Known leader epochs stay where the batches agree: in a compacted
 log the table may know more than they do.
 
-Where a sync failed or did not end (`unsure`), what lies behind the recovery point is written again
+Where a sync may have failed (`unsure`), what lies behind the recovery point is written again
 as it is read, and so are the small files beside the batches.
 
 Bytes that are not sound at or after the recovery point were never promised: they are cut, with

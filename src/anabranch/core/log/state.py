@@ -116,7 +116,7 @@ class LogState:
         self.names_syncing = False
         """Whether a round has begun that covers names, and has not ended."""
         self.is_marked = False
-        """Whether the mark of `unsure` is there for a round, or was when the log was opened."""
+        """Whether the mark of `unsure` is there."""
         self.is_named = True
         """Whether `partition.metadata` is safe, or in the next round."""
         self.deleted: list[tuple[int, str]] = []
@@ -194,7 +194,7 @@ class LogState:
 
     def synced(self, end_offset: int) -> None:
         """The targets of `sync_target` are on stable storage."""
-        self.names_syncing = self.is_marked = False
+        self.names_syncing = False
         reached = min(end_offset, self.sync_ceiling)
         self.flushed_offset = max(self.flushed_offset, reached)
         self.unsynced_segments = [one for one in self.unsynced_segments if one[0] > reached]

@@ -1,8 +1,8 @@
 """What one sync round of a log covers, as objects whose `sync` may run in a thread.
 
-Order: the mark of a round (`unsure`), closed segments with their indexes, the active segment (with
-its own at the end of a clean stop), whose the log is, the epoch table, the mark again, then the
-names of files that are new. The recovery point moves only after all of them.
+Order: closed segments with their indexes, the active segment (with its own at the end of a clean
+stop), whose the log is, the epoch table, the mark of a failed sync (`unsure`), then the names of
+files that are new. The recovery point moves only after all of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from anabranch.core.log.segment import (
     offset_name,
 )
 from anabranch.core.log.state import LogState
-from anabranch.core.log.unsure import MarkSync, UnmarkSync
+from anabranch.core.log.unsure import UnmarkSync, Watched
 from anabranch.core.types import Offset
 
 
@@ -124,7 +124,7 @@ def save_beside(log: LogState) -> None:
 def sync_targets(log: LogState) -> tuple[Syncable, ...]:
     """Everything that must be on stable storage before the recovery point may be the log's end."""
     files = log.files
-    targets: list[Syncable] = [MarkSync(log)]
+    targets: list[Syncable] = []
     for end_offset, segment in log.unsynced_segments:
         beside = [segment.stem + suffix for suffix in (OFFSETS, TIMES, TRANSACTIONS)]
         beside.append(f"{log.folder}/{offset_name(end_offset, SNAPSHOT)}")
@@ -140,8 +140,8 @@ def sync_targets(log: LogState) -> tuple[Syncable, ...]:
     if log.epochs.unsynced:
         targets.append(PathSync(files, f"{log.folder}/{LEADER_EPOCHS}"))
         log.epochs.unsynced = False
+    targets = [Watched(log, each) for each in targets]
     targets.append(UnmarkSync(log))
-    log.is_marked = True
     if log.names_unsynced:
         targets.append(NamesSync(files, log.folder))
         targets.append(NamesSync(files, log.folder.rpartition("/")[0]))

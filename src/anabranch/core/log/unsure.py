@@ -1,16 +1,16 @@
-"""The mark of a log whose files are being synced: what a failed sync leaves to the next process.
+"""The mark of a log of which a sync has failed: what that leaves to the next process.
 
-What: a file in the log's folder that is there from before the first sync of a round until all of
-them have succeeded, and `Rewriting`, through which a log that is opened with the mark is read. Why:
-after an fsync that failed, the kernel takes the pages for written. Memory has the bytes, the disk
-may not have them, and no later fsync says so. The process takes the folder offline; one that is
-killed leaves the files to a process that knows nothing of it. Rules kept: whenever a process ends
-while a sync runs, or after one failed, the mark is there; with the mark, everything behind the
-recovery point is written again, the very bytes that were checked, so that the next sync is a real
-one; the mark goes after a round in which every sync succeeded. The mark is never synced itself: the
-memory that has the doubtful bytes has the mark too, and a power cut takes both. Names need none of
-this: no file system takes changes after it failed to store one. Source: PostgreSQL's fsync failures
-of 2018. Not here: which files a round covers (`syncing`).
+What: a file in the log's folder that a failed sync leaves, `Watched`, which leaves it, and
+`Rewriting`, through which a log that is opened with it is read. Why: after an fsync that failed,
+the kernel takes the pages for written. Memory has the bytes, the disk may not have them, and no
+later fsync says so. The process takes the folder offline; one that is killed leaves the files to a
+process that knows nothing of it. Rules kept: with the mark, everything behind the recovery point is
+written again, the very bytes that are checked, so that the next sync is a real one; the mark goes
+after a round in which every sync succeeded. The mark is never synced itself: the memory that has
+the doubtful bytes has the mark too, and a power cut takes both. Whoever syncs in threads calls
+`leave_mark` for a sync that takes long as well: one that hangs is why people kill a process. Names
+need none of this: no file system takes changes after it failed to store one. Source: PostgreSQL's
+fsync failures of 2018. Not here: which files a round covers (`syncing`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.files import DiskFull, File
+from anabranch.core.log.files import File, Syncable
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
@@ -26,47 +26,56 @@ from anabranch.core.types import Buffer
 MARK = ".syncing"
 
 
-class MarkSync:
-    """Comes first in a round."""
+def leave_mark(log: LogState) -> None:
+    """Note that what is behind the recovery point may not be on the disk; in any thread. A disk
+    that refuses even that is no new fault."""
+    log.is_marked = True
+    with contextlib.suppress(StorageFault):
+        log.files.make_empty(_path(log))
 
-    __slots__ = ("_files", "_path")
 
-    def __init__(self, log: LogState) -> None:
-        self._files = log.files
-        self._path = _path(log)
+class Watched:
+    """A file of a round, whose failed sync leaves the mark."""
+
+    __slots__ = ("_file", "_log")
+
+    def __init__(self, log: LogState, file: Syncable) -> None:
+        self._log = log
+        self._file = file
 
     def sync(self) -> None:
-        """See Syncable. A full disk may leave no mark, which alone is no reason to fail."""
-        with contextlib.suppress(DiskFull):
-            self._files.make_empty(self._path)
+        """See Syncable."""
+        try:
+            self._file.sync()
+        except StorageFault:
+            leave_mark(self._log)
+            raise
 
 
 class UnmarkSync:
-    """Comes behind the files of a round."""
+    """Comes behind the files of a round: all of them are stored."""
 
-    __slots__ = ("_log", "_path")
+    __slots__ = ("_log",)
 
     def __init__(self, log: LogState) -> None:
         self._log = log
-        self._path = _path(log)
 
     def sync(self) -> None:
         """See Syncable. A sync beside this round may have failed: then the mark stays."""
-        if self._log.fault is None:
-            self._log.files.remove(self._path)
+        log = self._log
+        if log.is_marked and log.fault is None:
+            log.is_marked = False
+            log.files.remove(_path(log))
 
 
 def sync_at_once(log: LogState, segment: Segment) -> None:
-    """Sync a segment's batches outside of a round; what a round needs of the mark is left to it."""
-    mark = MarkSync(log)
-    mark.sync()
+    """Sync a segment's batches outside of a round."""
     try:
         segment.file.sync()
-    except StorageFault:
-        mark.sync()  # a round that has just ended may have removed it
+    except StorageFault as fault:
+        log.fail(fault)  # a round that ends meanwhile leaves the mark
+        leave_mark(log)
         raise
-    if not log.is_marked:
-        log.files.remove(_path(log))
 
 
 class Rewriting:
