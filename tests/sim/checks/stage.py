@@ -18,6 +18,7 @@ from anabranch.core.replication.partitions import Partitions
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.core.wire import metadata_records as records
+from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.checks.logs import LogChecks
 from anabranch.sim.checks.marks import Marks
@@ -191,6 +192,7 @@ class Stage:
         count: int = 1,
         key: bytes = b"k",
         tombstone: bool = False,
+        transactional: bool = False,
     ) -> None:
         """One batch by a leader, of one record if not said otherwise; nobody looks yet."""
         self.sequence += 1
@@ -200,7 +202,19 @@ class Stage:
                 for each in range(count)
             ],
             producer_id=producer[0], producer_epoch=producer[1], base_sequence=producer[2],
+            transactional=transactional,
         )  # fmt: skip
+        self._append(node_id, batch, epoch)
+
+    def end_transaction(self, node_id: int, producer_id: int, *, committed: bool) -> None:
+        """A marker by a leader."""
+        marker = build_end_marker(
+            committed=committed, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0,
+            now_ms=0,
+        )  # fmt: skip
+        self._append(node_id, marker)
+
+    def _append(self, node_id: int, batch: bytearray, epoch: int | None = None) -> None:
         replica = self.replica(node_id)
         replica.log.append_as_leader(
             batch, leader_epoch=replica.leader_epoch if epoch is None else epoch, now_ms=0,

@@ -73,6 +73,35 @@ def test_c1_a_newer_record_that_is_not_committed_does_not_count():
     assert violated(lambda: compacted(stage, 1)) == "C1"
 
 
+def transactional_stage(*, committed: bool) -> Stage:
+    """A committed record of a key, and a later one of a transaction that has ended."""
+    stage = Stage(cleanup_policy="compact", delete_retention_ms=str(STAYS_MS))
+    stage.append(1, key=b"a")
+    stage.append(1, key=b"a", producer=(7, 0, 0), transactional=True)
+    stage.end_transaction(1, 7, committed=committed)
+    stage.append(1, key=b"b")
+    stage.look(1)
+    stage.copy(1, 2, 3)
+    for node_id in (1, 2, 3):
+        stage.tell(node_id, stage.log(1).end_offset)
+    return stage
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_what_a_transaction_wrote_counts_when_it_is_committed(committed):
+    stage = transactional_stage(committed=committed)
+    compacted(stage, 1)
+    truth = stage.logs.truths[KEY]
+    assert truth.compacted is not None
+    assert truth.compacted.taken_out > 0
+
+
+def test_c1_the_newest_record_of_a_key_is_not_one_that_was_aborted(monkeypatch):
+    stage = transactional_stage(committed=False)
+    monkeypatch.setattr(compaction, "survivors", lambda *_, **__: [])
+    assert violated(lambda: compacted(stage, 1)) == "C1"
+
+
 def test_c2_a_tombstone_stays_for_its_time():
     stage = stage_with(b"a", b"b", tombstone=b"a")
     compacted(stage, 1)

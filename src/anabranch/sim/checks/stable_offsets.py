@@ -31,14 +31,11 @@ class Undecided:
     def __init__(self, replica: Replica) -> None:
         self.replica = replica
         self.end = self.high = NOT_SEEN
-        self.forget()
-
-    def forget(self) -> None:
-        """Its log was cut, or exchanged: read it again."""
         self.position = BEGIN
         self.open: dict[int, int] = {}
+        """Producer -> where its transaction began."""
         self.ended: list[tuple[int, int]] = []
-        self.end = NOT_SEEN
+        """Where transactions began whose markers lie at or above the high watermark, and those."""
 
     def grow(self, node: SimNode) -> None:
         """Read what was appended."""
@@ -82,9 +79,8 @@ class StableOffsets(Watcher):
         self._forget(node, place)
 
     def _forget(self, node: SimNode, place: TopicPartition) -> None:
-        known = self._known.get(node.node_id, {}).pop(place, None)
-        if known is not None:
-            known.end = NOT_SEEN
+        """Its log is cut, or exchanged: it is read again from its begin."""
+        self._known.get(node.node_id, {}).pop(place, None)
 
     def event_ended(self, node: SimNode | None) -> None:
         """See Watcher."""
