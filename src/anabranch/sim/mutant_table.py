@@ -1663,15 +1663,6 @@ DIRECTED = (
         caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
     ),
     Mutant(
-        name="marker-counts-before-it-is-replicated",
-        rule="the last stable offset waits until all have the marker",
-        module="anabranch.core.log.producers",
-        old="firsts = [first for first, _ in self.unreplicated]",
-        new="firsts = []",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
-    ),
-    Mutant(
         name="stable-offset-forgets-at-a-cut",
         rule="a cut leaves the last stable offset before markers that not all have",
         module="anabranch.core.log.producer_replay",

@@ -13,4 +13,23 @@ VERIFYING = "anabranch.core.broker.verifying"
 PRODUCERS = "anabranch.core.log.producers"
 OFFSETS = "anabranch.core.groups.offsets"
 
-SCHEDULED: tuple[Mutant, ...] = ()
+SCHEDULED = (
+    Mutant(
+        name="marker-counts-before-it-is-replicated",
+        rule="the last stable offset waits until all have the marker",
+        module=PRODUCERS,
+        old="firsts = [first for first, _ in self.unreplicated]",
+        new="firsts = []",
+        seed=115,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
+        name="aborted-before-the-fetch-not-told",
+        rule="a reader is told of aborted transactions that began before where it reads",
+        module="anabranch.core.log.lookup",
+        old="if entry.last_offset >= first and entry.first_offset < upto:",
+        new="if entry.first_offset >= first and entry.first_offset < upto:",
+        seed=115,
+        caught_by="aborted-read",
+    ),
+)
