@@ -1645,15 +1645,6 @@ DIRECTED = (
         caught_by="tests/core/api/test_p27_write_txn_markers.py::test_a_marker_that_raises_the_epoch_counts_once",
     ),
     Mutant(
-        name="open-transaction-forgotten-at-a-restart",
-        rule="the last stable offset stops at transactions that were open before a restart",
-        module="anabranch.core.log.producer_snapshot",
-        old="if transaction_first_offset >= 0:",
-        new="if False:",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
-    ),
-    Mutant(
         name="aborted-list-lost-at-a-cut",
         rule="a cut keeps the aborted transactions before it",
         module="anabranch.core.log.shortening",

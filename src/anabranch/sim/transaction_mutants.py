@@ -15,6 +15,15 @@ OFFSETS = "anabranch.core.groups.offsets"
 
 SCHEDULED = (
     Mutant(
+        name="open-transaction-forgotten-at-a-restart",
+        rule="the last stable offset stops at transactions that were open before a restart",
+        module="anabranch.core.log.producer_snapshot",
+        old="if transaction_first_offset >= 0:",
+        new="if False:",
+        seed=123,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
         name="marker-counts-before-it-is-replicated",
         rule="the last stable offset waits until all have the marker",
         module=PRODUCERS,
