@@ -54,6 +54,25 @@ STORAGE = (
         caught_by=f"{TESTS}/test_cloud.py::test_a_put_may_take_longer_than_other_requests",
     ),
     Mutant(
+        name="segment-rolled-during-a-round-counts-as-synced",
+        rule="a segment that is rolled while a round is under way belongs to the next one",
+        module="anabranch.core.log.state",
+        old="if one[0] > reached or one not in covered\n",
+        new="if one[0] > reached\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_syncing.py"
+        "::test_what_a_round_said_is_there_after_a_power_cut[1]",
+    ),
+    Mutant(
+        name="torn-time-index-read-as-empty",
+        rule="an index file that ends within an entry is torn, also within zeros",
+        module="anabranch.core.log.indexes",
+        old="        if len(encoded) % TIME_ENTRY_BYTES:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_indexes.py::test_a_torn_time_index_is_refused[2]",
+    ),
+    Mutant(
         name="index-checksum-not-checked",
         rule="an index whose checksum is wrong is not read",
         module="anabranch.core.diskless.layout",

@@ -13,6 +13,7 @@ from tests.core.log.test_crashes import World
 from anabranch.core.errors import CorruptLog
 from anabranch.core.log.files import Syncable
 from anabranch.core.log.log import Log
+from anabranch.core.log.segment import OFFSETS, TIMES
 
 STEPS = 40
 
@@ -45,6 +46,16 @@ class Rounds(World):
         log.synced(end_offset)
         self.round = None
         self.flushed = max(self.flushed, log.flushed_offset)
+        self.check_beside(log)
+
+    def check_beside(self, log: Log) -> None:
+        """Recovery trusts what lies beside segments that end before the recovery point's."""
+        if log.fault is not None or not log.segments:
+            return
+        for segment in log.segments[: max(0, log.segment_index(log.flushed_offset - 1))]:
+            for suffix in (OFFSETS, TIMES):
+                inode = self.disk.names.get(segment.stem + suffix)
+                assert inode is None or not inode.dirty, f"{segment.stem}{suffix} was not synced"
 
     def roll(self) -> None:
         if self.log.active is not None and self.log.active.size:

@@ -74,10 +74,11 @@ class OffsetIndex:
 
     @classmethod
     def decode(cls, encoded: bytes, segment_size: int) -> OffsetIndex:
-        """Read Kafka's bytes; zeros at the end (a preallocated file) are dropped."""
-        used = -(-len(encoded.rstrip(b"\0")) // OFFSET_ENTRY_BYTES) * OFFSET_ENTRY_BYTES
-        if used > len(encoded):
+        """Read Kafka's bytes; zeros at the end (a preallocated file) are dropped, if they are whole
+        entries: a torn file may end within the zeros that a number begins with."""
+        if len(encoded) % OFFSET_ENTRY_BYTES:
             raise InvalidIndex("the last entry is incomplete")
+        used = -(-len(encoded.rstrip(b"\0")) // OFFSET_ENTRY_BYTES) * OFFSET_ENTRY_BYTES
         entries = array("i")
         entries.frombytes(encoded[:used])
         if sys.byteorder == "little":
@@ -133,10 +134,11 @@ class TimeIndex:
 
     @classmethod
     def decode(cls, encoded: bytes) -> TimeIndex:
-        """Read Kafka's bytes; zeros at the end (a preallocated file) are dropped."""
-        used = -(-len(encoded.rstrip(b"\0")) // TIME_ENTRY_BYTES) * TIME_ENTRY_BYTES
-        if used > len(encoded):
+        """Read Kafka's bytes; zeros at the end (a preallocated file) are dropped, if they are whole
+        entries: a torn file may end within the zeros that a timestamp begins with."""
+        if len(encoded) % TIME_ENTRY_BYTES:
             raise InvalidIndex("the last entry is incomplete")
+        used = -(-len(encoded.rstrip(b"\0")) // TIME_ENTRY_BYTES) * TIME_ENTRY_BYTES
         fields = struct.unpack(">" + "qi" * (used // TIME_ENTRY_BYTES), encoded[:used])
         index = cls()
         index.timestamps, index.offsets = array("q", fields[0::2]), array("i", fields[1::2])

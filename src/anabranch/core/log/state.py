@@ -69,6 +69,7 @@ class LogState:
         "recovery",
         "room",
         "segments",
+        "segments_syncing",
         "shorter_first",
         "size_bytes",
         "start_offset",
@@ -111,6 +112,9 @@ class LogState:
         self.recovery = Recovery()
         self.unsynced_segments: list[tuple[int, Segment]] = []
         """(end offset, segment) of rolled segments whose sync is due."""
+        self.segments_syncing: tuple[tuple[int, Segment], ...] = ()
+        """Those of them that the round under way covers: one that was rolled since is due still,
+        with what lies beside it, also where the round reaches its end."""
         self.unsynced_since_ms = -1
         self.names_unsynced = False
         self.names_syncing = False
@@ -197,7 +201,10 @@ class LogState:
         self.names_syncing = False
         reached = min(end_offset, self.sync_ceiling)
         self.flushed_offset = max(self.flushed_offset, reached)
-        self.unsynced_segments = [one for one in self.unsynced_segments if one[0] > reached]
+        covered, self.segments_syncing = self.segments_syncing, ()
+        self.unsynced_segments = [
+            one for one in self.unsynced_segments if one[0] > reached or one not in covered
+        ]
 
     def fail(self, fault: StorageFault) -> None:
         """Take the log offline: its folder refused a write or a sync."""

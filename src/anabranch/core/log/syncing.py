@@ -125,7 +125,8 @@ def sync_targets(log: LogState) -> tuple[Syncable, ...]:
     """Everything that must be on stable storage before the recovery point may be the log's end."""
     files = log.files
     targets: list[Syncable] = []
-    for end_offset, segment in log.unsynced_segments:
+    log.segments_syncing = tuple(log.unsynced_segments)
+    for end_offset, segment in log.segments_syncing:
         beside = [segment.stem + suffix for suffix in (OFFSETS, TIMES, TRANSACTIONS)]
         beside.append(f"{log.folder}/{offset_name(end_offset, SNAPSHOT)}")
         targets.append(SegmentSync(segment))
