@@ -22,6 +22,7 @@ HERE = Path(__file__).resolve().parent
 CACHE = ROOT / ".cache" / "clients"
 KAFKAJS = "2.2.4"
 SPARK = "4.2.0"
+VERSITYGW = "v1.8.0"
 FETCH_SECONDS = 900.0
 
 KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
@@ -129,6 +130,14 @@ def _install_spark(folder: Path) -> None:
 def fetch_franz() -> None:
     """Build the program of franz-go with Go's own module client."""
     build_go("franz")
+
+
+def fetch_versitygw() -> None:
+    """Build versitygw, an S3 server, with Go's own module client."""
+    needs("go")
+    package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW}"
+    build = ["env", f"GOBIN={CACHE / 'versitygw'}", "go", "install", package]
+    once("versitygw", VERSITYGW, lambda folder: run(build, folder))
 
 
 def fetch_sarama() -> None:

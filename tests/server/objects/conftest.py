@@ -27,7 +27,11 @@ SECRET = "hush-hush-hush"
 
 @pytest.fixture(scope="session")
 def s3():
-    """The endpoint of an S3 server on loopback with one bucket, `bucket`."""
+    """The endpoint of an S3 server on loopback with one bucket, `bucket`: moto's, or the one that
+    ANABRANCH_TEST_S3 names (`compat/real_s3.py`)."""
+    if real := os.environ.get("ANABRANCH_TEST_S3"):
+        yield real
+        return
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
