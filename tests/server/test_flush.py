@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from server_kit import eventually
@@ -102,12 +104,16 @@ async def test_a_round_that_takes_long_leaves_the_mark_of_one_that_fails(world, 
     """People kill a process whose disk hangs, and the sync may fail after that."""
     monkeypatch.setattr("anabranch.server.flush.SLOW_S", 0.0)
     flusher, go_on = held_round(world, monkeypatch)
-    await eventually(lambda: world.files.exists(f"/a/{PLACE}/{MARK}"))
+    is_marked = partial(world.files.exists, f"/a/{PLACE}/{MARK}")
+    with suppress(TimeoutError):
+        async with asyncio.timeout(5):
+            await eventually(is_marked)
     go_on.set()
+    assert is_marked()
     await eventually(lambda: flusher.is_idle)
     monkeypatch.undo()
     world.append()
     target = world.replica().log.sync_target()
     for file in target[1]:
         file.sync()
-    assert not world.files.exists(f"/a/{PLACE}/{MARK}")
+    assert not is_marked()
