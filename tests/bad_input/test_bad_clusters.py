@@ -22,14 +22,27 @@ from anabranch.core.wire.records import Record, build_batch
 LOG = "00000000000000000000.log"
 
 
-@pytest.fixture
-def cluster(tmp_path):
-    made = ThreeNodes(tmp_path)
+def running(folder, **settings):
+    """A cluster for several tests, after each of which it is well."""
+    made = ThreeNodes(folder, **settings)
     try:
         made.start().write()
         yield made
     finally:
         made.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    yield from running(tmp_path_factory.mktemp("cluster"))
+
+
+@pytest.fixture
+def cluster(shared):
+    shared.in_sync()
+    for each in shared.nodes.values():
+        each.lines.clear()
+    return shared
 
 
 def follower_of(cluster):
@@ -49,16 +62,11 @@ def started(cluster, node_id):
     return node
 
 
-@pytest.fixture
-def everywhere(tmp_path):
+@pytest.fixture(scope="module")
+def everywhere(tmp_path_factory):
     """Controllers that listen on every address of their machine, and say no other."""
     allowed = {"listener.plaintext.beyond.loopback.allow": "true"}
-    made = ThreeNodes(tmp_path, controller_host="0.0.0.0", **allowed)
-    try:
-        made.start().write()
-        yield made
-    finally:
-        made.close()
+    yield from running(tmp_path_factory.mktemp("everywhere"), controller_host="0.0.0.0", **allowed)
 
 
 @pytest.mark.parametrize("listening", ["cluster", "everywhere"])
