@@ -20,6 +20,8 @@ from compat.peer import Output, Peer
 from compat.row import Failed, row
 
 COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
+COPIED_SECONDS = 180.0
+"""The tool's session lasts 45 s: so long the next one has no partitions."""
 COUNT = 500
 """Lines of NUMBERS."""
 
@@ -158,7 +160,7 @@ def copies_after_a_kill(peer: Peer) -> object:
         peer.wait(lambda: "ProcessLoop" in running.printed, "a transaction is over", 60.0)
         running.process.kill()
     with peer.background(*command) as running:
-        peer.wait(lambda: is_copied(peer, "killed-output"), "all is copied", 90.0)
+        peer.wait(lambda: is_copied(peer, "killed-output"), "all is copied", COPIED_SECONDS)
         running.process.kill()
     return copied(peer, "killed-output") == WANTED
 
