@@ -1609,15 +1609,6 @@ DIRECTED = (
         "::test_the_marker_of_the_transaction_before_overtakes_nothing",
     ),
     Mutant(
-        name="verification-skipped",
-        rule="the coordinator is asked before the first batch of a transaction",
-        module="anabranch.core.broker.verifying",
-        old="if producers.is_open(producer_id, epoch):",
-        new="if True:",
-        seed=NO_SCHEDULE,
-        caught_by="tests/core/api/test_p00_transactions.py::test_the_first_batch_waits_for_the_coordinator",
-    ),
-    Mutant(
         name="verification-outlives-a-leadership",
         rule="a coordinator that was asked in an earlier leadership is asked again",
         module="anabranch.core.broker.verifying",
@@ -1940,16 +1931,6 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{TRANSACTION_TESTS}/test_three_coordinators.py"
         "::test_a_transaction_is_decided_once_and_ends",
-    ),
-    Mutant(
-        name="partition-without-a-marker",
-        rule="a transaction is complete when each partition has its marker",
-        module=f"{TRANSACTIONS}.markers",
-        old="                if code in HAS_NO_NEED:\n",
-        new="                if True:\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
-        "::test_a_partition_is_asked_until_it_has_its_marker",
     ),
     Mutant(
         name="epoch-raised-twice-by-a-fence",

@@ -15,6 +15,44 @@ OFFSETS = "anabranch.core.groups.offsets"
 
 SCHEDULED = (
     Mutant(
+        name="verification-skipped",
+        rule="the coordinator is asked before the first batch of a transaction",
+        module=VERIFYING,
+        old="if producers.is_open(producer_id, epoch):",
+        new="if True:",
+        seed=131,
+        caught_by="stable-held",
+    ),
+    Mutant(
+        name="zombie-ends-a-transaction",
+        rule="only the producer of the present epoch ends a transaction",
+        module=f"{ROOM}.rules",
+        old="    if before.producer_epoch != producer.epoch:\n"
+        "        raise ApiError(ErrorCode.PRODUCER_FENCED)\n"
+        "    if before.state in DECIDED",
+        new="    if before.state in DECIDED",
+        seed=147,
+        caught_by="zombie",
+    ),
+    Mutant(
+        name="late-transaction-is-not-fenced",
+        rule="a transaction that is aborted for its timeout raises the epoch",
+        module=f"{ROOM}.transaction",
+        old="become(PREPARE_EPOCH_FENCE, producer_epoch=_raised(before))\n",
+        new="become(PREPARE_EPOCH_FENCE, producer_epoch=before.producer_epoch)\n",
+        seed=131,
+        caught_by="aborted-read",
+    ),
+    Mutant(
+        name="partition-without-a-marker",
+        rule="a transaction is complete when each partition has its marker",
+        module=f"{ROOM}.markers",
+        old="                if code in HAS_NO_NEED:\n",
+        new="                if True:\n",
+        seed=139,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
         name="open-transaction-forgotten-at-a-restart",
         rule="the last stable offset stops at transactions that were open before a restart",
         module="anabranch.core.log.producer_snapshot",
