@@ -196,7 +196,7 @@ class AiokafkaProcessor(Processor):
             group_id=self.group,
             isolation_level="read_committed",
             enable_auto_commit=False,
-            auto_offset_reset="earliest",
+            auto_offset_reset="none",  # it would start over silently
             fetch_max_wait_ms=200,
             metadata_max_age_ms=5_000,
         )
