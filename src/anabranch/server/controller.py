@@ -12,8 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+import traceback
 from collections.abc import Callable, Coroutine, Hashable, Iterable
 from functools import partial
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -239,4 +241,6 @@ class ControllerShell(Performer):
 
 
 def _broken(fault: Exception) -> events.Broke:
-    return events.Broke(f"the controller failed: {type(fault).__name__}: {fault}")
+    frame = traceback.extract_tb(fault.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    return events.Broke(f"the controller failed: {type(fault).__name__} at {place}: {fault}")

@@ -18,6 +18,8 @@ SERVER_FACTS = (
     "current_setting('synchronous_standby_names'), current_setting('synchronous_commit'), "
     "(SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming')"
 )
+PSYCOPG = ("psycopg", "psycopg_binary")
+LOST_TRACK = "the connection ended where psycopg did not expect it"
 LASTING = "SET synchronous_commit = on"
 
 
@@ -40,6 +42,17 @@ def is_away(error: psycopg.Error) -> bool:
     said = str(error)
     refuses = error.sqlstate is None and "FATAL" in said and "the database system is" not in said
     return isinstance(error, psycopg.OperationalError) and not refuses
+
+
+def lost_track(error: BaseException) -> bool:
+    """Whether psycopg failed in a check of its own, as after a connection that ended within a
+    pipeline: it raises AssertionError then, which is no error of the database."""
+    trace = error.__traceback__
+    if not isinstance(error, AssertionError) or trace is None:
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0] in PSYCOPG
 
 
 def one_line(error: Exception) -> str:

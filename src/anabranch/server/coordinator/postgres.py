@@ -39,9 +39,11 @@ from anabranch.server.coordinator.postgres_tables import CHANNEL, Connection, Po
 from anabranch.server.coordinator.worker import Worker
 from anabranch.server.postgres_server import (
     LASTING,
+    LOST_TRACK,
     SERVER_FACTS,
     check_facts,
     is_away,
+    lost_track,
     one_line,
     session_settings,
     shown_place,
@@ -175,6 +177,11 @@ class _Lane:
             except psycopg.errors.ReadOnlySqlTransaction:
                 self._lose()  # another server may be the primary now
                 raise
+            except AssertionError as error:
+                if not lost_track(error):
+                    raise
+                self._lose()
+                raise psycopg.OperationalError(LOST_TRACK) from error
             finally:
                 if self._tables is not None and self._tables.connection.closed:
                     self._lose()

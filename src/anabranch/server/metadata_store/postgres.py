@@ -37,7 +37,13 @@ from anabranch.core.metadata.store import (
     next_lease,
 )
 from anabranch.server.metadata_store.postgres_schema import check_server, make_schema, make_session
-from anabranch.server.postgres_server import is_away, one_line, shown_place
+from anabranch.server.postgres_server import (
+    LOST_TRACK,
+    is_away,
+    lost_track,
+    one_line,
+    shown_place,
+)
 
 ResultT = TypeVar("ResultT")
 Connection: TypeAlias = psycopg.AsyncConnection[Any]
@@ -169,8 +175,10 @@ class PostgresStore:
                 return await call(await self._open())
         except StorageFault:
             raise
-        except BaseException:
+        except BaseException as error:
             await self._drop()  # also when cancelled: what the connection would say next is lost
+            if lost_track(error):
+                raise psycopg.OperationalError(LOST_TRACK) from error
             raise
 
     async def _open(self) -> Connection:
