@@ -22,6 +22,7 @@ from anabranch.sim.checks.violation import Violation
 from anabranch.sim.diskless import Remotes
 from anabranch.sim.diskless_plan import EVERY, FIRST_SEED, OF_EACH
 from anabranch.sim.life import draw_plan
+from anabranch.sim.plan import BY_NAME
 from anabranch.sim.remote import LOST, UNANSWERED, RemoteFaults
 from anabranch.sim.schedule import run_schedule
 from anabranch.sim.world import World
@@ -213,6 +214,19 @@ def test_one_seed_of_eight_has_diskless_topics_and_the_others_are_as_they_were()
     kinds = {fault.kind for seed in range(4, 4_000, 8) for fault in draw_plan(seed).faults}
     assert {"objects-away", "coordinator-flaky", "writer-haunts", "crash-after-put"} <= kinds
     assert {"sleep-after-put", "objects-away-for-minutes"} <= kinds
+
+
+def test_where_a_diskless_topic_is_made_again_no_fault_has_clients_name_topics_by_name():
+    """Else a record that was meant for the topic before would stand in the new one."""
+    seeds = range(FIRST_SEED, 2_000, EVERY)
+    again = mixed = 0
+    for plan in map(draw_plan, seeds):
+        assert plan.diskless is not None
+        is_made_again = any(topic.is_made_again for topic in plan.diskless.topics)
+        is_mixed = any(fault.kind == BY_NAME for fault in plan.faults)
+        assert not (is_made_again and is_mixed), plan.seed
+        again, mixed = again + is_made_again, mixed + is_mixed
+    assert again and mixed
 
 
 @pytest.mark.parametrize("seed", CLEAN)

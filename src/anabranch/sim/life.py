@@ -18,6 +18,7 @@ from anabranch.sim.diskless_plan import with_diskless
 from anabranch.sim.metadata_plan import with_metadata_faults
 from anabranch.sim.offset_plan import with_offsets
 from anabranch.sim.plan import (
+    BY_NAME,
     SAFETY_US,
     SECOND_US,
     SEEDS_OF_PLANS,
@@ -39,8 +40,6 @@ were, since it takes hours to find some of them again."""
 PRODUCE, FETCH = 0, 1
 BY_TOPIC_ID = ((PRODUCE, 13), (FETCH, 16))
 """Versions that name a topic by its id: clients of a topic that is made again know which it is."""
-BY_NAME = "other-version"
-"""The fault after which a broker speaks versions that name a topic by its name alone."""
 LONGEST_RETRIES_MS = 8_000
 """Producers of a plan in which ids expire give up after that: an id that expired while a batch was
 sent again would let it in twice, as in Kafka."""

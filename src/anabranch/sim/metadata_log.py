@@ -110,8 +110,7 @@ class MetadataFollower(Performer):
         begun = self.copy.log.start_offset
         self._following.step(event, self.world.steady_ms, self.world.now_ms)
         if self.copy.log.start_offset > begun:
-            is_trimmed = isinstance(event, SnapshotWritten)
-            self._changed("trimmed" if is_trimmed else "loaded")
+            self._changed(why_it_begins_later(self.copy, event))
         self._perform()
 
     def _tick(self) -> None:
@@ -201,3 +200,11 @@ def _plain(answer: Any) -> Any:
             if isinstance(partition.records, list):
                 partition.records = b"".join(partition.records)
     return answer
+
+
+def why_it_begins_later(copy: MetadataCopy, event: Event) -> str:
+    """What moved the start of a copy's log: it was trimmed, or a snapshot was loaded, or a power
+    cut left less log than the newest snapshot covers, and the log was begun anew behind it."""
+    if isinstance(event, SnapshotWritten):
+        return "trimmed"
+    return "loaded" if copy.log.start_offset == copy.end_offset else "begun-anew"

@@ -39,6 +39,8 @@ EVERY, OF_EACH = 8, 3
 """Of each eight seeds, the one whose brokers have several folders, which fill up and fail."""
 LEAST_OPERATIONS = 200
 LEAST_FAULTS = 5
+BY_NAME = "other-version"
+"""The fault after which a broker speaks versions that name a topic by its name alone."""
 SEEDS_OF_PLANS = 10**9
 """Seeds that differ by a multiple of it have the same plan, with other chance in the rest."""
 

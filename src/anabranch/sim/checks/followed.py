@@ -52,7 +52,7 @@ class CopyChecks:
             self._opened(node)
         elif what == "trimmed":
             self.marks.hit("metadata-log-trimmed")
-        else:
+        elif what in ("loaded", "snapshot"):
             self._snapshot(node, what)
 
     def _snapshot(self, node: SimNode, what: str) -> None:
