@@ -92,8 +92,8 @@ def with_diskless(plan: Plan) -> Plan:
     plan = replace(plan, diskless=diskless, faults=faults, config=tuple(sorted(config.items())))
     if seed >= MORE_SINCE:
         plan = _with_more(plan, diskless, Random(f"{seed}/more-diskless"))
-    faults = _that_keep_ids_apart(plan)
-    return replace(plan, faults=tuple(sorted(faults, key=lambda fault: fault.at_us)))
+    kept = _that_keep_ids_apart(plan)
+    return replace(plan, faults=tuple(sorted(kept, key=lambda fault: fault.at_us)))
 
 
 def _that_keep_ids_apart(plan: Plan) -> list[Fault]:
