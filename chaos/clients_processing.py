@@ -2,9 +2,9 @@
 
 What: confluent-kafka as members of a group, whose generation goes with the offsets (KIP-447);
 aiokafka, which knows no generation, with all partitions and one transactional id, as was done
-before. Rules kept: records of a poll in which partitions were taken away are not processed; after
-any failure everything is opened anew and goes on where the group has committed. When told to end, a
-processor first comes to the ends. Not here: who is wrong (`check_transactions.py`).
+before. Rules kept: after any failure, and after records that came in a poll in which partitions
+were taken away, everything is opened anew and goes on where the group has committed. When told to
+end, a processor first comes to the ends. Not here: who is wrong (`check_transactions.py`).
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class ConfluentProcessor(Processor):
         while not self.is_over():
             self._is_revoked = False
             orders = self._read(consumer)
-            if self._is_revoked:
-                continue
+            if self._is_revoked and orders:
+                return  # some may be of the new assignment, whose position is behind them
             if orders:
                 self.process(producer, orders, consumer.consumer_group_metadata())
             owned = {each.partition for each in consumer.assignment()}

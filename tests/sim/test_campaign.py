@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from anabranch.cli.main import main
 from anabranch.sim.campaign import Campaign, Tally, run_block
 from anabranch.sim.diskless_plan import FAULTS as DISKLESS_FAULTS
+from anabranch.sim.diskless_plan import MORE_FAULTS
 from anabranch.sim.life import draw_plan
 from anabranch.sim.plan import FAULTS
 from anabranch.sim.schedule import run_plan, run_schedule
@@ -68,7 +69,8 @@ def test_plans_differ_and_cover_every_fault():
     plans = [draw_plan(seed) for seed in range(300)]
     assert len({plan.faults for plan in plans}) == len(plans)
     drawn = {fault.kind for plan in plans for fault in plan.faults}
-    families = (*FAULTS.values(), DISKLESS_FAULTS, TRANSACTION_FAULTS)
+    drawn |= {fault.kind for seed in range(300, 700, 8) for fault in draw_plan(seed).faults}
+    families = (*FAULTS.values(), DISKLESS_FAULTS, MORE_FAULTS, TRANSACTION_FAULTS)
     assert drawn == {kind for family in families for kind in family}
     assert all(len(plan.faults) >= 5 for plan in plans)
     assert min(plan.brokers for plan in plans) >= 3

@@ -16,8 +16,8 @@ from anabranch.sim.mutants import Mutant, MutantError, changed
 from anabranch.sim.schedule import run_schedule
 
 ROOT = Path(__file__).parents[2]
-RUN = DIRECTED if os.environ.get("MUTANTS") == "all" else DIRECTED[::3]
-"""Each takes a process: `make mutants` runs all of them, `make test` every third one."""
+RUN = DIRECTED if os.environ.get("MUTANTS") == "all" else DIRECTED[::5]
+"""Each takes a process: `make mutants` runs all of them, `make test` every fifth one."""
 SIMULATION = ROOT / "docs/concepts/simulation.md"
 
 NEXT = Mutant(
@@ -105,6 +105,11 @@ def test_the_recorded_schedule_catches_the_mutant(mutant):
     assert shown.stdout == mutant.caught_by
 
 
+CAUGHT = ("AssertionError", "DID NOT RAISE", "anabranch.core.log.scan.", "anabranch.core.errors.",
+          "anabranch.core.diskless.objects.")  # fmt: skip
+"""What a test ends with that catches something: a claim, or a fault that the code under it names."""
+
+
 @pytest.mark.parametrize("mutant", RUN, ids=lambda mutant: mutant.name)
 def test_a_directed_test_catches_what_no_schedule_does(mutant):
     shown = subprocess.run(
@@ -115,7 +120,7 @@ def test_a_directed_test_catches_what_no_schedule_does(mutant):
         cwd=ROOT,
     )
     assert shown.returncode == pytest.ExitCode.TESTS_FAILED, shown.stdout
-    assert "AssertionError" in shown.stdout or "DID NOT RAISE" in shown.stdout, shown.stdout
+    assert any(each in shown.stdout for each in CAUGHT), shown.stdout
 
 
 @pytest.mark.parametrize("seed", sorted({mutant.seed for mutant in MUTANTS}))

@@ -335,7 +335,7 @@ def test_the_clock_of_one_broker_stamps_what_it_leads(cluster):
         (lambda cluster: cluster.leader("none", timeout_seconds=0.5), "Cannot find the leader"),
         (
             lambda cluster: cluster.wait_in_sync("none", timeout_seconds=0.1),
-            "none is not known yet",
+            "there is no topic 'none'",
         ),
     ],
 )

@@ -192,7 +192,13 @@ def test_a_broker_that_still_starts_ends_with_its_test(tmp_path):
         "controller.quorum.bootstrap.servers": "127.0.0.1:1",
     }  # fmt: skip
     with tempfile.TemporaryFile() as table:
-        order = {"settings": settings, "peers": {}, "faults": table.fileno(), "log_level": "info"}
+        order = {
+            "settings": settings,
+            "peers": {},
+            "controllers": [],
+            "faults": table.fileno(),
+            "log_level": "info",
+        }
         process = subprocess.Popen(
             [sys.executable, "-m", "anabranch.testing.node_process"],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ class Machines:
 
     def kill(self, broker): ...
 
-    pause = resume = kill
+    pause = resume = wipe = kill
 
     def start(self, broker):
         self.started.append(broker)

@@ -36,6 +36,10 @@ FAULTS = (
     "crash-after-put", "crash-after-put",
 )  # fmt: skip
 """Kinds of faults; one that stands twice is drawn twice as often."""
+SLEEP = "sleep-after-put"
+OUTAGES = ("objects-away-for-minutes", "coordinator-away-for-minutes")
+MORE_FAULTS = (SLEEP, *OUTAGES)
+"""Of seeds from MORE_SINCE on."""
 MORE_SINCE = 200
 """From this seed on, what came later: outages of minutes, brokers that sleep beyond a lease, topics
 that are made again twice."""
@@ -108,7 +112,7 @@ def _with_more(plan: Plan, diskless: DisklessPlan, random: Random) -> Plan:
     """Kinds that were added later, each for some seeds."""
     faults: list[Fault] = []
     if random.random() < 0.3:
-        faults.append(_fault(random, "sleep-after-put", random.choice((3, 8, 20)) * SECOND_US))
+        faults.append(_fault(random, SLEEP, random.choice((3, 8, 20)) * SECOND_US))
     if random.random() < 0.3:
         diskless, late = _made_again_twice(diskless, random)
         faults += late
@@ -152,7 +156,7 @@ def _made_again_twice(
 
 def _with_outage(diskless: DisklessPlan, random: Random) -> tuple[DisklessPlan, Fault]:
     """The store or the coordinator is away for minutes, and clients go on asking."""
-    kind = random.choice(("objects-away-for-minutes", "coordinator-away-for-minutes"))
+    kind = random.choice(OUTAGES)
     outage = _fault(random, kind, random.randrange(*MINUTES_US))
     sends = [each for each in diskless.operations if each.kind == "send"]
     ends_us = outage.at_us + outage.lasts_us
