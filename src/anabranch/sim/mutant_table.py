@@ -1101,6 +1101,26 @@ DIRECTED = (
         caught_by=f"{HISTORIES_TESTS}::test_a_table_older_than_the_log_gives_way_to_the_batches",
     ),
     Mutant(
+        name="gap-at-the-start-has-no-epoch",
+        rule="what compaction left out at a log's start was of the epoch of the batch behind it",
+        module="anabranch.core.log.appending",
+        old="assign_epoch(log, epoch, log_start if is_first else offset)",
+        new="assign_epoch(log, epoch, offset)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[True]",
+    ),
+    Mutant(
+        name="log-before-the-leaders-start-counts",
+        rule="a log that ends where its leader's begins has nothing that counts",
+        module=FOLLOWING,
+        old="if log.end_offset == answer.log_start_offset:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[False]",
+    ),
+    Mutant(
         name="compaction-takes-where-an-epoch-began",
         rule="compaction keeps the first batch of each leader epoch",
         module=COMPACTION,

@@ -44,13 +44,14 @@ def emptied(peers, broker_id):
     peers.publish(broker_id)
 
 
-def deposed_leader():
+def deposed_leader(*, singly=False):
     """Broker 1 led and has five records that nobody copied; 2 leads since, and compacted."""
     peers = Peers(3, topic_config=COMPACTED)
     peers[1].produce(10)
     peers.settle()
     peers.lose_all()
-    peers[1].produce(5, acks=1)
+    for count in (1,) * 5 if singly else (5,):
+        peers[1].produce(count, acks=1)
     peers.lose_all()
     peers.elect(2, isr=(2, 3))
     for _ in range(20):
@@ -102,6 +103,35 @@ def test_an_old_leader_is_told_of_it_by_one_who_copied_a_compacted_log():
     assert peers[3].end == peers[2].end
     returns(peers, 3)
     assert peers[1].replica.log.end_offset_for_epoch(0) == (0, 10)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted(is_new):
+    """The first record of the epoch was kept and then deleted, and what followed it compacted: a
+    copy that begins there, or that was cut to there, takes the gap for the epoch's."""
+    peers = deposed_leader(singly=True)
+    for _ in range(3):
+        peers.mail = [each for each in peers.mail if each[0] is not peers[1]]
+        peers.run(5)
+        peers.wait(100)
+    compacted(peers, 2)
+    peers[2].replica.log.delete_records_before(12)
+    follower = 3 if is_new else 1
+    peers.change(isr=(2,))
+    peers.publish()
+    if is_new:
+        emptied(peers, 3)
+        peers.mail = [each for each in peers.mail if each[0] is not peers[1]]
+    else:
+        killed(peers, 1)
+    peers.run(20)
+    assert peers[follower].end == peers[2].end
+    told = peers[follower].replica.log.end_offset_for_epoch(0)
+    assert told == peers[2].replica.log.end_offset_for_epoch(0) == (0, 12)
+    killed(peers, 1)
+    peers.elect(follower, isr=(2, follower))
+    peers.settle()
+    assert newest(peers[1]) == newest(peers[2])
 
 
 @pytest.mark.parametrize("seed", range(8))

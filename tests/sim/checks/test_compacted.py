@@ -117,7 +117,7 @@ def test_c2_a_tombstone_stays_for_its_time():
     assert violated(lambda: early.look(1)) == "C2"
 
 
-@pytest.mark.parametrize(("deleted_to", "name"), [(0, "C3"), (99, None)])
+@pytest.mark.parametrize(("deleted_to", "name"), [(0, "C3"), (1, "C3"), (2, None), (99, None)])
 def test_c3_where_a_leader_epoch_began_unless_that_was_deleted(monkeypatch, deleted_to, name):
     stage = stage_with(b"a", b"b")
     stage.elect(1, [1, 2, 3])

@@ -81,10 +81,14 @@ def as_leader(
 
 def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
     """Append whole batches as the leader wrote them; an incomplete batch at the end is left
-    out."""
+    out.
+
+    What begins a log gives its epoch the log's start: where compaction left out offsets between,
+    the batches that were there were of this epoch, since its first ones were deleted."""
     if log.fault is not None:
         raise log.fault
-    view = memoryview(records)
+    view, begins_log = memoryview(records), log.end_offset == log.start_offset
+    log_start = log.start_offset
     entries = [
         (position, header, header.base_offset, header.newest_timestamp)
         for position, header in incoming.check_copied(view, log.end_offset, log.topic_partition)
@@ -101,7 +105,8 @@ def as_follower(log: LogState, records: Buffer, now_ms: int) -> AppendResult:
         for _, header, offset, _ in run:
             if header.leader_epoch != epoch or log.epochs.unsaved:
                 epoch = header.leader_epoch
-                assign_epoch(log, epoch, offset)
+                is_first = begins_log and offset == first_offset
+                assign_epoch(log, epoch, log_start if is_first else offset)
     return AppendResult(first_offset, log.end_offset - 1, NO_TIMESTAMP, log.start_offset, False)
 
 

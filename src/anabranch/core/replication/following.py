@@ -131,6 +131,8 @@ class Following:
             return Next.FETCH
         start_offset = log.start_offset
         if answer.records:
+            if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
+                replica.copied(answer.high_watermark, answer.log_start_offset)
             self._append(answer.records, wall_ms)
         replica.copied(answer.high_watermark, answer.log_start_offset)
         moved = log.end_offset != self.sent_offset or log.start_offset != start_offset

@@ -3,7 +3,8 @@
     C1  the newest committed record of a key stays in every log that reaches so far
     C2  a tombstone that is the newest stays for `delete.retention.ms`
     C3  the first batch of a leader epoch stays, if need be empty, unless it was deleted: a replica
-        may be cut no further than to its leader's start, and keep others before that
+        may be cut no further than to its leader's start, and keep others before that; what follows
+        that start is not the first of its epoch then
     C4  what compaction writes is part of what was there, and nothing else is missing
 
 Of a transaction what is committed counts, where its marker stands; what was aborted may go, and the
@@ -176,7 +177,7 @@ class Compacted:
                 {**told, "from": expected, "to": following.base},
             )  # fmt: skip
         for entry in gone:
-            if 0 <= epoch < entry.epoch and entry.end > self._truth.deleted_to:
+            if 0 <= epoch < entry.epoch and entry.base > self._truth.deleted_to:
                 raise Violation(
                     "C3", "The first batch of a leader epoch was compacted away.",
                     {**told, "batch": tuple(entry)},
