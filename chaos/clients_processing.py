@@ -2,9 +2,9 @@
 
 What: confluent-kafka as members of a group, whose generation goes with the offsets (KIP-447);
 aiokafka, which knows no generation, with all partitions and one transactional id, as was done
-before. Rules kept: after any failure, and after records that came in a poll in which partitions
-were taken away, everything is opened anew and goes on where the group has committed. When told to
-end, a processor first comes to the ends. Not here: who is wrong (`check_transactions.py`).
+before. Rules kept: after any failure everything is opened anew and goes on where the group has
+committed; so do partitions of which records came in a poll in which some were taken away. When told
+to end, a processor first comes to the ends. Not here: who is wrong (`check_transactions.py`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import TopicPartition as Named
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException
 
 from chaos import client_logs
 from chaos.clients_transacting import (
@@ -146,8 +146,9 @@ class ConfluentProcessor(Processor):
         while not self.is_over():
             self._is_revoked = False
             orders = self._read(consumer)
-            if self._is_revoked and orders:
-                return  # some may be of the new assignment, whose position is behind them
+            if self._is_revoked:
+                self._go_back(consumer, {place for place, _, _ in orders})
+                continue
             if orders:
                 self.process(producer, orders, consumer.consumer_group_metadata())
             owned = {each.partition for each in consumer.assignment()}
@@ -155,6 +156,20 @@ class ConfluentProcessor(Processor):
                 idle_since = time.monotonic()
             is_idle = time.monotonic() > idle_since + NOTHING_SECONDS
             self.is_done = self.stopping() and (is_idle if not owned else owned <= self._ended)
+
+    def _go_back(self, consumer: Consumer, places: set[Place]) -> None:
+        """To what the group has committed: records of a poll in which partitions changed hands are
+        not processed, and some of them may be of the new assignment."""
+        owned = [
+            each for each in consumer.assignment() if Place(each.topic, each.partition) in places
+        ]
+        for each in consumer.committed(owned, CLOSE_SECONDS) if owned else ():
+            if each.error is not None:
+                raise KafkaException(each.error)
+            if each.offset < 0:
+                each.offset = OFFSET_BEGINNING
+            consumer.seek(each)
+            self._ended.discard(each.partition)
 
     def _read(self, consumer: Consumer) -> list[Order]:
         orders: list[Order] = []
