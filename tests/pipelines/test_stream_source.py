@@ -305,12 +305,12 @@ def test_a_driver_killed_in_its_first_batch_loses_nothing(topics, run, tmp_path)
 
 def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_path, spark):
     topic = topics.create()
-    topics.fill(topic, 0, 6000, batch=20, size=4000)  # more than is fetched ahead
+    topics.fill(topic, 0, 60_000, batch=200, size=400)  # more than is fetched and taken ahead
     killed = threading.Event()
 
     def slowly(batches):
         for batch in batches:
-            time.sleep(0.05)
+            time.sleep(0.5)
             yield batch
 
     frame = stream(topics.options(topic, startingOffsets="earliest"))
@@ -336,7 +336,7 @@ def test_a_killed_python_worker_loses_and_repeats_nothing(topics, stream, tmp_pa
     assert query.awaitTermination(WAIT_SECONDS)
     assert killed.is_set()
     rows = spark.read.schema("offset long").json(str(tmp_path / "rows")).collect()
-    assert sorted(row.offset for row in rows) == list(range(6000))
+    assert sorted(row.offset for row in rows) == list(range(60_000))
 
 
 def line(process):

@@ -61,7 +61,7 @@ def held(folder):
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith("objects"):  # its call of the disk ends by itself
-            thread.join()
+            thread.join(1)  # others' clusters in this process keep theirs
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:
