@@ -96,17 +96,10 @@ class ThreadNode:
         assert not self._thread.is_alive(), "the node did not stop"
 
 
-GIVEN = set()
-"""Ports that somebody was given: a cluster's nodes ask for theirs before the first of them starts."""
-
-
 def free_port():
-    """One that nobody else is given here, and that no outgoing connection takes while its node is
-    not there."""
-    while (port := free_ports(1)[0]) in GIVEN:
-        pass
-    GIVEN.add(port)
-    return port
+    """One that is given to no other, and that no outgoing connection takes while its node is not
+    there."""
+    return free_ports(1)[0]
 
 
 class ProcessNode:

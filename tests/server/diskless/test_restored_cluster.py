@@ -18,12 +18,6 @@ SECONDS = 30.0
 PARTITIONS = 3
 
 
-@pytest.fixture(scope="module", autouse=True)
-def others():
-    """Threads of clusters that other tests of this process share."""
-    return set(threading.enumerate())
-
-
 def anabranch(verb, folder, *words):
     urls = (
         f"--storage-url=file://{folder}/{OBJECTS}",
@@ -79,7 +73,9 @@ def read(servers, count):
 
 @pytest.fixture
 def folder(tmp_path):
-    return tmp_path / "cluster"
+    """The folder of a cluster; once it has stopped, no thread of its stores is left."""
+    yield tmp_path / "cluster"
+    assert [each.name for each in threading.enumerate() if str(tmp_path) in each.name] == []
 
 
 def cluster(folder):
@@ -139,8 +135,3 @@ def test_brokers_that_were_killed_leave_later_objects_which_are_appended_when_as
     with cluster(folder) as second:
         assert read(second.bootstrap_servers, len(taken)) == taken
     assert damage_in(anabranch("verify", folder, "--whole")) == []
-
-
-def test_no_thread_of_the_store_stays(others):
-    left = set(threading.enumerate()) - others
-    assert not [each.name for each in left if each.name.startswith("objects")]

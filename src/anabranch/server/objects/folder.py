@@ -69,7 +69,7 @@ class FolderStore:
         self._incoming = os.path.join(path, INCOMING)
         self._synced: set[str] = set()
         """Folders whose names are durable, made by whatever process."""
-        self._threads = ThreadPoolExecutor(THREADS, "objects")
+        self._threads = ThreadPoolExecutor(THREADS, f"objects of {path}")
 
     async def _run(self, call: Callable[[], _T]) -> _T:
         """A call in a thread; what the disk says becomes a sentence."""
