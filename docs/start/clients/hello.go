@@ -30,7 +30,7 @@ func main() {
 		panic(err)
 	}
 
-	seen, last := 0, ""
+	seen, own := 0, "none"
 	for {
 		quiet, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		fetches := client.PollFetches(quiet)
@@ -40,8 +40,10 @@ func main() {
 		}
 		fetches.EachRecord(func(each *kgo.Record) {
 			seen++
-			last = string(each.Value)
+			if string(each.Key) == "go" {
+				own = string(each.Value)
+			}
 		})
 	}
-	fmt.Printf("%d records; the last: %s\n", seen, last)
+	fmt.Printf("%d records, one of them: %s\n", seen, own)
 }

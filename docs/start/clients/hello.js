@@ -14,14 +14,14 @@ async function main() {
   await consumer.connect();
   await consumer.subscribe({ topics: ["greetings"], fromBeginning: true });
   let seen = 0;
-  let last = "";
+  let own = "none";
   let quiet;
   const end = new Promise((resolve) => {
     quiet = setTimeout(resolve, 10000);
     consumer.run({
       eachMessage: async ({ message }) => {
         seen += 1;
-        last = message.value.toString();
+        if (String(message.key) === "javascript") own = message.value.toString();
         clearTimeout(quiet);
         quiet = setTimeout(resolve, 2000);
       },
@@ -29,7 +29,7 @@ async function main() {
   });
   await end;
   await consumer.disconnect();
-  console.log(`${seen} records; the last: ${last}`);
+  console.log(`${seen} records, one of them: ${own}`);
 }
 
 main();

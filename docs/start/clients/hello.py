@@ -13,10 +13,12 @@ consumer = Consumer(
 )
 consumer.subscribe(["greetings"])
 seen = 0
+own = "none"
 while record := consumer.poll(5):
     if record.error():
         raise SystemExit(record.error().str())
     seen += 1
-    last = record
-print(f"{seen} records; the last: {last.value().decode()}")
+    if record.key() == b"python":
+        own = record.value().decode()
+print(f"{seen} records, one of them: {own}")
 consumer.close()

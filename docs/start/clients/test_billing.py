@@ -1,9 +1,9 @@
+# --8<-- [start:first]
 import pytest
 from billing import Billing
 from confluent_kafka import Consumer, Producer
 
 
-# --8<-- [start:first]
 def test_each_order_gets_an_invoice(anabranch_cluster):
     brokers = anabranch_cluster.bootstrap_servers
     order(anabranch_cluster, b"42 apples")
