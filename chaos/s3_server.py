@@ -1,6 +1,6 @@
 """`python -m chaos.s3_server HOST`: an S3 server behind a link that can fail, in a process.
 
-What: moto's server, which the tests use too, with one bucket; before it a `SlowLink`. The first
+What: the server of `s3_moto`, which the tests use too; before it a `SlowLink`. The first
 line on standard output is the port as JSON; each line on standard input is a condition of the link,
 as JSON, answered by a line once it holds. Rules kept: objects lie in memory; the process ends when
 its standard input does, so that it never outlives who started it. `S3Server` is that one's side.
@@ -12,21 +12,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import logging
 import subprocess
 import sys
 import threading
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 from chaos.slow_link import WELL, Condition, SlowLink
 
 ROOT = Path(__file__).resolve().parents[1]
 BUCKET = "bucket"
 LOCAL = "127.0.0.1"
-START_SECONDS = 60.0
-"""A run gives way to others on its machine."""
 
 
 class S3Server:
@@ -79,28 +75,19 @@ class S3Server:
 
 async def serve(host: str) -> None:
     """Until standard input ends."""
-    from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+    from chaos.s3_moto import s3_endpoint
 
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address=host, port=0, verbose=False)
-    server.start()
-    _, port = server.get_host_and_port()
-    await asyncio.to_thread(_make_bucket, f"http://{host}:{port}")
-    link = SlowLink(int(port), host)
-    await link.start()
-    _say({"port": link.port})
-    reader = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
-    )
-    while line := await reader.readline():
-        link.become(WELL._replace(**json.loads(line)))
-        _say({})
-
-
-def _make_bucket(endpoint: str) -> None:
-    with urlopen(Request(f"{endpoint}/{BUCKET}", method="PUT"), timeout=START_SECONDS):
-        pass
+    with s3_endpoint(host) as endpoint:
+        link = SlowLink(int(endpoint.rpartition(":")[2]), host)
+        await link.start()
+        _say({"port": link.port})
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), sys.stdin
+        )
+        while line := await reader.readline():
+            link.become(WELL._replace(**json.loads(line)))
+            _say({})
 
 
 def _say(answer: dict[str, int]) -> None:

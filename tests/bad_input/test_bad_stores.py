@@ -4,19 +4,18 @@ and remedy; nothing is lost, created or left open."""
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shutil
 import sqlite3
 import sys
 import threading
-from contextlib import closing, contextmanager
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
 from bad_kit import SECONDS, Raw, RunningNode, batch, code_of, eventually
+from chaos.s3_moto import s3_endpoint
 from cluster_kit import refusal
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -27,7 +26,6 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.cimpl import NewTopic
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 from node_kit import free_port
 
 from anabranch.core.diskless.garbage import GarbageRounds
@@ -111,28 +109,13 @@ def test_a_coordinator_url_that_names_nothing(folder):
         refused(folder, said, coordinator=url)
 
 
-@contextmanager
-def s3(port=0):
-    """An S3 server with a bucket."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    with urlopen(Request(f"{endpoint}/bucket", method="PUT"), timeout=10):
-        pass
-    try:
-        yield endpoint
-    finally:
-        server.stop()
-
-
 def url_of(endpoint, bucket="bucket"):
     keys = "region=us-east-1&access_key_id=i&secret_access_key=s"
     return f"s3://{bucket}/p?endpoint={endpoint}&{keys}"
 
 
 def test_a_bucket_that_is_missing(folder):
-    with s3() as endpoint:
+    with s3_endpoint() as endpoint:
         refused(folder, ("there is no such bucket", "make it"), storage=url_of(endpoint, "none"))
 
 
@@ -434,7 +417,7 @@ def test_a_store_that_is_away_at_the_start_refuses_no_classic_topic(tmp_path):
             assert code_of(client, "classic", batch()) == 0
             assert code_of(client, "diskless", batch()) == ErrorCode.KAFKA_STORAGE_ERROR
         assert "s3://bucket/p" in node.says("diskless topics wait for their stores")
-        with s3(port):
+        with s3_endpoint(port=port):
             eventually_taken(node, "diskless")
             assert read(node, "diskless") == [b"v"]
             assert code_of_new(node, "classic") == 0

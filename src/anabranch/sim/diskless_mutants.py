@@ -33,12 +33,14 @@ DATA_PATH = (
     ),
     Mutant(
         name="diskless-another-s-object-taken-for-its-own",
-        rule="a name that was taken before the first attempt to put is another object's",
+        rule="a name that is taken is another object's, whatever became of earlier attempts",
         module=f"{ROOM}.writing",
-        old="        if isinstance(fault, ObjectTaken) and not upload.attempts:\n",
-        new="        if False:\n",
+        old="        if isinstance(fault, ObjectTaken):  # it is another's, and stays\n",
+        new="        if isinstance(fault, ObjectTaken) and upload.attempts:\n"
+        "            self._put(upload, None, now_ms)\n"
+        "        elif isinstance(fault, ObjectTaken):\n",
         seed=NO_SCHEDULE,
-        caught_by=f"{TESTS}::test_an_object_of_another_is_not_taken_for_its_own_and_stays",
+        caught_by=f"{TESTS}::test_an_object_of_another_is_not_taken_for_its_own_and_stays[1]",
     ),
     Mutant(
         name="diskless-objects-overtake",

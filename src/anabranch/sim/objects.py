@@ -38,7 +38,9 @@ class SimObjects(Remote):
 
         def act() -> None:
             if key in self.objects:
-                raise ObjectTaken(f"there is an object {key}")
+                if self.objects[key].data != data:
+                    raise ObjectTaken(f"there is an object {key}")
+                return
             self.objects[key] = Stored(data, self.now_ms)
             for told in self.on_put:
                 told(key)

@@ -45,6 +45,16 @@ STORAGE = (
         "::test_a_put_that_comes_again_syncs_the_name_that_was_not",
     ),
     Mutant(
+        name="taken-name-compared-by-size-alone",
+        rule="a put whose name is taken has succeeded when the object is the same, byte for byte",
+        module=f"{OBJECTS}.taken",
+        old="        if bytes(held) != piece:\n",
+        new="        if len(held) != len(piece):\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TESTS}/test_objects.py"
+        "::test_a_put_that_is_made_again_succeeds_and_one_of_other_bytes_does_not[folder]",
+    ),
+    Mutant(
         name="put-ends-like-any-request",
         rule="a put may take as long as all puts of a broker take side by side at a slow store",
         module=f"{OBJECTS}.cloud",

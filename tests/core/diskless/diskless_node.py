@@ -33,9 +33,9 @@ class MemoryObjects:
         self.reads: list[tuple[str, tuple]] = []
 
     def put(self, key, buffers):
-        if key in self.objects:
+        given = b"".join(bytes(each) for each in buffers)
+        if self.objects.setdefault(key, given) != given:
             raise ObjectTaken(f"{key} is there")
-        self.objects[key] = b"".join(bytes(each) for each in buffers)
 
     def read(self, key, ranges):
         self.reads.append((key, tuple(ranges)))

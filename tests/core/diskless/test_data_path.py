@@ -227,13 +227,20 @@ def test_a_put_that_was_done_and_not_answered_is_no_failure(cluster):
     assert told(node.polled(wait)) == (NONE, 1)
 
 
-def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster):
-    """A coordinator that was set back to a backup gives names a second time."""
+@pytest.mark.parametrize("lost_attempts", [0, 1, 2])
+def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster, lost_attempts):
+    """A coordinator that was set back to a backup gives names a second time. Puts that were lost
+    before the name is found taken are no reason to take it for one's own."""
     node = cluster.node()
     cluster.topic()
     produced(node, batch(b"warm"))
     wait = produce(node, batch(b"a"))
     put = node.next(does.PutObject)
+    for _ in range(lost_attempts):
+        node.diskless.answered(put, ObjectsAway("no answer"), node.broker.steady_ms)
+        node.broker.steady_ms += 1_000
+        node.diskless.tick(node.broker.steady_ms)
+        put = node.next(does.PutObject)
     cluster.store.put(put.object_key, [b"another's"])
     node.perform(put)
     node.settle()
@@ -241,6 +248,18 @@ def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster):
     assert told(node.polled(wait)) == (STORAGE, -1)
     assert cluster.coordinator.to_delete(0, 10) == []
     assert produced(node, batch(b"b")) == (NONE, 1)
+
+
+def test_a_put_that_arrived_and_had_no_answer_is_its_own(cluster):
+    node = cluster.node()
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    wait = produce(node, batch(b"a"))
+    put = node.next(does.PutObject)
+    node.perform(put, answer=False)
+    node.diskless.answered(put, ObjectsAway("no answer"), node.broker.steady_ms)
+    node.pass_time(1_000)
+    assert told(node.polled(wait)) == (NONE, 1)
 
 
 def test_five_batches_of_an_idempotent_producer_may_come_twice_and_by_another_broker(cluster):

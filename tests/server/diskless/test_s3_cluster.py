@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
-from urllib.request import Request, urlopen
 
 import pytest
+from chaos.s3_moto import s3_endpoint
 from click.testing import CliRunner
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
 
 from anabranch.cli.main import main
 from anabranch.testing import ClusterError, LocalCluster
@@ -25,14 +23,8 @@ def endpoint():
     if real := os.environ.get("ANABRANCH_TEST_S3"):  # see compat/real_s3.py
         yield real
         return
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    with urlopen(Request(f"{endpoint}/bucket", method="PUT"), timeout=10):
-        pass
-    yield endpoint
-    server.stop()
+    with s3_endpoint() as endpoint:
+        yield endpoint
 
 
 def url_of(endpoint, bucket="bucket"):

@@ -7,15 +7,13 @@ emulators of other clouds, or a bucket in one.
 from __future__ import annotations
 
 import itertools
-import logging
 import os
 import sys
 import time
 from pathlib import Path
-from urllib.request import Request, urlopen
 
 import pytest
-from moto.moto_server.threaded_moto_server import ThreadedMotoServer
+from chaos.s3_moto import s3_endpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -32,14 +30,8 @@ def s3():
     if real := os.environ.get("ANABRANCH_TEST_S3"):
         yield real
         return
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://{}:{}".format(*server.get_host_and_port())
-    with urlopen(Request(f"{endpoint}/bucket", method="PUT"), timeout=10):
-        pass
-    yield endpoint
-    server.stop()
+    with s3_endpoint() as endpoint:
+        yield endpoint
 
 
 def s3_url(endpoint: str, bucket: str = "bucket") -> str:

@@ -49,6 +49,24 @@ async def test_an_object_is_never_replaced(store):
     assert bytes(held) == b"first"
 
 
+async def test_a_put_that_is_made_again_succeeds_and_one_of_other_bytes_does_not(store):
+    """An earlier attempt may have arrived; any other bytes are another broker's."""
+    object_ = [b"12" * 900_000, b"", bytearray(b"345"), memoryview(b"67")]
+    await store.put(KEY, object_)
+    await store.put(KEY, object_)
+    await store.put(KEY, [b"".join(object_)])
+    for other in (
+        object_[:3],
+        [*object_, b"8"],
+        [b"12" * 899_999 + b"13", b"34567"],
+        [b"1" + b"12" * 899_999 + b"2", b"34567"],
+        [],
+    ):
+        with pytest.raises(ObjectTaken, match=KEY):
+            await store.put(KEY, other)
+    assert await store.size(KEY) == 1_800_005
+
+
 async def test_of_many_puts_at_once_one_wins(url, store):
     other = await open_objects(url)
     puts = [each.put(KEY, [b"%02d" % number]) for number, each in enumerate([store, other] * 6)]

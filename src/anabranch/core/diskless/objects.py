@@ -2,9 +2,11 @@
 
 What: seven calls on immutable objects. A local folder, S3, GCS, Azure and memory implement it
 (`server/objects`), and a simulated one. Rules kept: `put` is durable when it returns and never
-replaces; a reader sees all of an object or none of it. Each raises `ObjectsAway` when the store
-does not answer (a put may have happened), `ObjectMissing`, or StorageFault with a sentence that
-names the store, the cause and the remedy. Not here: what is in an object (`layout.py`), caches.
+replaces; a name that is taken is compared, so that a put may be made again and no broker takes
+another's object for its own; a reader sees all of an object or none of it. Each raises
+`ObjectsAway` when the store does not answer (a put may have happened), `ObjectMissing`, or
+StorageFault with a sentence that names the store, the cause and the remedy. Not here: what is in an
+object (`layout.py`), caches.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class ObjectMissing(StorageFault):
 
 
 class ObjectTaken(StorageFault):
-    """An object of that name exists, and is not replaced."""
+    """An object of that name exists with other bytes, and is not replaced."""
 
 
 class Listed(NamedTuple):
@@ -43,7 +45,8 @@ class ObjectStore(Protocol):
     """Where it is, for sentences; without secrets."""
 
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
-        """Store one object whole. Raises ObjectTaken."""
+        """Store one object whole; it may be there already, byte for byte, by an earlier attempt
+        that had no answer. Raises ObjectTaken."""
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         """(position, length) ranges of one object. Raises ObjectMissing."""

@@ -347,11 +347,9 @@ class Writing:
         self._on_stored(upload)
 
     def _put_failed(self, upload: Upload, fault: StorageFault, now_ms: int) -> None:
-        if isinstance(fault, ObjectTaken) and not upload.attempts:
-            self.counts.failed += 1  # it is another's, and stays
+        if isinstance(fault, ObjectTaken):  # it is another's, and stays
+            self.counts.failed += 1
             self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)
-        elif isinstance(fault, ObjectTaken):
-            self._put(upload, None, now_ms)  # the attempt before this one did it
         elif upload.attempts < PUT_ATTEMPTS - 1:
             upload.retry(now_ms)
         else:

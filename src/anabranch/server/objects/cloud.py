@@ -2,9 +2,8 @@
 
 What: create-only puts, reads of ranges, listings and bulk deletions. Options in the URL are
 obstore's (`s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=…`); keys also come from the
-cloud's usual environment variables. Rules kept: every attempt ends within PATIENCE_S; a put that is
-tried again and finds its name taken is compared with what was to be put, since the first attempt
-may have arrived; no secret is in a sentence. Not here: whether the store is this cluster's
+cloud's usual environment variables. Rules kept: every attempt ends within PATIENCE_S; no secret is
+in a sentence. Not here: whether the store is this cluster's
 (`checking.py`); what the library's errors mean (`cloud_faults.py`).
 """
 
@@ -27,6 +26,7 @@ from anabranch.core.types import Buffer
 from anabranch.server.objects.checking import check_store
 from anabranch.server.objects.cloud_faults import PastEnd, fault_of
 from anabranch.server.objects.keys import check_key, short_object, shown
+from anabranch.server.objects.taken import holds
 
 PATIENCE_S = 30.0
 """For one call with the library's retries; producers wait about as long."""
@@ -133,7 +133,7 @@ class CloudStore:
                 await self._put(key, buffers)
                 return
             except ObjectTaken:
-                if attempt > 1 and await self._holds(key, buffers):
+                if await holds(self, key, buffers):
                     return
                 raise
             except ObjectsAway:
@@ -145,14 +145,6 @@ class CloudStore:
         given = [each for each in buffers if len(each)]
         call = obstore.put_async(self._puts, key, given, mode="create", use_multipart=False)
         await self._ask(f"storing object {key}", call, is_put=True)
-
-    async def _holds(self, key: str, buffers: Sequence[Buffer]) -> bool:
-        """Whether an object is what an earlier attempt was to put."""
-        size = sum(map(len, buffers))
-        if await self.size(key) != size:
-            return False
-        [held] = await self.read(key, [(0, size)])
-        return bytes(held) == b"".join(buffers)
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         """See ObjectStore; ranges that lie close together are one request."""

@@ -27,6 +27,7 @@ from anabranch.core.types import Buffer
 from anabranch.server.files import BUFFERS_A_WRITE, NO_SPACE, sync_folder
 from anabranch.server.objects.checking import check_store
 from anabranch.server.objects.keys import check_key, short_object
+from anabranch.server.objects.taken import holds
 
 FOLDER = "file://"
 INCOMING = ".incoming"
@@ -116,7 +117,11 @@ class FolderStore:
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """See ObjectStore."""
         place = self._place(key)
-        await self._run(lambda: self._put(key, place, buffers))
+        try:
+            await self._run(lambda: self._put(key, place, buffers))
+        except ObjectTaken:
+            if not await holds(self, key, buffers):
+                raise
 
     def _put(self, key: str, place: str, buffers: Sequence[Buffer]) -> None:
         temporary = os.path.join(self._incoming, uuid.uuid4().hex)

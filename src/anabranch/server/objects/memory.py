@@ -25,9 +25,9 @@ class MemoryStore:
     async def put(self, key: str, buffers: Sequence[Buffer]) -> None:
         """See ObjectStore."""
         check_key(key, self.url)
-        if key in self._objects:
+        held = self._objects.setdefault(key, (b"".join(buffers), time.time_ns() // 1_000_000))[0]
+        if held != b"".join(buffers):
             raise ObjectTaken(f"{self.url}: object {key} exists")
-        self._objects[key] = b"".join(buffers), time.time_ns() // 1_000_000
 
     async def read(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[Buffer]:
         """See ObjectStore."""
