@@ -73,9 +73,12 @@ def read(servers, count):
 
 @pytest.fixture
 def folder(tmp_path):
-    """The folder of a cluster; once it has stopped, no thread of its stores is left."""
+    """The folder of a cluster; once it has stopped, each thread of its stores ends by itself."""
     yield tmp_path / "cluster"
-    assert [each.name for each in threading.enumerate() if str(tmp_path) in each.name] == []
+    for each in threading.enumerate():
+        if str(tmp_path) in each.name:
+            each.join(SECONDS)
+            assert not each.is_alive(), each.name
 
 
 def cluster(folder):
