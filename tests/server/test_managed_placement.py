@@ -148,7 +148,8 @@ def test_a_client_sees_the_replica_in_its_rack(racks):
         assert set(map(str, seen.values())) == {str((broker_id, [broker_id], [broker_id]))}
     assert {tuple(each[1]) for each in racks.seen(name, "app").values()} == {(1, 2, 3)}
     pages = "".join(racks.pages().values())
-    assert f'kafka_broker_diskless_preferred_broker_hit_ratio{{topic="{name}"}} 1.0' in pages
+    assert f'anabranch_diskless_client_az_hit_total{{topic="{name}"}}' in pages
+    assert f'kafka_broker_diskless_preferred_broker_hit_ratio{{topic="{name}"}}' not in pages
 
 
 def test_what_is_written_to_the_near_replica_is_read_from_another(racks):
@@ -164,6 +165,10 @@ def test_what_is_written_to_the_near_replica_is_read_from_another(racks):
         found = reader.consume(3, timeout=SECONDS)
         assert sorted(each.value() for each in found) == [b"record 0", b"record 1", b"record 2"]
         reader.close()
+    ratio = f'kafka_broker_diskless_preferred_broker_hit_ratio{{topic="{name}"}} 1.0'
+    pages = racks.pages()
+    assert ratio in pages["3"] and ratio in pages["1"], "written in c, read in a"
+    assert ratio not in pages["2"]
     folders = [Path(each.folder) for each in racks.cluster.brokers]
     assert not [found for each in folders for found in each.rglob(f"{name}-*")], "no logs"
 

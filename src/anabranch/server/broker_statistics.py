@@ -46,6 +46,8 @@ class BrokerStatistics(NamedTuple):
     image: MetadataImage
     zones: Zones
     """Whom clients of diskless topics were shown."""
+    served: Zones
+    """In which racks those clients are that were served."""
 
 
 def transaction_counts(broker: Broker, replicas: Iterable[Replica], now_ms: int) -> dict[str, int]:

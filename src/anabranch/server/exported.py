@@ -202,7 +202,27 @@ METRICS: tuple[Exported, ...] = (
     Exported(
         "kafka_broker_diskless_preferred_broker_hit_ratio",
         GAUGE,
-        "Share of diskless partitions told to clients that name a rack that are led in that rack.",
+        "Of the diskless partitions in produce and fetch requests of clients that name a rack: the "
+        "share that this broker served in that rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_served_az_hit_total",
+        COUNTER,
+        "Diskless partitions in produce and fetch requests that were served in the client's rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_served_az_miss_total",
+        COUNTER,
+        "Diskless partitions in produce and fetch requests that were served outside the client's "
+        "rack.",
+        ("topic",),
+    ),
+    Exported(
+        "anabranch_diskless_served_az_unaware_total",
+        COUNTER,
+        "Diskless partitions in produce and fetch requests of clients whose rack is not known.",
         ("topic",),
     ),
     Exported(

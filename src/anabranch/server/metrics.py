@@ -89,7 +89,7 @@ class NodeCollector(Collector):
             for name, value in counts.diskless_upkeep.items():
                 yield f"anabranch_diskless_{name}", (), value
             yield from samples_of_image(counts.image)
-            yield from samples_of_zones(counts.zones)
+            yield from samples_of_zones(counts.zones, counts.served)
 
     def _count_records(self, replicas: Iterable[Replica]) -> None:
         for replica in replicas:
@@ -219,15 +219,18 @@ def samples_of_managed_placement(found: Figures) -> Iterator[Sample]:
         yield prefix + "exceptions", labels, each.exceptions
 
 
-def samples_of_zones(zones: Zones) -> Iterator[Sample]:
-    """Whom clients of diskless topics are shown."""
-    for topic in sorted(zones.hits.keys() | zones.misses.keys()):
-        hits, aware = zones.hits[topic], zones.hits[topic] + zones.misses[topic]
+def samples_of_zones(told: Zones, served: Zones) -> Iterator[Sample]:
+    """Whom clients of diskless topics are told of, and who serves them."""
+    for topic in sorted(served.hits.keys() | served.misses.keys()):
+        hits, aware = served.hits[topic], served.hits[topic] + served.misses[topic]
         yield "kafka_broker_diskless_preferred_broker_hit_ratio", (topic,), hits / max(aware, 1)
-        yield "anabranch_diskless_client_az_hit_total", (topic,), hits
-        yield "anabranch_diskless_client_az_miss_total", (topic,), zones.misses[topic]
-    for topic in sorted(zones.unaware):
-        yield "anabranch_diskless_client_az_unaware_total", (topic,), zones.unaware[topic]
+    for name, zones in (("client", told), ("served", served)):
+        prefix = f"anabranch_diskless_{name}_az_"
+        for topic in sorted(zones.hits.keys() | zones.misses.keys()):
+            yield prefix + "hit_total", (topic,), zones.hits[topic]
+            yield prefix + "miss_total", (topic,), zones.misses[topic]
+        for topic in sorted(zones.unaware):
+            yield prefix + "unaware_total", (topic,), zones.unaware[topic]
 
 
 def samples_of_replica(replica: Any) -> Iterator[Sample]:

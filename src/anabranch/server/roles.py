@@ -286,6 +286,7 @@ class BrokerRole:
             diskless_lags=broker.diskless.lags.series(),
             image=broker.image,
             zones=broker.metadata_cache.zones,
+            served=broker.metadata_cache.served,
         )
 
     # What the dispatcher calls.

@@ -12,6 +12,7 @@ NO_SCHEDULE = -1
 PLACER = "tests/core/placement/test_managed.py"
 PLANS = "tests/core/placement/test_managed_plans.py"
 VIEW = "tests/core/api/test_client_zone.py"
+NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"
 REPLICAS = "tests/core/controller/test_managed_replicas.py"
 STEPS = "tests/core/controller/test_managed_reconciliation.py"
 CARRIED = "tests/core/controller/test_plans.py"
@@ -217,6 +218,24 @@ MANAGED = (
         new="local = [each for each in replicas if",
         seed=NO_SCHEDULE,
         caught_by=f"{VIEW}::test_without_a_living_local_replica_it_sees_all_with_a_living_leader",
+    ),
+    Mutant(
+        name="empty-poll-counts-as-served",
+        rule="a partition counts as served in a rack when records of it were given",
+        module="anabranch.core.api.near_clients",
+        old="Counter(wanted.topic for wanted, answer in answers if answer.records)",
+        new="Counter(wanted.topic for wanted, answer in answers)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{NEAR_CLIENTS}::test_what_was_refused_or_empty_and_classic_topics_are_not",
+    ),
+    Mutant(
+        name="racks-of-clients-outlive-the-brokers",
+        rule="a client's rack is looked for again when brokers came, went or moved",
+        module="anabranch.core.api.metadata_view",
+        old="if self._clients_of[0] is not image.brokers or self._clients_of[1] != pairs:",
+        new="if self._clients_of[1] != pairs:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{NEAR_CLIENTS}::test_the_rack_that_counts_is_the_present_one",
     ),
     Mutant(
         name="any-zone-believed",

@@ -21,6 +21,7 @@ from anabranch.core.api.empty_batches import past_empty
 from anabranch.core.api.fetch_history import aborted_within, divergence
 from anabranch.core.api.fetch_sessions import INITIAL_EPOCH, NO_SESSION, FetchSession, Wanted
 from anabranch.core.api.leader_hints import tell_leaders
+from anabranch.core.api.near_clients import count_given
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.files import ColdRead
 from anabranch.core.outcome import MOST_READS, Cold, Outcome, Wait
@@ -397,6 +398,8 @@ class Fetch:
             response.session_id = self.begin_session(found, now_ms)
         if self.is_follower:
             self.count_throttled(answers)
+        else:
+            count_given(self.broker, self.reading.request, answers)
         _group(response, answers)
         if self.reading.request.version >= _LEADER_HINT_SINCE:
             response.node_endpoints = tell_leaders(

@@ -26,6 +26,8 @@ from anabranch.core.wire.messages.metadata import MetadataResponsePartition
 
 CACHED_TOPICS = 10_000
 """Topics whose partitions are kept ready; a bound on memory."""
+CACHED_CLIENTS, LONGEST_CACHED = 10_000, 200
+"""Client ids whose racks are kept ready, and the longest of them."""
 
 
 class View(NamedTuple):
@@ -49,8 +51,8 @@ class _Cached(NamedTuple):
 
 
 class Zones:
-    """Partitions of diskless topics in answers to clients: `hits` were led in the client's rack,
-    `misses` were not, and to the `unaware` no rack is known."""
+    """Partitions of diskless topics that clients were told of, or served: `hits` in the client's
+    rack, `misses` in another one, and of the `unaware` no rack is known."""
 
     def __init__(self) -> None:
         self.hits: Counter[str] = Counter()
@@ -58,7 +60,7 @@ class Zones:
         self.unaware: Counter[str] = Counter()
 
     def count(self, topic: str, zone: str, local: int, partitions: int) -> None:
-        """An answer told of so many partitions, `local` of them in the client's zone."""
+        """A request was about so many partitions, `local` of them in the client's zone."""
         if len(self.hits) + len(self.unaware) >= 2 * CACHED_TOPICS:
             self.__init__()  # type: ignore[misc]
         if zone == NO_ZONE:
@@ -77,6 +79,11 @@ class MetadataCache:
         self._diskless: dict[bytes, bool] = {}
         """By topic id: it never changes."""
         self.zones = Zones()
+        """Of answers to Metadata."""
+        self.served = Zones()
+        """Of produce and fetch requests (`near_clients.py`)."""
+        self._clients: dict[tuple[str | None, str], str] = {}
+        self._clients_of: tuple[object, Sequence[str]] = None, ()
 
     def is_diskless(self, image: MetadataImage, topic: TopicImage) -> bool:
         """Whether a topic is diskless, looked up once: Metadata asks for each topic each time."""
@@ -96,8 +103,19 @@ class MetadataCache:
     def zone(
         self, image: MetadataImage, client_id: str | None, listener: str, pairs: Sequence[str]
     ) -> str:
-        """The rack of a client; see `zone_of`."""
-        return zone_of(client_id, listener, pairs, self.racks(image).values())
+        """The rack of a client; see `zone_of`. Kept, since produce and fetch ask too."""
+        if self._clients_of[0] is not image.brokers or self._clients_of[1] != pairs:
+            self._clients_of = image.brokers, pairs
+            self._clients.clear()
+        key = client_id, listener
+        found = self._clients.get(key)
+        if found is None:
+            found = zone_of(client_id, listener, pairs, self.racks(image).values())
+            if len(client_id or "") <= LONGEST_CACHED:
+                if len(self._clients) >= CACHED_CLIENTS:
+                    self._clients.clear()
+                self._clients[key] = found
+        return found
 
     def partitions(
         self, image: MetadataImage, topic: TopicImage, view: View

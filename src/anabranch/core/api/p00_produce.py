@@ -28,6 +28,7 @@ from anabranch.core.api.context import NO_TOPIC, Broker
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.held_up import Place
 from anabranch.core.api.leader_hints import leader_hint, tell_leaders
+from anabranch.core.api.near_clients import count_taken
 from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.broker.gate import Charge, Need
 from anabranch.core.broker.verifying import VERIFY_MS, Speaks, Verification
@@ -139,6 +140,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
                 name=topic.name, topic_id=topic.topic_id, partition_responses=answers
             )
         )
+        count_taken(broker, request, name or "", answers)
     if unverified:
         return _verify(broker, request, response, unverified, pending, now_ms, failed=failed)
     if pending:
