@@ -28,6 +28,8 @@ LONG_S = 5.0
 """A fetch waits no longer than this for records."""
 RAISED = re.compile(r"skipped sequence numbers|epoch bump for \d+ partition")
 """What librdkafka says when it gives up the order of what it has under way, and why."""
+NOT_RETURNED = "a call of a transactional producer did not return"
+"""What a client of ours says when it leaves a producer of librdkafka behind."""
 QUIET_S = 30.0
 """Whoever is told to try again does so much sooner."""
 UNASKED = ("Fetch", "Heartbeat", "Metadata", "ApiVersion")
@@ -85,6 +87,11 @@ def last_words(log: Path) -> str:
 def raised_epochs(log: Path) -> list[str]:
     """Why a producer raised its epoch, after which it may write again what is there: each cause."""
     return [line for line in _lines(log) if RAISED.search(line)]
+
+
+def left_behind(log: Path) -> int:
+    """How many producers its client left behind, since a call of theirs did not return."""
+    return sum(line.startswith(NOT_RETURNED) for line in _lines(log))
 
 
 def _lines(log: Path) -> list[str]:

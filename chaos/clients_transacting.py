@@ -2,7 +2,8 @@
 
 What: begin, send, commit, abort; each raises what the library raises. Rules kept: the constructor
 returns when whoever had the transactional id before is fenced; a call that the library says may be
-repeated is repeated. Not here: what is sent (`clients_transactions.py`).
+repeated is repeated; a producer whose call does not return is left behind. Not here: what is sent
+(`clients_transactions.py`).
 """
 
 from __future__ import annotations
@@ -10,15 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future
 from random import Random
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaProducer
 from confluent_kafka import KafkaException, Producer, TopicPartition
 
+from chaos.client_logs import NOT_RETURNED
 from chaos.history import Place
 from chaos.transfers import TIMEOUT_MS
 
@@ -26,15 +30,27 @@ T = TypeVar("T")
 ASK_SECONDS = 10.0
 LONGEST_SECONDS = 60.0
 """How long one call is repeated; what came of it is unknown then."""
+AGAIN_SECONDS = 0.05
+"""Before a call is repeated: some fail at once while a broker is away."""
+LATE_SECONDS = 15.0
+"""How long a call may go on after its own time is over: a client is paused for up to 14 s."""
 CLOSE_SECONDS = 5.0
 
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
+class NotReturnedError(Exception):
+    """A call of the library went on after its own time was over."""
+
+
 class ConfluentTransacting:
-    """librdkafka."""
+    """librdkafka. Its `send_offsets_to_transaction` may not return when the group's coordinator was
+    out of the metadata for a moment (librdkafka's issues 5456 and 5511). No other call of that
+    producer does anything then, and it cannot be closed: the next one with its id fences it."""
 
     def __init__(self, bootstrap: str, transactional_id: str, random: Random) -> None:
+        self._stands_still = ""
+        """Why nothing is to be had of it any more."""
         self._producer = Producer(
             {
                 "bootstrap.servers": bootstrap,
@@ -72,17 +88,39 @@ class ConfluentTransacting:
 
     def close(self) -> None:
         """Give it up; a transaction that is open stays so."""
-        self._producer.purge()
+        if not self._stands_still:
+            self._producer.purge()
 
     def _repeated(self, call: Callable[[float], None]) -> None:
         until = time.monotonic() + LONGEST_SECONDS
         while True:
             try:
-                call(ASK_SECONDS)
+                self._called(call)
                 return
             except KafkaException as error:
                 if not error.args[0].retriable() or time.monotonic() > until:
                     raise
+            time.sleep(AGAIN_SECONDS)
+
+    def _called(self, call: Callable[[float], None]) -> None:
+        """On a thread that keeps the producer when the call does not return."""
+        if self._stands_still:
+            raise NotReturnedError(self._stands_still)
+        outcome = Future[None]()
+
+        def run() -> None:
+            try:
+                outcome.set_result(call(ASK_SECONDS))
+            except BaseException as error:
+                outcome.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
+        try:
+            outcome.result(ASK_SECONDS + LATE_SECONDS)
+        except TimeoutError:
+            self._stands_still = f"{NOT_RETURNED} within {ASK_SECONDS + LATE_SECONDS:g} s"
+            print(self._stands_still, file=sys.stderr, flush=True)
+            raise NotReturnedError(self._stands_still) from None
 
 
 class Loop:

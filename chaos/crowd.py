@@ -212,6 +212,8 @@ class Crowd:
             for log in sorted(self.folder.glob(f"{client.part.name}*.log")):
                 raised = client_logs.raised_epochs(log)
                 self.remarks += [f"{log.stem} raised its epoch: {why}" for why in raised[:4]]
+                if left := client_logs.left_behind(log):
+                    self.remarks.append(f"{log.stem}: {client_logs.NOT_RETURNED}, {left} times")
 
     def _not_ended(self, client: Client) -> None:
         log = self.folder / f"{client.name}.log"
