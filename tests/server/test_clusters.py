@@ -41,7 +41,7 @@ def running() -> Iterator[Any]:
 
 def controller_of(node: ThreadNode) -> str:
     assert node.node is not None and node.node.controller is not None
-    return str(node.node.controller.tenure.endpoint)
+    return str(node.node.controller.tenure.candidacy.endpoint)
 
 
 def create_topic(node: Any, name: str = "t") -> None:

@@ -208,7 +208,7 @@ async def test_a_lease_of_the_same_node_is_free_when_nobody_listens_where_its_ho
     port = listener.sockets[0].getsockname()[1]
     taken = await store.take_lease(await store.lease(), 1, "another process", f"127.0.0.1:{port}")
     shell = new_shell(store)
-    shell.tenure.endpoint = "127.0.0.1:1"
+    shell.tenure.candidacy.endpoint = "127.0.0.1:1"
     await shell.start()
     await eventually(lambda: held)
     assert await store.lease() == taken
@@ -224,7 +224,7 @@ async def test_a_lease_of_the_same_node_at_the_same_place_is_free(store: SqliteS
     taken = await store.take_lease(await store.lease(), 1, "killed", "127.0.0.1:1")
     assert taken is not None
     shell = new_shell(store)
-    shell.tenure.endpoint = "127.0.0.1:1"
+    shell.tenure.candidacy.endpoint = "127.0.0.1:1"
     await shell.start()
     assert shell.controller.active
     await shell.stop()

@@ -246,7 +246,7 @@ async def test_a_lease_that_was_given_back_is_left_to_others_first(
     await in_office(other, 2)
     assert not first.controller.active
     assert names(other) == {"t1"}
-    first.tenure.timing = other.tenure.timing = Timing(1_000, renew_ms=50, watch_ms=10)
+    first.tenure.state.timing = other.tenure.state.timing = Timing(1_000, renew_ms=50, watch_ms=10)
     begun_s = time.monotonic()
     other._step(events.GiveWay("it hears nobody"))
     await in_office(first, 3)
@@ -273,8 +273,8 @@ async def test_a_process_that_slept_through_its_lease_decides_nothing(store: Fau
     shell = new_shell(store)
     await shell.start()
     await commit(shell, 1)
-    assert shell.tenure.holding is not None
-    shell.tenure.holding.confirmed_ms -= shell.tenure.timing.lease_timeout_ms + 1
+    assert shell.tenure.state.holding is not None
+    shell.tenure.state.holding.confirmed_ms -= shell.tenure.state.timing.lease_timeout_ms + 1
     refused = commit(shell, 2)
     assert refused.done()
     with pytest.raises(ApiError):

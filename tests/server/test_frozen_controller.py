@@ -43,9 +43,9 @@ async def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
 
 def sleeps(host: Host) -> None:
     """It did not run for longer than its lease lasts."""
-    holding = host.shell.tenure.holding
+    holding = host.shell.tenure.state.holding
     assert holding is not None
-    holding.confirmed_ms -= host.shell.tenure.timing.lease_timeout_ms + 1
+    holding.confirmed_ms -= host.shell.tenure.state.timing.lease_timeout_ms + 1
 
 
 async def successor(path: Path) -> Host:

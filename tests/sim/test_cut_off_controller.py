@@ -145,7 +145,7 @@ def test_who_slept_through_its_lease_serves_no_metadata() -> None:
         codes.append(answer.responses[0].partitions[0].error_code)
 
     for slept_s in (0, LEASE_S + 1):
-        holding = old.controller_shell.tenure.holding
+        holding = old.controller_shell.tenure.state.holding
         assert holding is not None
         holding.confirmed_ms -= slept_s * 1000
         scene.cluster.call("client-1", old.node_id, asked, answered, to_controller=True)

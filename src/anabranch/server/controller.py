@@ -89,7 +89,7 @@ class ControllerShell(Performer):
     async def stop(self) -> None:
         """Finish appends under way, give the lease back, end the tasks. The store stays open."""
         if owed := self.tenure.owed:
-            await asyncio.wait(owed, timeout=self.tenure.timing.lease_timeout_ms / 1000)
+            await asyncio.wait(owed, timeout=self.tenure.state.timing.lease_timeout_ms / 1000)
         self._step(events.Leave())
         if self._ticking is not None:
             self._ticking.cancel()

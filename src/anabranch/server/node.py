@@ -207,7 +207,7 @@ class Node:
         told = self._told_controllers()
         host, port = next(iter(told.values()))
         if config.advertised_controllers[0].host not in WILDCARDS:  # else it may be another's
-            shell.tenure.endpoint = f"{host}:{port}"
+            shell.tenure.candidacy.endpoint = f"{host}:{port}"
         shell.controller.endpoint = (host, port)
         shell.controller.inter_broker_listener = config.inter_broker_listener_name
         self._enrolment = Enrolment(self._channel, config.node_id, told, self.stop_because)

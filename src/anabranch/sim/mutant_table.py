@@ -42,7 +42,7 @@ HOSTED_FOLDERS = "anabranch.core.broker.hosting.folders"
 HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
 HOSTING_TESTS = "tests/core/broker/test_hosting.py"
 
-TENURE = "anabranch.core.controller.tenure.tenure"
+TENURE = "anabranch.core.controller.tenure"
 
 DISKLESS_COMMIT = "anabranch.core.diskless.commit"
 SQL_TABLES = "anabranch.server.coordinator.sql_tables"
@@ -386,16 +386,16 @@ MUTANTS = (
     Mutant(
         name="unknown-append-taken-for-committed",
         rule="after an append of unknown outcome a controller resigns and reads again",
-        module=TENURE,
-        old="        if not isinstance(event.outcome, Committed):\n            self._resign(",
-        new='        if hasattr(event.outcome, "epoch"):\n            self._resign(',
+        module=f"{TENURE}.term",
+        old="        if not isinstance(event.outcome, Committed):\n            self.resign(",
+        new='        if hasattr(event.outcome, "epoch"):\n            self.resign(',
         seed=1000000032,
         caught_by="T2",
     ),
     Mutant(
         name="answers-leave-before-the-commit",
         rule="an answer leaves when everything that it stands on is committed",
-        module=TENURE,
+        module=f"{TENURE}.decisions",
         old="if controller.log.end_offset >= needed:",
         new="if True:",
         seed=0,
@@ -404,7 +404,7 @@ MUTANTS = (
     Mutant(
         name="suspended-holder-goes-on",
         rule="a holder whose lease was not confirmed in time resigns before it answers anything",
-        module="anabranch.core.controller.tenure.lease",
+        module=f"{TENURE}.lease",
         old="return now_ms - self.confirmed_ms > timing.lease_timeout_ms",
         new="return False",
         seed=7,
@@ -413,8 +413,8 @@ MUTANTS = (
     Mutant(
         name="store-that-went-back-is-written-to",
         rule="a store that is older than what a node has seen ends the node",
-        module=TENURE,
-        old="if first >= self._seen_end:",
+        module=f"{TENURE}.takeover",
+        old="if first >= self._store_age.seen_end:",
         new="if True:",
         seed=23,
         caught_by="T4",
@@ -527,9 +527,9 @@ DIRECTED = (
     Mutant(
         name="confirmed-lease-ignores-when-it-was-asked",
         rule="the lease's time counts from when its confirmation was asked for",
-        module=TENURE,
-        old="self._held.confirm(event.asked.asked_ms)\n        self._call_ms",
-        new="self._held.confirm(now_ms)\n        self._call_ms",
+        module=f"{TENURE}.term",
+        old="state.held.confirm(event.asked.asked_ms)",
+        new="state.held.confirm(now_ms)",
         seed=NO_SCHEDULE,
         caught_by="tests/core/controller/test_tenure.py"
         "::test_a_confirmation_counts_from_when_it_was_asked_for",
@@ -706,9 +706,9 @@ DIRECTED = (
     Mutant(
         name="snapshot-of-uncommitted-state",
         rule="a snapshot of the metadata holds only what is committed",
-        module=TENURE,
-        old="if controller.image.next_offset == log.end_offset:\n            self._snap",
-        new="if True:\n            self._snap",
+        module=f"{TENURE}.snapshots",
+        old="if self._controller.image.next_offset == self._controller.log.end_offset:",
+        new="if True:",
         seed=NO_SCHEDULE,
         caught_by="tests/core/controller/test_tenure.py"
         "::test_a_snapshot_waits_until_what_was_decided_is_committed",

@@ -130,7 +130,7 @@ class Node:
 
     @property
     def is_active(self) -> bool:
-        return self.tenure.phase is Phase.ACTIVE
+        return self.tenure.state.phase is Phase.ACTIVE
 
     def step(self, event: events.Event) -> None:
         self.controller.wall_ms = WALL_MS + self.now_ms

@@ -98,7 +98,7 @@ class Story:
             assert self.number in node.refused
 
     def is_overdue(self, node: Node) -> bool:
-        holding = node.tenure.holding
+        holding = node.tenure.state.holding
         return holding is None or node.now_ms - holding.confirmed_ms > LEASE_MS
 
     def time_goes_on(self, _node: Node) -> None:

@@ -50,39 +50,41 @@ class Phase(Enum):
 
 IDLE = (Phase.STARTING, Phase.COMPARING, Phase.WATCHING, Phase.TAKING, Phase.READING, Phase.MARKING)
 """Phases in which the node may not decide yet."""
+CANDIDATE = (Phase.COMPARING, Phase.WATCHING)
+"""Phases in which it asks the store a question again and again, without a lease."""
 LIVING = (*IDLE, Phase.ACTIVE)
 EVERY = (*LIVING, Phase.STOPPED)
 
 TABLE: Mapping[tuple[Phase, type[Event]], str] = {
-    (Phase.STARTING, Start): "start",
-    (Phase.COMPARING, EndRead): "compare",
-    (Phase.COMPARING, StoreFailed): "compare_later",
-    (Phase.WATCHING, LeaseRead): "consider",
-    (Phase.WATCHING, StoreFailed): "watch_later",
-    (Phase.TAKING, LeaseTaken): "read_log",
-    (Phase.TAKING, StoreFailed): "watch_later",
-    (Phase.READING, LogRead): "mark",
-    (Phase.READING, LeaseRenewed): "renewed_while_reading",
-    (Phase.READING, StoreFailed): "reading_failed",
-    (Phase.MARKING, AppendEnded): "marked",
-    (Phase.MARKING, StoreFailed): "watch_later",
-    (Phase.ACTIVE, AppendEnded): "appended",
-    (Phase.ACTIVE, LeaseRenewed): "renewed",
-    (Phase.ACTIVE, SnapshotStored): "snapshot_stored",
-    (Phase.ACTIVE, StoreFailed): "active_failed",
-    **{(phase, Decide): "refuse" for phase in EVERY},
+    (Phase.STARTING, Start): "candidacy.start",
+    (Phase.COMPARING, EndRead): "candidacy.compare",
+    (Phase.COMPARING, StoreFailed): "candidacy.compare_later",
+    (Phase.WATCHING, LeaseRead): "candidacy.consider",
+    (Phase.WATCHING, StoreFailed): "candidacy.watch_later",
+    (Phase.TAKING, LeaseTaken): "takeover.read_log",
+    (Phase.TAKING, StoreFailed): "candidacy.watch_later",
+    (Phase.READING, LogRead): "takeover.mark",
+    (Phase.READING, LeaseRenewed): "takeover.renewed",
+    (Phase.READING, StoreFailed): "takeover.reading_failed",
+    (Phase.MARKING, AppendEnded): "takeover.marked",
+    (Phase.MARKING, StoreFailed): "takeover.marking_failed",
+    (Phase.ACTIVE, AppendEnded): "term.appended",
+    (Phase.ACTIVE, LeaseRenewed): "term.renewed",
+    (Phase.ACTIVE, SnapshotStored): "term.snapshots.stored",
+    (Phase.ACTIVE, StoreFailed): "term.store_failed",
+    **{(phase, Decide): "term.decisions.refuse" for phase in EVERY},
     **{(phase, HolderGone): "ignore" for phase in EVERY},
     **{(phase, ConnectionClosed): "ignore" for phase in EVERY},
     **{(phase, Probed): "ignore" for phase in EVERY},
     **{(phase, GiveWay): "ignore" for phase in EVERY},
     **{(phase, Leave): "leave" for phase in LIVING},
     **{(phase, Broke): "broke" for phase in LIVING},
-    (Phase.WATCHING, HolderGone): "holder_gone",
-    (Phase.ACTIVE, Decide): "decide",
-    (Phase.ACTIVE, ConnectionClosed): "connection_closed",
-    (Phase.ACTIVE, Probed): "probed",
-    (Phase.ACTIVE, GiveWay): "give_way",
+    (Phase.WATCHING, HolderGone): "candidacy.holder_gone",
+    (Phase.ACTIVE, Decide): "term.decisions.decide",
+    (Phase.ACTIVE, ConnectionClosed): "term.connection_closed",
+    (Phase.ACTIVE, Probed): "term.probes.probed",
+    (Phase.ACTIVE, GiveWay): "term.give_way",
     (Phase.STOPPED, Leave): "ignore",
     (Phase.STOPPED, Broke): "ignore",
 }
-"""(Phase, event) -> the step of `Tenure` that it leads to; "ignore" is none."""
+"""(Phase, event) -> the step of `Tenure`, or of the part of it that is named, that it leads to."""

@@ -1,44 +1,69 @@
 """When the active controller stores a snapshot of the metadata, and what is in it.
 
-Rules kept: only what is committed is in a snapshot; one is written at a time. Source: KIP-630.
+Owns the newest committed image and how old the last snapshot is. Rules kept: only what is committed
+is in a snapshot; one is written at a time. Source: KIP-630.
 """
 
 from __future__ import annotations
 
+from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.history import carrying
-from anabranch.core.controller.tenure.effects import WriteSnapshot
+from anabranch.core.controller.tenure.effects import Troubled, WriteSnapshot
+from anabranch.core.controller.tenure.events import SnapshotStored, StoreFailed
+from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.metadata.batches import encode_snapshot
+from anabranch.core.metadata.committed_log import SnapshotView
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import level_of
 from anabranch.core.metadata.snapshot import snapshot_is_due, snapshot_records
 from anabranch.core.metadata.store import Snapshot
-from anabranch.core.settings.broker import BrokerConfig
 
 
 class Snapshots:
-    """The newest committed image, and how old the last snapshot is."""
+    """See the module."""
 
-    def __init__(self) -> None:
-        self.committed = MetadataImage.empty()
+    def __init__(self, state: TenureState, controller: Controller) -> None:
+        self._state = state
+        self._controller = controller
+        self._committed = MetadataImage.empty()
         self._begun_ms = 0
         self._is_under_way = False
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
         """A term begins with this committed image."""
-        self.committed, self._begun_ms = image, now_ms
+        self._committed, self._begun_ms = image, now_ms
         self._is_under_way = False
 
-    def is_due(self, config: BrokerConfig, new_bytes: int, now_ms: int) -> bool:
-        """Whether to write one now; it is then under way."""
-        age_ms = now_ms - self._begun_ms
-        if self._is_under_way or not snapshot_is_due(config, new_bytes, age_ms):
+    def committed(self, now_ms: int) -> None:
+        """The log is committed further: perhaps up to all that was decided, and a snapshot due."""
+        if self._controller.image.next_offset == self._controller.log.end_offset:
+            self._committed = self._controller.image
+            self._write_if_due(now_ms)
+
+    def _write_if_due(self, now_ms: int) -> None:
+        log, image = self._controller.log, self._committed
+        if self._is_due(log.bytes_since_snapshot, now_ms):
+            self._begun_ms, self._is_under_way = now_ms, True
+            said = tuple(self._controller.history.newest(image.next_offset))
+            keep_from = log.snapshot.end_offset if log.snapshot is not None else 0
+            self._state.call(WriteSnapshot(log, image, said, keep_from))
+
+    def _is_due(self, new_bytes: int, now_ms: int) -> bool:
+        if self._is_under_way:
             return False
-        self._begun_ms, self._is_under_way = now_ms, True
-        return True
+        return snapshot_is_due(self._controller.config, new_bytes, now_ms - self._begun_ms)
 
-    def ended(self) -> None:
-        """The one under way is stored, or cannot be."""
+    def stored(self, event: SnapshotStored, _now_ms: int) -> None:
+        """The one under way is stored: followers may begin with it."""
         self._is_under_way = False
+        if event.asked.log is self._controller.log:
+            self._controller.log.take_snapshot(SnapshotView(*event.snapshot))
+
+    def failed(self, event: StoreFailed) -> None:
+        """The one under way was not stored: the next is due as if it had been."""
+        self._is_under_way = False
+        why = f"no snapshot of the metadata was stored: {event.why}"
+        self._state.do(Troubled(why))
 
 
 def encoded(wanted: WriteSnapshot, wall_ms: int) -> Snapshot:
