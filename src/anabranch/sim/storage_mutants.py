@@ -161,6 +161,26 @@ STORAGE = (
         "::test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_is_not",
     ),
     Mutant(
+        name="names-of-an-older-coordinator-not-looked-for",
+        rule="a coordinator that has not given the name of an object in the store is refused",
+        module="anabranch.server.diskless.stores",
+        old="            await check_names(objects, coordinator, cluster_id, mark)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_a_copy_from_before_the_name_of_a_stored_object_is_refused_without_any_note",
+    ),
+    Mutant(
+        name="names-given-meanwhile-refuse-the-start",
+        rule="a name that a coordinator at work has just given is no sign of an older copy",
+        module=f"{OBJECTS}.checking",
+        old="check_given(present, await coordinator.last_id(), store.url)",
+        new="check_given(present, min(present) - 1, store.url)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_names_that_are_given_while_it_is_looked_for_them_are_no_reason",
+    ),
+    Mutant(
         name="prepared-counts-as-committed",
         rule="an object that is only prepared is not committed, whatever a broker noted",
         module="anabranch.core.diskless.commit",

@@ -78,6 +78,7 @@ async def test_what_was_committed_is_told_from_what_never_was(
     nowhere = await coordinator.commit(placed(unused, batch(NOWHERE)))
     assert nowhere.state is CommitState.COMMITTED
     refused, pending = await prepare(coordinator), await prepare(coordinator)
+    assert await coordinator.last_id() == pending.object_id
     await coordinator.refuse([refused.object_id])
     beyond = pending.object_id + 100
     asked = [done[0], unused[0], refused[0], pending[0], beyond]

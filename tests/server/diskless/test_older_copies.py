@@ -12,12 +12,14 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "objects"))
 
 from stored_kit import CLUSTER, DELTA, LEASE_MS, RIVER, TOPIC, Writer
 
+from anabranch.core.diskless.last_commits import NAMES_LOOKED_FOR
 from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.rows import NewLogs
 from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.stores import Stores
+from anabranch.server.objects.folder import FolderStore
 from anabranch.server.objects.manifests import Manifests
 from anabranch.server.objects.opening import open_objects
 
@@ -71,6 +73,51 @@ async def test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_
     ]
     for each in writers:
         await each.coordinator.close()
+
+
+async def test_a_copy_from_before_the_name_of_a_stored_object_is_refused_without_any_note(tmp_path):
+    """Brokers that were killed noted nothing. Names that no object got lie between those that did,
+    and each of two brokers holds ids that it got before the other's."""
+    (tmp_path / "objects").mkdir()
+    store = await open_objects(f"file://{tmp_path}/objects")
+    path = tmp_path / "order.db"
+    one, two = [await writer(store, path, broker) for broker in (1, 2)]
+    for unused in (0, 1, NAMES_LOOKED_FOR // 2, NAMES_LOOKED_FOR - 1):
+        copy = tmp_path / f"copy-{unused}.db"
+        shutil.copy(path, copy)
+        if unused:
+            await two.coordinator.prepare(2, 3, unused, LEASE_MS)
+        commit = await one.put((RIVER, 2))
+        newest = tmp_path / "newest.db"
+        shutil.copy(path, newest)
+        shutil.copy(copy, path)
+        with pytest.raises(StorageFault, match="an older copy of it was put back"):
+            await opened(tmp_path)
+        shutil.copy(newest, path)
+        await (await opened(tmp_path)).close()
+        await one.coordinator.commit(commit)
+    for each in (one, two):
+        await each.coordinator.close()
+
+
+async def test_names_that_are_given_while_it_is_looked_for_them_are_no_reason(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "objects").mkdir()
+    store = await open_objects(f"file://{tmp_path}/objects")
+    on = await writer(store, tmp_path / "order.db", 1)
+    await on.put((RIVER, 2))
+    size, put = FolderStore.size, []
+
+    async def put_first(self, key):
+        if "/wal/" in key and not put:
+            put.append(await on.put((RIVER, 1)))
+        return await size(self, key)
+
+    monkeypatch.setattr(FolderStore, "size", put_first)
+    await (await opened(tmp_path)).close()
+    assert put
+    await on.coordinator.close()
 
 
 async def test_commits_that_are_deleted_or_of_another_database_are_no_reason(tmp_path):

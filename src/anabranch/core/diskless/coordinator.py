@@ -128,6 +128,9 @@ class Coordinator(Protocol):
         """Those of these objects, of which each was committed once, that this coordinator has not
         committed: it is older than they are."""
 
+    async def last_id(self) -> int:
+        """The greatest object id that it has given; 0 before the first."""
+
     async def mark(self) -> str:
         """What the names of its objects end with; another database has another one."""
 

@@ -1,22 +1,34 @@
-"""The last committed object of each broker, noted in the store: what its coordinator must know.
+"""What the store says of its coordinator: the last commits that it must know, the names it gave.
 
-What: the names of small objects that say it all, so that one listing tells. Why: a coordinator that
-is put back from a backup has the same mark, and would give the offsets of all later commits a
-second time. Rules kept: an object is noted only after the coordinator has answered that it is
-committed, so that a sound coordinator knows every note; commits of one broker come one at a time,
-so that its last one stands for all before it. Notes are as old as manifests: what a broker that was
-killed committed in its last ten seconds may not be noted. Not here: putting and listing
-(`server/objects/manifests.py`, `checking.py`).
+What: the last committed object of each broker, noted as the name of a small object, so that one
+listing tells; and the objects themselves, whose names rise. Why: a coordinator that is put back
+from a backup has the same mark, and would give the offsets of all later commits a second time.
+Rules kept: an object is noted only after the coordinator has answered that it is committed, so that
+a sound coordinator knows every note; commits of one broker come one at a time, so that its last one
+stands for all before it. Notes are as old as manifests: what a broker that was killed committed in
+its last ten seconds may not be noted. But no object has a name that its coordinator has not given
+yet: one that has shows an older copy at once, whether it was committed or not. Those are looked for
+by name, since ids follow on one another. What escapes both are commits of the last ten seconds
+whose ids were given before the copy was made: of each broker at most its stock. Not here: putting
+and listing (`server/objects/manifests.py`, `checking.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from anabranch.core.diskless.keys import mark_of, object_id
+from anabranch.core.diskless.keys import mark_of, object_id, object_key
 from anabranch.core.errors import StorageFault
 
 ROOM = "last-commits"
+NAMES_LOOKED_FOR = 128
+"""After the last one that the coordinator has given: four times what a broker gets at once, since
+the next ones may belong to brokers that had no use for them. A request each, side by side."""
+OLDER = (
+    "an older copy of it was put back, which would give offsets a second time; put the newest copy "
+    "back, or name a new database in diskless.coordinator.url and rebuild it with `anabranch "
+    "diskless restore`"
+)
 
 
 def last_commits_prefix(cluster_id: str) -> str:
@@ -45,7 +57,22 @@ def check_committed(uncommitted: Iterable[int], where: str) -> None:
     if lacking:
         raise StorageFault(
             f"{where}: object {lacking[-1]} was committed, and this coordinator does not know it: "
-            "an older copy of it was put back, which would give offsets a second time; put the "
-            "newest copy back, or name a new database in diskless.coordinator.url and rebuild it "
-            "with `anabranch diskless restore`"
+            f"{OLDER}"
+        )
+
+
+def names_after(cluster_id: str, mark: str, last_id: int) -> dict[int, str]:
+    """Id -> name of the objects that a coordinator would name next."""
+    ids = range(last_id + 1, last_id + 1 + NAMES_LOOKED_FOR)
+    return {each: object_key(cluster_id, mark, each) for each in ids}
+
+
+def check_given(present: Iterable[int], last_id: int, where: str) -> None:
+    """Raises StorageFault when there are objects whose ids the coordinator has not given; `last_id`
+    was asked for after they had been found."""
+    later = [each for each in present if each > last_id]
+    if later:
+        raise StorageFault(
+            f"{where}: there is an object {later[-1]}, and this coordinator has given no number "
+            f"beyond {last_id}: {OLDER}"
         )

@@ -329,8 +329,12 @@ class MemoryCoordinator:
         return [
             number
             for number, each in found
-            if is_uncommitted(number, None if each is None else each.state, self._next_id - 1)
+            if is_uncommitted(number, None if each is None else each.state, self.last_id())
         ]
+
+    def last_id(self) -> int:
+        """See `Coordinator.last_id`."""
+        return self._next_id - 1
 
     # For restoring.
 

@@ -14,7 +14,12 @@ from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.front import Front
 from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
-from anabranch.server.objects.checking import check_commits, check_coordinator, check_store
+from anabranch.server.objects.checking import (
+    check_commits,
+    check_coordinator,
+    check_names,
+    check_store,
+)
 from anabranch.server.objects.opening import open_objects
 
 if TYPE_CHECKING:
@@ -65,6 +70,7 @@ class Stores(NamedTuple):
             mark = await coordinator.mark()
             await check_coordinator(objects, cluster_id, mark)
             await check_commits(objects, coordinator, cluster_id, mark)
+            await check_names(objects, coordinator, cluster_id, mark)
         except BaseException:
             await coordinator.close()
             await objects.close()

@@ -9,6 +9,7 @@ and no probe stays. Not here: what the claim says (`core/diskless/claim.py`).
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 
 from anabranch.core.diskless.claim import (
@@ -24,13 +25,16 @@ from anabranch.core.diskless.claim import (
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.last_commits import (
     check_committed,
+    check_given,
     last_commits_prefix,
+    names_after,
     noted_ids,
 )
 from anabranch.core.diskless.objects import ObjectMissing, ObjectStore, ObjectTaken
 from anabranch.core.errors import StorageFault
 
 PROBES = "probes/"
+NAMES_AT_ONCE = 16
 _PROBE = b"anabranch: a probe, which may be deleted\n"
 
 
@@ -70,6 +74,29 @@ async def check_commits(
     notes = [each.key async for page in store.list(prefix) for each in page]
     lacking = await coordinator.uncommitted(noted_ids(notes, mark))
     check_committed(lacking, f"{store.url}: {prefix}")
+
+
+async def check_names(
+    store: ObjectStore, coordinator: Coordinator, cluster_id: str, mark: str
+) -> None:
+    """Whether the coordinator has given the names of the objects that there are after its last
+    one. Raises StorageFault for one that was put back from an older copy."""
+    names = names_after(cluster_id, mark, await coordinator.last_id())
+    ids, present = list(names), []
+    for first in range(0, len(ids), NAMES_AT_ONCE):
+        some = ids[first : first + NAMES_AT_ONCE]
+        found = await asyncio.gather(*(_is_there(store, names[each]) for each in some))
+        present += [each for each, there in zip(some, found, strict=True) if there]
+    if present:  # brokers at work may have got these ids meanwhile
+        check_given(present, await coordinator.last_id(), store.url)
+
+
+async def _is_there(store: ObjectStore, key: str) -> bool:
+    try:
+        await store.size(key)
+    except ObjectMissing:
+        return False
+    return True
 
 
 async def record_restored(store: ObjectStore, cluster_id: str, mark: str) -> None:
