@@ -252,9 +252,20 @@ ABORTED_IN_THE_NEXT_SEGMENT = [
 ]
 
 
+FIRST_OF_AN_EPOCH_IN_A_TRANSACTION = [
+    ("begin", b"a", 1),
+    ("end", True, 1),
+    ("begin", b"a", 1),
+    ("end", True, 1),
+    ("roll", None, None),
+    ("compact", 0, 1 << 20),
+]
+
+
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
 @example(ABORTED_IN_THE_NEXT_SEGMENT)
+@example(FIRST_OF_AN_EPOCH_IN_A_TRANSACTION)
 def test_a_reader_sees_what_the_model_says(steps):
     """The newest record of each key is there; nothing is invented, moved or put out of order."""
     log = new_log(**COMPACTED)
@@ -299,6 +310,9 @@ def test_a_reader_sees_what_the_model_says(steps):
 
 def check(log, written, aborted, now_ms):
     """Against the model: written offset -> (key, value), those of aborted transactions apart."""
+    headers = map(read_header, batches_of(log))
+    of_no_producer = [each for each in headers if each.producer_id < 0]
+    assert not any(each.is_transactional or each.is_control for each in of_no_producer)
     seen = records(log)
     assert all(written[offset] == (key, value) for offset, key, value in seen)
     offsets = [offset for offset, _, _ in seen]

@@ -39,7 +39,15 @@ from anabranch.core.log.rewriting import rewritten
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
-from anabranch.core.wire.batch import BATCH_OVERHEAD, MAGIC, BatchHeader, crc_is_valid, read_header
+from anabranch.core.wire.batch import (
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    MAGIC,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    crc_is_valid,
+    read_header,
+)
 
 CLEANED = ".cleaned"
 SMALLEST_BUFFER_BYTES = 4096
@@ -368,11 +376,16 @@ class _Cleaner:
 
     def _emptied(self, header: BatchHeader) -> Buffer | None:
         """A batch without records, if it stays at all; it names a producer only as its last word,
-        else a producer that was forgotten would come back with an older sequence number."""
+        else a producer that was forgotten would come back with an older sequence number. One that
+        names none is of no transaction, and ends none: some readers refuse a marker that says
+        nothing."""
         if not self._stays:
             return None
         if not self._is_last_word(header):
-            header = header._replace(producer_id=-1, producer_epoch=-1, base_sequence=-1)
+            attributes = header.attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)
+            header = header._replace(
+                producer_id=-1, producer_epoch=-1, base_sequence=-1, attributes=attributes
+            )
         return rewritten(header, b"", [], None)
 
     def _is_last_word(self, header: BatchHeader) -> bool:
