@@ -1512,6 +1512,16 @@ DIRECTED = (
         "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
     ),
     Mutant(
+        name="unreadable-folder-counts-as-older",
+        rule="a life does without a folder whose account its disk does not give",
+        module="anabranch.core.log.incarnations",
+        old="            self.unreadable.add(folder)\n            return None\n",
+        new="            return []\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_life_does_without_a_folder_that_it_cannot_read_and_nothing_in_it_is_older",
+    ),
+    Mutant(
         name="removed-account-returns",
         rule="a power cut brings no account back that its folder had no room to replace",
         module="anabranch.core.log.incarnations",

@@ -37,7 +37,10 @@ from anabranch.core.broker.registration.registration import (
     State,
     Times,
 )
-from anabranch.core.errors import Bug, ErrorCode
+from anabranch.core.controller.brokers.succession import older_folders
+from anabranch.core.errors import Bug, ErrorCode, StorageFault
+from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from anabranch.core.wire.metadata_records import RegisterBrokerRecord, UnregisterBrokerRecord
@@ -472,3 +475,48 @@ def test_a_broker_that_is_found_fenced_asks_again_soon():
     shell.step(Answered(ask, fenced))
     assert shell.machine.state is State.ENTERING
     assert shell.machine.next_tick_ms == shell.world.now_ms + EAGER_MS
+
+
+class Failing(MemoryFiles):
+    """Folders whose disks fail."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broken: set[str] = set()
+        for folder in FOLDERS:
+            self.make_dirs(folder)
+
+    def read(self, path):
+        if any(path.startswith(folder) for folder in self.broken):
+            raise StorageFault(f"{path}: input/output error")
+        return super().read(path)
+
+
+@pytest.mark.parametrize("broken", sorted(FOLDERS))
+def test_a_life_does_without_a_folder_that_it_cannot_read_and_nothing_in_it_is_older(
+    broken,
+):
+    """A disk that fails between a process's start and its registration, and is repaired later."""
+    world, files = World(), Failing()
+    for incarnation, failing in enumerate(((), (broken,), ()), 1):
+        files.broken = set(failing)
+        shell = Shell(world, incarnation=incarnation, notes=FolderNotes(files, FOLDERS))
+        before = shell.registered
+        shell.step(Start())
+        (request,) = shell.of(BrokerRegistrationRequest)
+        assert before is None or not older_folders(before, request)
+        works = [known for folder, known in FOLDERS.items() if folder not in failing]
+        assert shell.registered.log_dirs == tuple(works)
+        assert shell.standing.partitions.offline_folders == set(failing)
+        world.now_ms += 2 * TIMES.session_ms
+
+
+def test_a_broker_that_can_read_none_of_its_folders_gives_up_and_says_so():
+    files = Failing()
+    started(notes=FolderNotes(files, FOLDERS))
+    files.broken = set(FOLDERS)
+    shell = started(notes=FolderNotes(files, FOLDERS))
+    (end,) = shell.of(GiveUp)
+    assert end.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "input/output error" in end.sentence and "Repair" in end.sentence
+    assert shell.sent == []

@@ -53,12 +53,14 @@ class FolderNotes:
     A folder that cannot be read or written is named in `faults`. One that takes no account, as on
     a full disk, keeps none: with that of an earlier life it would count as older than it is after
     the next crash, and what it alone has would have no leader. One whose account is rotten counts
-    so.
+    so. One whose account its disk does not give is `unreadable`: this life does without it, since
+    it may be an older copy, and since all that it holds would else count as lost.
     """
 
     def __init__(self, files: Files, directories: Mapping[str, bytes]) -> None:
         """`directories` are the ids of the folders by path."""
         self.faults: list[str] = []
+        self.unreadable: set[str] = set()
         self._files = files
         self._folders = directories
         self._epochs: dict[str, int] = {}
@@ -86,7 +88,7 @@ class FolderNotes:
 
     def registered(self, incarnation_id: bytes, broker_epoch: int) -> None:
         """It is registered: the others count no longer."""
-        for folder in self._folders:
+        for folder in self._folders.keys() - self.unreadable:
             self._write(folder, [incarnation_id], broker_epoch)
 
     def told(self) -> dict[int, bytes]:
@@ -94,7 +96,7 @@ class FolderNotes:
         return tagged(self._history)
 
     def _read(self, folder: str) -> list[bytes] | None:
-        """The ids in a folder, None where it keeps no account; none where that is rotten."""
+        """The ids in a folder, None where it tells of no account; none where that is rotten."""
         path = f"{folder}/{INCARNATIONS}"
         try:
             if not self._files.exists(path):
@@ -102,7 +104,11 @@ class FolderNotes:
             account = json.loads(self._files.read(path))
             self._epochs[folder] = int(account.get("epoch", UNKNOWN_EPOCH))
             return [bytes.fromhex(each) for each in account["ids"]]
-        except (AttributeError, ValueError, KeyError, TypeError, StorageFault) as fault:
+        except StorageFault as fault:
+            self.faults.append(f"{path} cannot be read: {fault}")
+            self.unreadable.add(folder)
+            return None
+        except (AttributeError, ValueError, KeyError, TypeError) as fault:
             self.faults.append(f"{path} cannot be read: {fault}")
             return []
 

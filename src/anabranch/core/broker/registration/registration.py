@@ -261,12 +261,22 @@ class Registration:
     # Registering.
 
     def _start(self, _event: Event) -> None:
-        if self._notes is not None:
-            self._notes.begin(self.identity.incarnation_id)
-            self._history = self._notes.told()
+        if self._notes is not None and not self._note_life(self._notes):
+            return
         self.state = State.REGISTERING
         self._limit_ms = self._now_ms + self._times.registration_timeout_ms
         self._ask()
+
+    def _note_life(self, notes: FolderNotes) -> bool:
+        """Have the folders know of this life. Whether any of them works."""
+        notes.begin(self.identity.incarnation_id)
+        self._history = notes.told()
+        self._standing.partitions.offline_folders.update(notes.unreadable)
+        if notes.unreadable < self.identity.directories.keys():
+            return True
+        sentence = "No folder of log.dirs can be read. Repair one, then start the broker again."
+        self._give_up(ErrorCode.KAFKA_STORAGE_ERROR, " ".join((*notes.faults, sentence)))
+        return False
 
     def _registration_answered(self, event: Answered) -> None:
         if event.ask is not self._in_flight:

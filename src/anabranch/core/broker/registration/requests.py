@@ -47,7 +47,8 @@ class Folders(Protocol):
 
 
 class Standing(Protocol):
-    """What a registration reads of its broker: the metadata that it acts on, and its folders."""
+    """What a registration reads of its broker: the metadata that it acts on, and its folders. A
+    folder whose account cannot be read is taken offline."""
 
     @property
     def image(self) -> MetadataImage:
