@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from random import Random
+
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from anabranch.client.committed import Committed
@@ -44,7 +46,11 @@ def log_of(done):
     return bytes(log), seen, aborted
 
 
+ABORTED_THEN_COMMITTED = [("write", 7), ("abort", 7), ("write", 7)]
+
+
 @given(conduct, st.randoms())
+@example(ABORTED_THEN_COMMITTED, Random(1))
 def test_what_was_committed_is_seen_and_nothing_else(done, random):
     log, seen, aborted = log_of(done)
     random.shuffle(aborted)

@@ -77,6 +77,7 @@ class Machine(Server):
     def lose_folder(self, path: str) -> None:
         """Put in an empty disk for one folder; only while the node is down."""
         assert not self.is_up
+        self.disk.broken.discard(path)
         self.disk.remove_tree(path)
         self.disk.sync_dir(path)
         self.disk.mount(path)

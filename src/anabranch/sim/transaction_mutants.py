@@ -49,8 +49,8 @@ SCHEDULED = (
         module=f"{ROOM}.markers",
         old="                if code in HAS_NO_NEED:\n",
         new="                if True:\n",
-        seed=139,
-        caught_by="beyond-stable",
+        seed=1000000139,
+        caught_by="stable-held",
     ),
     Mutant(
         name="open-transaction-forgotten-at-a-restart",
@@ -78,5 +78,51 @@ SCHEDULED = (
         new="if entry.first_offset >= first and entry.first_offset < upto:",
         seed=115,
         caught_by="aborted-read",
+    ),
+    Mutant(
+        name="late-request-joins-the-next-transaction",
+        rule="an earlier epoch asks for nothing in a later transaction (KAFKA-14402)",
+        module=f"{ROOM}.rules",
+        old="    before = _checked(before, producer)\n    if is_pending",
+        new="    before = _checked(before, Producer(producer.producer_id, before.producer_epoch))\n"
+        "    if is_pending",
+        seed=691,
+        caught_by="aborted-read",
+    ),
+    Mutant(
+        name="commit-answered-before-it-is-logged",
+        rule="a commit is answered when its record is committed",
+        module=f"{ROOM}.coordinator",
+        old="            shard.change(transactional_id, after, now_ms, then)\n"
+        "        return shard, answer\n"
+        "\n"
+        "    def abort(",
+        new="            shard.change(transactional_id, after, now_ms, then)\n"
+        "            goes_on = completed(after, now_ms)\n"
+        "            answer.give(Decision(ErrorCode.NONE, goes_on.producer_id,"
+        " goes_on.producer_epoch))\n"
+        "        return shard, answer\n"
+        "\n"
+        "    def abort(",
+        seed=147,
+        caught_by="lost-write",
+    ),
+    Mutant(
+        name="aborted-offsets-count",
+        rule="offsets of a transaction that was aborted are forgotten",
+        module=OFFSETS,
+        old="            if committed:\n                group = _named(",
+        new="            if True:\n                group = _named(",
+        seed=267,
+        caught_by="group-lost",
+    ),
+    Mutant(
+        name="empty-batch-stays-in-a-transaction",
+        rule="a batch that compaction leaves without a producer is of no transaction",
+        module="anabranch.core.log.compaction",
+        old="attributes = header.attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)",
+        new="attributes = header.attributes",
+        seed=20475,
+        caught_by="beyond-stable",
     ),
 )

@@ -6,6 +6,7 @@ move it (network, requests, controller) is the test.
 
 from __future__ import annotations
 
+from functools import partial
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -142,10 +143,13 @@ class Stage:
             node.broker.image = self.image
             self.look(node_id)
 
-    def open(self, node_id: int, *, is_new: bool = False, high: int = 0) -> None:
-        """Open a node's log, as a start of its process does."""
+    def open(
+        self, node_id: int, *, is_new: bool = False, high: int = 0, clean: bool = False
+    ) -> None:
+        """Open a node's log, as a start of its process does: one that was closed in order is not
+        checked."""
         node = self.nodes[node_id]
-        make = Log.create if is_new else Log.open
+        make = Log.create if is_new else partial(Log.open, clean=clean)
         log = make(node.disk, "d/t-0", PLACE, TOPIC_ID, LogConfig(), now_ms=0)
         replica = Replica(
             PLACE, TOPIC_ID, log, BY_HAND, broker_id=node_id, folder="d", high_watermark=high
@@ -153,7 +157,15 @@ class Stage:
         log.shorter_first = lambda place, after: self.logs.truncated(node, place, after)
         node.broker.partitions.host(replica)
 
-    def restart(self, node_id: int, what: str, *, high: int = 0, epoch: int | None = None) -> None:
+    def restart(
+        self,
+        node_id: int,
+        what: str,
+        *,
+        high: int = 0,
+        epoch: int | None = None,
+        clean: bool = False,
+    ) -> None:
         """End a node's process and start it again; its log is opened."""
         node = self.nodes[node_id]
         node.state = State.CRASHED
@@ -168,7 +180,7 @@ class Stage:
             broker_epoch=node.broker.broker_epoch if epoch is None else epoch,
         )
         self.logs.node_changed(node, "start")
-        self.open(node_id, high=high)
+        self.open(node_id, high=high, clean=clean)
         state = self.image.partition(*PLACE)
         assert state is not None
         self.replica(node_id).take_state(state)

@@ -420,6 +420,7 @@ def test_what_the_present_leader_s_disk_lost_since_was_there_when_the_replaced_o
     stage.copy(1, 2, 3)
     stage.elect(2, [2, 3])
     stage.follow(2, 3)  # node 1 has not heard of it: followers had told it of their copies
+    stage.nodes[2].disk.remove_tree("d/t-0")
     stage.logs.node_changed(stage.nodes[2], "wipe")
     stage.tell(1, 2)
     assert stage.logs.truths[KEY].high == 2
@@ -643,6 +644,16 @@ def test_rot_is_not_taken_for_another_history():
     patch(stage, 2, 20, b"\x55")
     stage.logs.node_changed(stage.nodes[2], "rot")
     stage.restart(2, "crash", high=3)
+    assert stage.logs.truths[KEY].high == 3
+
+
+def test_rot_is_known_of_a_log_that_lay_beside_a_disk_that_was_lost():
+    stage = Stage()
+    stage.write(3)
+    stage.logs.node_changed(stage.nodes[2], "wipe")
+    patch(stage, 2, 20, b"\x55")
+    stage.logs.node_changed(stage.nodes[2], "rot")
+    stage.restart(2, "crash", high=3, clean=True)
     assert stage.logs.truths[KEY].high == 3
 
 

@@ -100,11 +100,11 @@ class LogChecks(LogKnowledge):
         if seat is None:
             return
         if what in ("power", "wipe", "rot", "evicted", "older"):
-            for copy in seat.copies.values():
+            for key, copy in seat.copies.items():
                 copy.is_sure = False
                 copy.is_older = copy.is_older or what == "older"
                 copy.is_rotten = copy.is_rotten or what == "rot"
-                if what == "wipe":
+                if what == "wipe" and not _has_folder(node, self.model.place(key)):
                     self._dropped(copy, copy.entries)
                     copy.entries = []
                     copy.is_rotten = copy.is_given_up = False
@@ -249,3 +249,9 @@ class LogChecks(LogKnowledge):
             if copy.entries and replica.high_watermark <= copy.entries[-1].end:
                 before, copy.high = copy.high, replica.high_watermark
                 self._commits.told(copy, replica, before, copy.epoch)
+
+
+def _has_folder(node: SimNode, place: TopicPartition) -> bool:
+    """Whether a machine has a log of a partition: one that loses a disk keeps those of others."""
+    end = f"/{place}"
+    return any(path.endswith(end) for path in node.disk.names)

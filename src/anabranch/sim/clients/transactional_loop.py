@@ -73,6 +73,9 @@ class TransactionalMember(Member, Scripted):
     def _fetch_offsets(self, turn: int, places: list[TopicPartition]) -> None:
         if turn != self._turn:
             return
+        if self.is_busy:  # one thread does both: it has no partitions before that is over
+            self.later(self.backoff_ms(2), self._fetch_offsets, turn, places)
+            return
 
         def told(response: Any) -> None:
             if turn != self._turn or self.fetcher is None:
