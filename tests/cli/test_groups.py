@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -36,6 +39,26 @@ def test_a_group_is_listed_and_described(verb, committed):
     told = json.loads(verb("groups", "describe", "--group", "readers", "--json").stdout)
     (offset,) = told["offsets"]
     assert (offset["committed"], offset["end"], offset["lag"]) == (3, 5, 2)
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_a_consumer_that_is_told_to_end_commits_what_it_printed(verb, committed, end):
+    group = f"ends-{end.name}"
+    reading = subprocess.Popen(
+        [sys.executable, "-m", "anabranch", "consume", "--topic", "lines", "--from-beginning",
+         "--group", group, "--bootstrap-server", committed.bootstrap],
+        stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    try:
+        assert [reading.stdout.readline() for _ in range(5)] == ["a\n", "b\n", "c\n", "d\n", "e\n"]
+        reading.send_signal(end)
+        assert reading.wait(20) == 0
+    finally:
+        reading.kill()
+        reading.stdout.close()
+    told = json.loads(verb("groups", "describe", "--group", group, "--json").stdout)
+    assert told["offsets"][0]["committed"] == 5
+    assert told["state"] == "Empty"
 
 
 @pytest.mark.parametrize(

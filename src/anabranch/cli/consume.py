@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import json
+import signal
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -154,6 +156,7 @@ def command(
             await show(reader)
             return
         member = Member(reader, Membership(cluster, group_id, topic), group_id, start)
+        _end_in_order_at_sigterm()
         try:
             await show(member)
         finally:
@@ -176,9 +179,16 @@ def command(
             seen += len(shown)
             reader.shown(records, len(shown))
 
-    with contextlib.suppress(KeyboardInterrupt):
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         ask(bootstrap, work, timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS)
     click.echo(f"Processed a total of {seen:,} record(s).", err=True)
+
+
+def _end_in_order_at_sigterm() -> None:
+    """Let SIGTERM do what Ctrl-C does, so that a member commits what it printed, and leaves."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 
 def shape_of(properties: Iterable[str], *, as_json: bool) -> Shape:
