@@ -239,7 +239,7 @@ MANAGED = (
     ),
     Mutant(
         name="any-zone-believed",
-        rule="a rack that no broker is in is no rack of a client",
+        rule="a client's rack counts only if a broker is in it",
         module="anabranch.core.diskless.client_zone",
         old="if named is not None and named.group(1) in racks:",
         new="if named is not None:",

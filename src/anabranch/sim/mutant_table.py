@@ -77,7 +77,7 @@ MUTANTS = (
     ),
     Mutant(
         name="aligned-once",
-        rule="whoever fetches has his history compared, in every epoch anew (KIP-320)",
+        rule="a follower's history is compared again in every leader epoch (KIP-320)",
         module=FETCH,
         old="            replica.check_epoch(wanted.leader_epoch)\n",
         new="            if wanted.leader_epoch != replica.leader_epoch:\n"
@@ -115,7 +115,7 @@ MUTANTS = (
     ),
     Mutant(
         name="join-below-epoch-start",
-        rule="a follower joins only when it reaches into this leader's epoch",
+        rule="a follower joins the ISR only when its log reaches into this leader's epoch",
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < replica.high_watermark",
@@ -124,7 +124,7 @@ MUTANTS = (
     ),
     Mutant(
         name="join-below-high-watermark",
-        rule="a follower joins only when it has everything that is committed",
+        rule="a follower joins the ISR only when it has everything that is committed",
         module=IN_SYNC,
         old="follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset)",
         new="follower.end_offset < 0",
@@ -205,7 +205,7 @@ MUTANTS = (
     ),
     Mutant(
         name="anybody-may-lead",
-        rule="only who was in sync is elected, unless the topic allows otherwise",
+        rule="only an in-sync replica is elected, unless the topic allows unclean elections",
         module=ELECTIONS,
         old="        if broker_id in candidates and broker_id in holding:",
         new="        if broker_id in holding:",
@@ -241,7 +241,7 @@ MUTANTS = (
     ),
     Mutant(
         name="crash-keeps-eligibility",
-        rule="a broker that comes back after a crash is no eligible leader any more (KIP-966)",
+        rule="a broker that comes back after a crash is no longer an eligible leader (KIP-966)",
         module=MEMBERSHIP,
         old="unclean = frozenset((broker_id,)) if self.elr else frozenset()",
         new="unclean = frozenset()",
@@ -268,7 +268,7 @@ MUTANTS = (
     ),
     Mutant(
         name="commit-acknowledged-across-epochs",
-        rule="a coordinator that was deposed acknowledges no commit, whatever its log has now",
+        rule="a deposed coordinator acknowledges no commit, even if its log has it",
         module=ANY_SHARD,
         old="        if not self.is_current:\n            return False\n",
         new="",
@@ -304,7 +304,7 @@ MUTANTS = (
     ),
     Mutant(
         name="compacted-above-the-high-watermark",
-        rule="only what is committed makes older records of a key superfluous",
+        rule="only a committed record replaces older records of its key",
         module=COMPACTION,
         old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
         new="limit = log.flushed_offset",
@@ -322,7 +322,7 @@ MUTANTS = (
     ),
     Mutant(
         name="moved-away-and-in-sync",
-        rule="a replica that goes with a move leaves the in-sync replicas with it",
+        rule="a replica that a move removes leaves the ISR",
         module="anabranch.core.controller.moves.reassignment",
         old="    return Move(target), remaining\n",
         new="    return Move(target), isr\n",
@@ -331,7 +331,7 @@ MUTANTS = (
     ),
     Mutant(
         name="cancelled-move-keeps-the-stranger",
-        rule="a cancelled move leaves the replicas that there were before it",
+        rule="a cancelled move restores the replicas from before it",
         module="anabranch.core.controller.moves.reassignment",
         old="    replicas = Move.of(partition).original\n",
         new="    replicas = partition.replicas\n",
@@ -376,7 +376,7 @@ MUTANTS = (
     ),
     Mutant(
         name="log-begun-while-its-folder-is-away",
-        rule="an empty log takes no place of one that may lie in a folder that is offline",
+        rule="no empty log replaces one that may be in an offline folder",
         module=HOSTED_LOGS,
         old="if found is None and not is_new and self._is_missing(assignment, another):",
         new="if False:",
@@ -394,7 +394,7 @@ MUTANTS = (
     ),
     Mutant(
         name="answers-leave-before-the-commit",
-        rule="an answer leaves when everything that it stands on is committed",
+        rule="an answer is sent when everything that it depends on is committed",
         module=f"{TENURE}.decisions",
         old="if controller.log.end_offset >= needed:",
         new="if True:",
@@ -421,7 +421,7 @@ MUTANTS = (
     ),
     Mutant(
         name="stale-epoch-goes-on",
-        rule="a broker whose epoch is not its own any more registers anew, or stops",
+        rule="a broker whose epoch is no longer its own registers again, or stops",
         module=REGISTRATION,
         old="        if event.response.error_code == ErrorCode.STALE_BROKER_EPOCH:\n"
         "            self._look_why()\n            return\n",
@@ -450,7 +450,7 @@ MUTANTS = (
     ),
     Mutant(
         name="unfenced-before-caught-up",
-        rule="a broker is let in when it has read its own registration and wants to be",
+        rule="a broker is unfenced when it has read its own registration and asks for it",
         module=LIFECYCLE,
         old="return BrokerState.UNFENCED if caught_up and not want_fence else BrokerState.FENCED",
         new="return BrokerState.UNFENCED",
@@ -459,7 +459,7 @@ MUTANTS = (
     ),
     Mutant(
         name="unfenced-before-its-logs-are-open",
-        rule="a broker wants to stay fenced until its logs are open",
+        rule="a broker asks to stay fenced until its logs are open",
         module=REGISTRATION_REQUESTS,
         old="want_fence=not wants_in",
         new="want_fence=False",
@@ -564,7 +564,7 @@ DIRECTED = (
     ),
     Mutant(
         name="cut-that-was-not-synced-is-believed",
-        rule="a sync outside of rounds leaves the mark of a failed one, too",
+        rule="a failed sync outside of rounds also leaves a mark",
         module="anabranch.core.log.unsure",
         old="        leave_mark(log)\n        raise\n\n\nclass Rewriting",
         new="        raise\n\n\nclass Rewriting",
@@ -610,7 +610,7 @@ DIRECTED = (
     ),
     Mutant(
         name="full-disk-is-final",
-        rule="what a full disk kept from being opened is tried again",
+        rule="a log that a full disk kept from opening is tried again",
         module=HOSTING,
         old="if self._partitions.roomless and not self._work:",
         new="if False:",
@@ -619,7 +619,7 @@ DIRECTED = (
     ),
     Mutant(
         name="full-folder-holds-up-others",
-        rule="what waits for room in one folder holds up nothing that waits for another",
+        rule="a log that waits for room in one folder delays no log in another",
         module=HOSTED_LOGS,
         old="                        break\n                waiting.pop(place, None)\n",
         new="                        return\n                waiting.pop(place, None)\n",
@@ -628,7 +628,7 @@ DIRECTED = (
     ),
     Mutant(
         name="expired-sessions-are-served",
-        rule="a session that is not authenticated gets only what opens one",
+        rule="a connection without an authenticated session may only open one",
         module="anabranch.core.broker.gate",
         old="(SessionState.EXPIRED, False): Verdict.CLOSE,",
         new="(SessionState.EXPIRED, False): Verdict.ADMIT,",
@@ -637,7 +637,7 @@ DIRECTED = (
     ),
     Mutant(
         name="late-offsets-are-not-told",
-        rule="a producer hears the offsets that its ticket has in the end",
+        rule="a producer is told the final offsets of its batch",
         module="anabranch.core.api.p00_produce",
         old="if answer.base_offset == UNKNOWN_OFFSET:",
         new="if False:",
@@ -658,7 +658,7 @@ DIRECTED = (
     ),
     Mutant(
         name="acts-end-the-step",
-        rule="what an act at the end of a step leaves is done in the same step",
+        rule="work that an act at the end of a step creates is done in the same step",
         module="anabranch.core.step",
         old="""            if not (changed or left.ready or faults or unsynced):
                 break""",
@@ -762,7 +762,7 @@ DIRECTED = (
     ),
     Mutant(
         name="refilled-replica-passed-over",
-        rule="a replica that was emptied is a candidate with the change by which it joins the ISR",
+        rule="an emptied replica may lead from the change by which it joins the ISR",
         module=ELECTIONS,
         old="holding = [each for each in usable if each not in rules.emptied or each in joined]",
         new="holding = [each for each in usable if each not in rules.emptied]",
@@ -782,7 +782,7 @@ DIRECTED = (
     ),
     Mutant(
         name="cancel-puts-the-first-in-sync",
-        rule="taking a move back puts no replica into the ISR that was not there",
+        rule="cancelling a move adds no replica to the ISR",
         module="anabranch.core.controller.moves.reassignment",
         old="isr = _without(partition.isr, partition.adding)",
         new="isr = _without(partition.isr, partition.adding) or replicas[:1]",
@@ -792,7 +792,7 @@ DIRECTED = (
     ),
     Mutant(
         name="cancel-leaves-no-leader",
-        rule="a move is not taken back where nobody of those that were there before may lead",
+        rule="a move is not cancelled if none of the replicas from before it may lead",
         module="anabranch.core.controller.moves.requests",
         old="if leader < 0 and (may_lose or partition.leader >= 0):",
         new="if False:",
@@ -801,7 +801,7 @@ DIRECTED = (
     ),
     Mutant(
         name="hint-elects-uncleanly",
-        rule="what only a hint says never permits an unclean election",
+        rule="a hint alone never permits an unclean election",
         module=MEMBERSHIP,
         old="bool(suspects) and not {*partition.isr, *partition.elr}.isdisjoint(suspects),",
         new="False,",
@@ -810,7 +810,7 @@ DIRECTED = (
     ),
     Mutant(
         name="hint-is-taken-for-silence",
-        rule="a broker that a hint fenced is suspected until it was silent for a session",
+        rule="a broker that a hint fenced is only suspected until it was silent for a session",
         module="anabranch.core.controller.brokers.fencing",
         old="sessions.suspect(broker.broker_id, broker.epoch)",
         new="sessions.forget(broker.broker_id, broker.epoch)",
@@ -819,7 +819,7 @@ DIRECTED = (
     ),
     Mutant(
         name="hint-from-any-listener",
-        rule="a broker is dialled where other brokers reach it",
+        rule="the controller connects to the listener that other brokers use",
         module=HINTS,
         old="return broker.endpoint(listener) or only",
         new="return broker.endpoints[min(broker.endpoints)]",
@@ -828,7 +828,7 @@ DIRECTED = (
     ),
     Mutant(
         name="hint-outweighs-a-heartbeat",
-        rule="a heartbeat that came since the dial began voids the hint",
+        rule="a heartbeat after the connection attempt began cancels the hint",
         module=HINTS,
         old="        if was_heard(sessions, probe):\n            return None\n",
         new="",
@@ -838,7 +838,7 @@ DIRECTED = (
     ),
     Mutant(
         name="older-connection-is-a-hint",
-        rule="a connection that ends says nothing of a broker that was heard on a newer one",
+        rule="the end of a connection is no hint if the broker has used a newer one",
         module="anabranch.server.roles",
         old="if heard_on == connection_id and self.shell is not None:",
         new="if self.shell is not None:",
@@ -858,7 +858,7 @@ DIRECTED = (
     ),
     Mutant(
         name="answer-drops-an-eligible-member",
-        rule="who left by an answer bounds the high watermark until the metadata tells of it",
+        rule="a replica that an answer removes bounds the high watermark until metadata shows it",
         module=REPLICA,
         old="self.left += tuple(each for each in self.in_sync_replicas if each not in isr)",
         new="self.left = ()",
@@ -868,7 +868,7 @@ DIRECTED = (
     ),
     Mutant(
         name="answer-fills-the-minimum",
-        rule="a join counts for the minimum when the metadata tells of it",
+        rule="a replica that joins counts for the minimum when the metadata shows it",
         module=REPLICA,
         old="in_sync = min(self.told_count, len(self.in_sync_replicas))",
         new="in_sync = len(self.in_sync_replicas)",
@@ -878,7 +878,7 @@ DIRECTED = (
     ),
     Mutant(
         name="stale-change-of-the-isr",
-        rule="a change of the ISR that stands on an older state is refused",
+        rule="a change of the ISR that is based on an older state is refused",
         module=IN_SYNC_CHANGES,
         old="if wanted.partition_epoch < partition.partition_epoch:",
         new="if False:",
@@ -907,7 +907,7 @@ DIRECTED = (
     ),
     Mutant(
         name="progress-of-an-earlier-epoch",
-        rule="what a follower had under another leader counts for nothing",
+        rule="a follower's progress under an earlier leader does not count",
         module=REPLICA,
         old="        if new_epoch:\n            self.followers = {}\n",
         new="        if new_epoch:\n",
@@ -917,7 +917,7 @@ DIRECTED = (
     ),
     Mutant(
         name="leads-by-old-metadata",
-        rule="a process leads nothing by metadata that does not know it",
+        rule="a process leads nothing by metadata that does not show its registration",
         module="anabranch.core.replication.partitions",
         old="is_known = own is not None and own.epoch == broker_epoch",
         new="is_known = True",
@@ -936,7 +936,7 @@ DIRECTED = (
     ),
     Mutant(
         name="offset-of-an-earlier-topic",
-        rule="an offset is told of the topic that it was committed for, by id",
+        rule="an offset is returned only for the topic id that it was committed for",
         module=OFFSETS,
         old="return committed.topic_id == topic_id != ZERO_TOPIC_ID",
         new="return True",
@@ -945,7 +945,7 @@ DIRECTED = (
     ),
     Mutant(
         name="topic-by-name-when-read",
-        rule="an offset that is read from the log is of the topic that its record names by id",
+        rule="an offset that is read from the log belongs to the topic id in its record",
         module="anabranch.core.groups.loading",
         old="            if committed.topic_id == ZERO_TOPIC_ID:\n",
         new="            if committed:\n",
@@ -963,7 +963,7 @@ DIRECTED = (
     ),
     Mutant(
         name="group-deleted-and-committed",
-        rule="with a group go its offsets whose commits are in flight",
+        rule="deleting a group also deletes its offsets whose commits are in flight",
         module=OFFSETS,
         old="places = list(dict.fromkeys([*_places(group), *under_way]))",
         new="places = _places(group)",
@@ -972,7 +972,7 @@ DIRECTED = (
     ),
     Mutant(
         name="deletion-from-a-forgotten-group",
-        rule="a deletion counts for the group that has the name when it is committed",
+        rule="a deletion applies to the group that has the id when the deletion is committed",
         module=OFFSETS,
         old="    def effect(_now_ms: int) -> None:\n        _drop(coordinator, group_id, places)\n",
         new="    group = coordinator.groups.get(group_id)\n"
@@ -985,7 +985,7 @@ DIRECTED = (
     ),
     Mutant(
         name="no-offset-without-proof",
-        rule="that there is no offset to delete is told once a record of the present is committed",
+        rule="a coordinator proves its role before it says that there is no offset to delete",
         module=OFFSETS,
         old="        group.shard.prove(done, now_ms)\n",
         new="        done.give(ErrorCode.NONE)\n",
@@ -994,7 +994,7 @@ DIRECTED = (
     ),
     Mutant(
         name="no-group-without-proof",
-        rule="that there is no group to delete is told once a record of the present is committed",
+        rule="a coordinator proves its role before it says that there is no group to delete",
         module="anabranch.core.api.p42_delete_groups",
         old="            shard.prove(done, now_ms)\n",
         new="            done.give(ErrorCode.NONE)\n",
@@ -1003,7 +1003,7 @@ DIRECTED = (
     ),
     Mutant(
         name="no-offsets-of-no-group-without-proof",
-        rule="the same for the offsets of a group that is not there",
+        rule="the same for the offsets of a group that does not exist",
         module="anabranch.core.api.p47_offset_delete",
         old="            shard.prove(done, now_ms)\n",
         new="            done.give(ErrorCode.NONE)\n",
@@ -1012,7 +1012,7 @@ DIRECTED = (
     ),
     Mutant(
         name="generation-told-from-memory",
-        rule="a member hears of a generation when a record of the present is committed",
+        rule="a coordinator proves its role before it tells a member its generation",
         module=MEMBERS,
         old="group.shard.write([nothing_said(group.group_id, now_ms)], now_ms, tell)",
         new="tell(now_ms)",
@@ -1022,7 +1022,7 @@ DIRECTED = (
     ),
     Mutant(
         name="offset-told-from-memory",
-        rule="offsets are told when a record of the present is committed",
+        rule="a coordinator proves its role before it returns offsets",
         module=OFFSET_FETCH,
         old="    shard.prove(done, now_ms)\n",
         new="    done.give(ErrorCode.NONE)\n",
@@ -1031,7 +1031,7 @@ DIRECTED = (
     ),
     Mutant(
         name="offset-told-unsettled",
-        rule="also alone in sync, a coordinator tells what it has read when all of it is committed",
+        rule="a coordinator that is alone in sync waits until all that it has read is committed",
         module=SHARD,
         old="if replica.is_alone and self.is_settled:",
         new="if replica.is_alone:",
@@ -1041,7 +1041,7 @@ DIRECTED = (
     ),
     Mutant(
         name="proof-of-an-earlier-record",
-        rule="only a record that is written after the question proves anything",
+        rule="only a record that is written after the request proves the role",
         module=SHARD,
         old="        if not self._is_proving:\n",
         new="        if self._is_proving:\n"
@@ -1053,7 +1053,7 @@ DIRECTED = (
     ),
     Mutant(
         name="held-up-never-refuses",
-        rule="nothing behind a refused batch is taken before that batch",
+        rule="no batch after a refused one is accepted before it",
         module=HELD_UP,
         old="held.is_awaited(now_ms) and is_behind(sequence, held.sequence):",
         new="False:",
@@ -1062,7 +1062,7 @@ DIRECTED = (
     ),
     Mutant(
         name="held-up-one-epoch-at-a-time",
-        rule="what one epoch of a producer lacks is kept whatever comes of another",
+        rule="what one epoch of a producer lacks is remembered whatever happens in another",
         module=HELD_UP,
         old="            self.first.pop(key, None)\n",
         new="            for each in [each for each in self.first if each[:2] == key[:2]]:\n"
@@ -1072,7 +1072,7 @@ DIRECTED = (
     ),
     Mutant(
         name="fenced-epoch-held-up",
-        rule="a batch of an epoch that the log has fenced waits for nothing",
+        rule="a batch of a fenced producer epoch is not held up",
         module=PRODUCERS,
         old="        if producer.epoch > epoch:\n            return True\n",
         new="        if producer.epoch > epoch:\n            return False\n",
@@ -1093,7 +1093,7 @@ DIRECTED = (
     ),
     Mutant(
         name="older-table-outlives-the-batches",
-        rule="a table of epochs that is older than the log gives way to the batches",
+        rule="the batches override a table of epochs that is older than the log",
         module="anabranch.core.log.epochs",
         old="if epoch < 0 or epoch == self.epoch_of(offset):",
         new="if epoch <= self.latest:",
@@ -1102,7 +1102,7 @@ DIRECTED = (
     ),
     Mutant(
         name="gap-at-the-start-has-no-epoch",
-        rule="what compaction left out at a log's start was of the epoch of the batch behind it",
+        rule="what compaction removed at a log's start belonged to the epoch of the next batch",
         module="anabranch.core.log.appending",
         old="assign_epoch(log, epoch, log_start if is_first else offset)",
         new="assign_epoch(log, epoch, offset)",
@@ -1179,7 +1179,7 @@ DIRECTED = (
     ),
     Mutant(
         name="retries-known-by-record-time",
-        rule="who wrote of late may send again, whatever its records say",
+        rule="a producer that wrote recently may retry, whatever timestamps its records have",
         module=REPLAYED,
         old="newest_ms = max((each.last_written_ms for each in states), default=0)",
         new="newest_ms = max((each.last_timestamp for each in states), default=0)",
@@ -1188,7 +1188,7 @@ DIRECTED = (
     ),
     Mutant(
         name="retries-known-in-one-segment",
-        rule="what may be sent again is looked for in earlier segments, too",
+        rule="batches that may be retried are also looked for in earlier segments",
         module=REPLAYED,
         old="for segment in reversed(log.segments):",
         new="for segment in log.segments[-1:]:",
@@ -1206,7 +1206,7 @@ DIRECTED = (
     ),
     Mutant(
         name="synced-claims-what-was-cut",
-        rule="a round of syncs covers nothing that took the place of what was cut meanwhile",
+        rule="a round of syncs does not cover what replaced records that were cut during it",
         module=LOG,
         old="reached = min(end_offset, self.sync_ceiling)",
         new="reached = end_offset",
@@ -1215,7 +1215,7 @@ DIRECTED = (
     ),
     Mutant(
         name="names-safe-when-a-round-begins",
-        rule="a name is safe when the round that covers it has ended",
+        rule="a file's name counts as synced when the round that covers it has ended",
         module="anabranch.core.log.syncing",
         old="if log.names_unsynced or log.names_syncing:",
         new="if log.names_unsynced:",
@@ -1234,7 +1234,7 @@ DIRECTED = (
     ),
     Mutant(
         name="copy-displaces-a-living-broker",
-        rule="a process on a copied folder takes no place of a broker that sends heartbeats",
+        rule="a process on a copied folder does not displace a broker that sends heartbeats",
         module=SUCCESSION,
         old="if sessions.is_out_of_touch(*registered) and _has_its_place(existing, request):",
         new="if _has_its_place(existing, request):",
@@ -1244,7 +1244,7 @@ DIRECTED = (
     ),
     Mutant(
         name="older-folders-count",
-        rule="what lies in folders that are older than the last incarnation leads nothing",
+        rule="replicas in folders that are older than the last incarnation do not lead",
         module=SUCCESSION,
         old="and existing.incarnation_id not in folder.incarnation_ids",
         new="and False",
@@ -1254,7 +1254,7 @@ DIRECTED = (
     ),
     Mutant(
         name="attempt-not-noted",
-        rule="a process is in its folders before it may be registered",
+        rule="a process notes itself in its folders before it may be registered",
         module="anabranch.core.log.incarnations",
         old="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]",
         new="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :]]",
@@ -1264,7 +1264,7 @@ DIRECTED = (
     ),
     Mutant(
         name="append-by-who-had-the-epoch-before",
-        rule="two that got the same epoch from a store that was put back do not both append",
+        rule="two controllers with the same epoch from a restored store do not both append",
         module="anabranch.core.metadata.store",
         old="return mine == (present.epoch, present.holder, present.incarnation)",
         new="return mine[0] == present.epoch",
@@ -1313,7 +1313,7 @@ DIRECTED = (
     ),
     Mutant(
         name="full-disk-gives-way-to-nobody",
-        rule="the last replica in sync stays so, whether its disk is full or not",
+        rule="the last in-sync replica stays in sync even if its disk is full",
         module=CONTROLLER_ROOM,
         old="if any(rules.acceptable(each) and each not in empty for each in left):",
         new="if True:",
@@ -1323,7 +1323,7 @@ DIRECTED = (
     ),
     Mutant(
         name="every-folder-is-full-with-one",
-        rule="only what lies in the full folder gives way",
+        rule="only replicas in the full folder hand over leadership",
         module=CONTROLLER_ROOM,
         old="if lies_in <= set(full[broker_id]):",
         new="if True:",
@@ -1341,7 +1341,7 @@ DIRECTED = (
     ),
     Mutant(
         name="full-leader-keeps-what-joins",
-        rule="a leader without room gives way to whom it lets in",
+        rule="a leader without room hands over to a replica that joins the ISR",
         module=IN_SYNC_CHANGES,
         old="isr = with_room(named, rules, partition.isr)",
         new="isr = named",
@@ -1368,7 +1368,7 @@ DIRECTED = (
     ),
     Mutant(
         name="full-folder-takes-records",
-        rule="a full folder takes no records: what is kept there is for others",
+        rule="a full folder takes no records: its reserve is for other writes",
         module="anabranch.core.log.appending",
         old="if log.room.is_full:",
         new="if False:",
@@ -1388,7 +1388,7 @@ DIRECTED = (
     ),
     Mutant(
         name="room-again-at-once",
-        rule="a folder has room again when its reserve fits, and as much besides",
+        rule="a folder has room again when its reserve fits, and the same amount is free",
         module="anabranch.core.log.room",
         old="free_bytes > 2 * self.reserve_bytes",
         new="free_bytes > 0",
@@ -1398,7 +1398,7 @@ DIRECTED = (
     ),
     Mutant(
         name="reserve-is-kept",
-        rule="a full disk gives its reserve to what must be written",
+        rule="on a full disk, what must be written uses the reserve",
         module="anabranch.core.broker.hosting.folders",
         old="                GiveBack(path),\n",
         new="",
@@ -1418,7 +1418,7 @@ DIRECTED = (
     ),
     Mutant(
         name="aborted-beyond-its-marker",
-        rule="an aborted transaction hides nothing behind its marker",
+        rule="an aborted transaction hides no records after its marker",
         module="anabranch.client.committed",
         old="self._aborting.discard(header.producer_id)",
         new="pass",
@@ -1437,7 +1437,7 @@ DIRECTED = (
     ),
     Mutant(
         name="reads-past-what-was-deleted",
-        rule="offsets that the log has no more are told, with where reading can go on",
+        rule="a read of deleted offsets reports them, and where reading can continue",
         module="anabranch.client.ranges",
         old="resume_at = first if first < self.until else None",
         new="resume_at = None",
@@ -1446,7 +1446,7 @@ DIRECTED = (
     ),
     Mutant(
         name="producer-hurries-after-a-failure",
-        rule="a producer sends what a broker may have alone, so that nothing pushes it out there",
+        rule="a producer retries a batch alone, so that the broker still recognises it",
         module=LANES,
         old="self._unsure = max(self._unsure + kept - len(outcomes), kept)",
         new="self._unsure = 0",
@@ -1552,7 +1552,7 @@ DIRECTED = (
     ),
     Mutant(
         name="copy-longer-than-the-store-goes-on",
-        rule="a node stops where the store ends before its copy of the metadata",
+        rule="a node stops if the store ends before the node's copy of the metadata",
         module="anabranch.core.metadata.store_check",
         old="    if end_offset < copy.end_offset:",
         new="    if False:",
@@ -1611,7 +1611,7 @@ DIRECTED = (
     ),
     Mutant(
         name="snapshot-tells-only-what-is-there",
-        rule="a loaded snapshot tells of what was deleted meanwhile",
+        rule="loading a snapshot reports what was deleted meanwhile",
         module="anabranch.core.metadata.following.following",
         old="self._publish(difference(before, self.copy.image))",
         new="self._publish(everything(self.copy.image))",
@@ -1621,7 +1621,7 @@ DIRECTED = (
     ),
     Mutant(
         name="late-batch-after-a-marker",
-        rule="what a coordinator said before a marker begins no transaction behind it",
+        rule="a verification from before a marker begins no transaction after it",
         module="anabranch.core.broker.verifying",
         old="if code is ErrorCode.NONE and self.is_overtaken:",
         new="if False:",
@@ -1704,7 +1704,7 @@ DIRECTED = (
     ),
     Mutant(
         name="undecided-offset-replaces-a-later-one",
-        rule="what was committed behind an undecided offset stands",
+        rule="an offset that was committed after an undecided one is kept",
         module="anabranch.core.groups.undecided",
         old="of_producer[group_id, place] = None",
         new="pass",
@@ -1722,7 +1722,7 @@ DIRECTED = (
     ),
     Mutant(
         name="duplicate-is-written-again",
-        rule="a batch of a producer that comes again gets the offset of the first",
+        rule="a producer's batch that is sent again gets the offset of the first",
         module=DISKLESS_COMMIT,
         old="if written[:2] == sequences:",
         new="if False:",
@@ -1751,7 +1751,7 @@ DIRECTED = (
     ),
     Mutant(
         name="earlier-incarnation-commits",
-        rule="a broker commits in its newest epoch alone",
+        rule="a broker commits only in its newest epoch",
         module=DISKLESS_COMMIT,
         old="if broker_epoch != commit.broker_epoch:",
         new="if False:",
@@ -1905,7 +1905,7 @@ DIRECTED = (
     ),
     Mutant(
         name="opposite-end-is-answered",
-        rule="what was decided is not confirmed to one who wants the opposite",
+        rule="a request for the opposite outcome is not answered with success",
         module=f"{TRANSACTIONS}.rules",
         old="    return before.state is (COMPLETE_COMMIT if commits else COMPLETE_ABORT)\n",
         new="    return before.state in (COMPLETE_COMMIT, COMPLETE_ABORT)\n",
@@ -1974,7 +1974,7 @@ DIRECTED = (
     ),
     Mutant(
         name="transactions-wait-for-a-client",
-        rule="a decision is carried out when it is committed, whoever looks",
+        rule="a decision is carried out once it is committed, without waiting for a client",
         module=f"{TRANSACTIONS}.coordinator",
         old="                if shard is not None:\n                    shard.catch_up(now_ms)\n",
         new="",
