@@ -1839,6 +1839,34 @@ DIRECTED = (
         "/test_postgres.py::test_what_the_server_rolled_back_is_tried_again",
     ),
     Mutant(
+        name="partitions-read-without-their-lock",
+        rule="of brokers that commit to one partition at once, each waits for the one before",
+        module=POSTGRES_TABLES,
+        old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
+        new='"ORDER BY l.topic_id, l.partition"',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_postgres.py"
+        "::test_brokers_that_commit_at_once_and_lose_connections_get_each_offset_once",
+    ),
+    Mutant(
+        name="producers-read-before-their-partitions-are-locked",
+        rule="what is known of a producer is read when no other broker can move it any more",
+        module=POSTGRES_TABLES,
+        old="        logs = self._execute(\n"
+        "            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)\n"
+        "        )\n"
+        "        wanted = sorted(producer_keys(commit.batches))\n"
+        "        producers = self._producers(wanted) if wanted else None\n",
+        new="        wanted = sorted(producer_keys(commit.batches))\n"
+        "        producers = self._producers(wanted) if wanted else None\n"
+        "        logs = self._execute(\n"
+        "            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)\n"
+        "        )\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_postgres.py"
+        "::test_brokers_that_commit_at_once_and_lose_connections_get_each_offset_once",
+    ),
+    Mutant(
         name="partitions-locked-as-they-come",
         rule="a commit locks its partitions in their order",
         module=POSTGRES_TABLES,

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator
 from contextlib import aclosing, suppress
+from random import Random
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,7 +26,15 @@ from coordinator_kit import (
 )
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
-from anabranch.core.diskless.rows import CommitState, LogKey, LogState
+from anabranch.core.diskless.rows import (
+    Commit,
+    CommitState,
+    Committed,
+    LogKey,
+    LogState,
+    NewLogs,
+    Wanted,
+)
 from anabranch.server.coordinator import postgres as engine
 from anabranch.server.coordinator.postgres import PostgresCoordinator
 
@@ -118,6 +127,87 @@ async def test_the_outcome_of_a_commit_without_an_answer_is_told(
         LogState(0, 2, 200) if when == "after" else LogState(0, 0)
     ]
     await cut_off.close()
+
+
+ROUNDS = 12
+PARTITIONS = [LogKey(TOPICS[0], number) for number in range(3)]
+
+
+async def committed(on: PostgresCoordinator, wanted: Commit) -> Committed:
+    """What a broker does: ask what became of a commit without an answer, repeat what never was."""
+    answer = None
+    while answer is None or answer.state is CommitState.PENDING:
+        try:
+            answer = await on.commit(wanted)
+        except CoordinatorAway:
+            answer = None
+        while answer is None:
+            with suppress(CoordinatorAway):
+                answer = await on.outcome(wanted.object_key)
+    return answer
+
+
+async def shorten(on: PostgresCoordinator) -> None:
+    """What retention and garbage rounds do meanwhile, to what is committed and still prepared."""
+    while True:
+        for key in reversed(PARTITIONS):
+            await on.expire(key, older_than_ms=-1, most_bytes=700, most_runs=5)
+            await on.delete_before([(key, 2), (PARTITIONS[0], 3)])
+        while await on.mark_expired(3):
+            pass
+        await on.forget_producers(60_000, 5)
+
+
+async def test_brokers_that_commit_at_once_and_lose_connections_get_each_offset_once(
+    coordinator: PostgresCoordinator, relay: Relay, empty_database: str
+) -> None:
+    """Three brokers, one of which loses its connection at commits, before or after they are done;
+    partitions in any order; a producer that sends each batch through two brokers at once."""
+    random, url = Random(17), await relay.open()
+    await coordinator.create_logs(1, [NewLogs(TOPICS[0], "river", 0, 3)])
+    brokers = [await PostgresCoordinator.open(each, CLUSTER) for each in (empty_database,) * 2]
+    brokers.append(await PostgresCoordinator.open(url, CLUSTER))
+    upkeep = asyncio.create_task(shorten(coordinator))
+    stored: dict[LogKey, list[int]] = {key: [] for key in PARTITIONS}
+    firsts: list[int] = []
+    for sequence in range(ROUNDS):
+        commits = []
+        for number, on in enumerate(brokers, start=10):
+            await on.register(number, 1)
+            prepared = await prepare(on, broker=number, epoch=1)
+            batches = [batch(key) for key in PARTITIONS]
+            if number != 11:
+                batches.append(batch(RIVER, producer=9, sequence=sequence))
+            random.shuffle(batches)
+            commits.append(placed(prepared, *batches, broker=number, epoch=1))
+        relay.cut = random.choice([None, "before", "after"])
+        answers = await asyncio.gather(*map(committed, brokers, commits))
+        relay.cut = None
+        twice = set()
+        for wanted, answer in zip(commits, answers, strict=True):
+            assert answer.state is CommitState.COMMITTED
+            for each, verdict in zip(wanted.batches, answer.verdicts, strict=True):
+                if each.producer_id == 9:
+                    twice.add(verdict.base_offset)
+                if not verdict.is_duplicate:
+                    stored[each.key].append(verdict.base_offset)
+        assert len(twice) == 1, "one batch has one offset, through whichever broker"
+        firsts += twice
+    upkeep.cancel()
+    await asyncio.gather(upkeep, return_exceptions=True)
+    expected = {key: 3 * ROUNDS + ROUNDS * (key == RIVER) for key in PARTITIONS}
+    assert {key: sorted(each) for key, each in stored.items()} == {
+        key: list(range(count)) for key, count in expected.items()
+    }
+    assert firsts == sorted(firsts)
+    for key, count in expected.items():
+        (state,) = await coordinator.states([key])
+        assert state is not None and (state.high_watermark, state.start_offset > 0) == (count, True)
+        (found,) = await coordinator.find([Wanted(key, state.start_offset, 1 << 30)])
+        ends = [state.start_offset, *(run.end_offset for run in found.runs)]
+        assert [run.base_offset for run in found.runs] == ends[:-1] and ends[-1] == count
+    for each in brokers:
+        await each.close()
 
 
 async def test_partitions_are_locked_in_order_whatever_the_order_of_batches(
