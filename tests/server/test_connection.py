@@ -476,33 +476,66 @@ async def test_what_all_connections_hold_is_bounded(serve):
     assert service.memory.pool.made <= 3
 
 
-async def test_who_sends_more_than_there_is_room_for_is_not_read_until_there_is(serve):
-    """What has no room behind it holds up its own connection, and no other one."""
+async def test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is(serve):
+    """What has no room behind it holds up all connections that ever brought such, also the one
+    that sends nothing just now; others go on."""
     handled = []
 
     def crowd(world, request, now_ms):
         handled.append(request.correlation_id)
-        service.mailbox.is_crowded = request.correlation_id == 1
+        service.mailbox.waits_for_store = request.correlation_id < 9
+        service.mailbox.is_crowded = request.correlation_id in (1, 5)
         return echo(world, request, now_ms)
 
     service = await serve(handler(0, crowd))
-    client, other = await service.connect(), await service.connect()
+    client, same, other, leaving = [await service.connect() for _ in range(4)]
+    for each in (same, leaving):
+        each.send(0, produce(b"brings"), VERSION)
+        await each.answer(0, VERSION)
     client.send(1, produce(b"first"), VERSION)
     client.send(2, produce(b"second"), VERSION)
     assert offset_of((await client.answer(0, VERSION))[1]) == 5
     client.send(3, produce(b"third"), VERSION)
-    other.send(9, produce(b"other"), VERSION)
-    assert offset_of((await other.answer(0, VERSION))[1]) == 5
-    assert handled == [1, 9]
-    leaving = await service.connect()
-    leaving.send(1, produce(b"leaves"), VERSION)
-    await leaving.answer(0, VERSION)
+    same.send(4, produce(b"y" * MEGABYTE), VERSION)
+    for number in (9, 10):
+        other.send(number, produce(b"other"), VERSION)
+        assert offset_of((await other.answer(0, VERSION))[1]) == 5
+    assert handled == [0, 0, 1, 9, 10]
+    assert service.memory.held_bytes < 1000, "not even a part of a large frame was received"
     leaving.writer.close()
     service.memory.read_on()
     for size in (6, 5):
         assert offset_of((await client.answer(0, VERSION))[1]) == size
-    await eventually(lambda: len(connections(service)) == 2)
-    assert handled == [1, 9, 1, 2, 3]
+    assert offset_of((await same.answer(0, VERSION))[1]) == MEGABYTE
+    await eventually(lambda: len(connections(service)) == 3)
+    assert sorted(handled[5:]) == [2, 3, 4]
+
+
+async def test_of_those_that_are_read_again_the_first_may_take_all_room(serve):
+    handled = []
+
+    def crowd(world, request, now_ms):
+        handled.append(request.correlation_id)
+        service.mailbox.waits_for_store = service.mailbox.is_crowded = True
+        return echo(world, request, now_ms)
+
+    service = await serve(handler(0, crowd))
+    clients = [await service.connect() for _ in range(3)]
+    for first, client in enumerate(clients):
+        client.send(first, produce(b"x"), VERSION)
+        await client.answer(0, VERSION)
+        service.memory.read_on()
+    clients[0].send(3, produce(b"x"), VERSION)
+    await clients[0].answer(0, VERSION)
+    for each in clients:
+        each.send(4, produce(b"x"), VERSION)
+        each.send(5, produce(b"x"), VERSION)
+    for count in range(1, 7):
+        service.memory.read_on()
+        await eventually(lambda count=count: len(handled) == 4 + count)
+    for each in clients:
+        for _ in range(2):
+            await each.answer(0, VERSION)
 
 
 async def test_who_leaves_makes_room(serve):

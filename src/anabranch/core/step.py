@@ -72,6 +72,7 @@ class Mailbox:
         "ready",
         "to_load",
         "unsynced",
+        "waits_for_store",
         "wishes",
         "woken_by",
     )
@@ -90,9 +91,10 @@ class Mailbox:
         self.wishes: list[Wish] = []
         """Requests to the active controller that no client waits for (topic auto-creation)."""
         self.woken_by: Callable[[Sequence[Hashable]], Iterable[Hashable]] = _themselves
+        self.waits_for_store = False
+        """The last handler appended what stays in memory until a store has it."""
         self.is_crowded = False
-        """What the last handler appended has no room behind it: its connection is not read until
-        there is."""
+        """There is no room behind that: connections that bring such are not read until there is."""
         self.is_draining = False
 
 

@@ -77,7 +77,9 @@ class ReceiveMemory:
     `limit_bytes` on (none when it is not positive) nobody begins to hold more: the last one to
     begin may pass the limit, as in Kafka."""
 
-    __slots__ = ("_held_up", "_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view")
+    __slots__ = (
+        "_bringing", "_held_up", "_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view",
+    )  # fmt: skip
 
     def __init__(self, limit_bytes: int = -1) -> None:
         self.buffer = bytearray(SHARED_BUFFER_BYTES)
@@ -87,6 +89,7 @@ class ReceiveMemory:
         self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
         self._waiting: dict[Connection, None] = {}
         self._held_up: dict[Connection, None] = {}
+        self._bringing: dict[Connection, None] = {}
 
     @property
     def is_full(self) -> bool:
@@ -106,18 +109,26 @@ class ReceiveMemory:
             if not self.is_full:
                 asyncio.get_running_loop().call_soon(self._let_go_on)
 
-    def hold_up(self, connection: Connection) -> None:
-        """A connection is not read, nor what it brought run, until `read_on`."""
-        self._held_up[connection] = None
+    def brought(self, connection: Connection, *, is_crowded: bool) -> None:
+        """A connection has brought what waits for a store. When that is crowded, all that ever did
+        are held up: not read, nor what they brought run, until `read_on`. Each of them would bring
+        another large frame before it noticed by itself."""
+        self._bringing[connection] = None
+        if is_crowded:
+            for each in self._bringing:
+                self._held_up[each] = None
+                each.hold_up()
 
     def read_on(self, leaving: Connection | None = None) -> None:
         """There is room again for what was held up; `leaving` is gone, which is no news."""
         if leaving is not None:
             self._held_up.pop(leaving, None)
+            self._bringing.pop(leaving, None)
             return
         held_up, self._held_up = self._held_up, {}
         for connection in held_up:
-            connection.read_on()
+            if connection not in self._held_up:  # the ones before it took all room
+                connection.read_on()
 
     def _let_go_on(self) -> None:
         while self._waiting and not self.is_full:
@@ -253,14 +264,16 @@ class Connection(asyncio.BufferedProtocol):
             self.get_buffer(-1)
             self.buffer_updated(0)
 
+    def brought(self, *, is_crowded: bool) -> None:
+        """Its last request brought what waits for a store."""
+        self._memory.brought(self, is_crowded=is_crowded)
+
     def hold_up(self) -> None:
-        """What its last request brought has no room behind it: take nothing more until there is."""
-        if not self._is_held_up:
-            self._is_held_up = True
-            self._memory.hold_up(self)
-            if self._reading:
-                self._reading = False
-                self._transport.pause_reading()
+        """There is no room for what it brings: take nothing more until there is."""
+        self._is_held_up = True
+        if self._reading and not self.closing:
+            self._reading = False
+            self._transport.pause_reading()
 
     def read_on(self) -> None:
         """There is room again."""

@@ -208,9 +208,9 @@ class Dispatcher(Performer):
             outcome = route.run(self.world, request, self.now_ms)
         except Exception as fault:
             outcome = fault
-        if self.mailbox.is_crowded:
-            self.mailbox.is_crowded = False
-            connection.hold_up()
+        if self.mailbox.waits_for_store:
+            self.mailbox.waits_for_store = False
+            connection.brought(is_crowded=self.mailbox.is_crowded)
         if outcome.__class__ is route.response:
             try:
                 return frame_response(correlation_id, outcome, version)

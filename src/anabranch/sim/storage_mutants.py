@@ -10,6 +10,8 @@ from anabranch.sim.mutants import Mutant
 NO_SCHEDULE = -1
 OBJECTS = "anabranch.server.objects"
 TESTS = "tests/server/objects"
+CONNECTION = "anabranch.server.connection"
+CONNECTION_TESTS = "tests/server/test_connection.py"
 OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
 OPENING_TESTS = "tests/server/diskless/test_opening.py"
 COLLECTING_TESTS = f"{TESTS}/test_collecting.py"
@@ -53,6 +55,26 @@ STORAGE = (
         seed=NO_SCHEDULE,
         caught_by=f"{TESTS}/test_objects.py"
         "::test_a_put_that_is_made_again_succeeds_and_one_of_other_bytes_does_not[folder]",
+    ),
+    Mutant(
+        name="crowd-holds-up-the-last-one-alone",
+        rule="all connections that bring what waits for a store are held up while it is crowded",
+        module=CONNECTION,
+        old="            for each in self._bringing:\n",
+        new="            for each in (connection,):\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is",
+    ),
+    Mutant(
+        name="all-read-on-though-the-first-took-the-room",
+        rule="of those held up, nobody is read again once the ones before took all room",
+        module=CONNECTION,
+        old="            if connection not in self._held_up:  # the ones before it took all room\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_of_those_that_are_read_again_the_first_may_take_all_room",
     ),
     Mutant(
         name="put-ends-like-any-request",

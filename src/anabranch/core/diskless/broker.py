@@ -332,8 +332,8 @@ class Diskless:
             if partition not in self._rowless:
                 self._ask_rows_ms = min(self._ask_rows_ms, self.now_ms)
             self._rowless.setdefault(partition, []).append(ticket)
-        if self.writing.is_crowded:
-            self._broker.mailbox.is_crowded = True
+        self._broker.mailbox.waits_for_store = True
+        self._broker.mailbox.is_crowded = self.writing.is_crowded
 
     def _stored(self, upload: Upload) -> None:
         """An object lies in the store: readers will soon want what is in it."""
