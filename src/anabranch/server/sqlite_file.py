@@ -3,7 +3,9 @@
 What: how a file is opened, a transaction, and what to do about an error. Rule kept: a rollback
 journal and synchronous=FULL, which survive a power cut with several processes at one file;
 journal_mode=PERSIST: ending a transaction zeroes the journal's header and syncs it, whereas DELETE
-would leave the unlinking unsynced. Not here: threads, locks between processes.
+would leave the unlinking unsynced. A transaction that writes is thus five syncs: journal, its
+folder, journal's header, database, journal's header; without WAL there is no checkpoint that now
+and then makes a commit wait. Not here: threads, locks between processes.
 """
 
 from __future__ import annotations
