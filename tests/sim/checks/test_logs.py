@@ -96,6 +96,38 @@ def test_what_a_recorded_unclean_election_loses_is_counted_under_its_name():
     acknowledged(stage, 3)  # and it may have been acknowledged before
 
 
+def test_an_unclean_election_may_change_records_that_were_deleted_by_then():
+    """Seed 710055: the former leader's log began behind the place where its successor's history
+    leaves it, so that the fork was noted too late."""
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(1)
+    stage.append(3)
+    stage.look(3)  # a record that only node 3 has
+    stage.elect(1, [1, 2], 3)
+    stage.follow(1, 2)
+    stage.write(2, followers=(2,))
+    for node_id in (1, 2):
+        stage.log(node_id).delete_records_before(3)
+        stage.look(node_id)
+    stage.commit(unfenced(stage, 3))
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    assert stage.logs.truths[KEY].forks[0] == (1, UNCLEAN)
+
+
+def test_an_unclean_election_that_changes_nothing_deleted_is_no_fork_there():
+    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+    stage.write(3)
+    stage.change(isr=[1, 2])
+    for node_id in (1, 2):
+        stage.log(node_id).delete_records_before(2)
+        stage.look(node_id)
+    stage.write(1, followers=(2,))
+    stage.elect(3, [3], 1, 2, leader_recovery_state=1)
+    stage.follow(3)
+    assert stage.logs.truths[KEY].forks == [(3, UNCLEAN)]
+
+
 def test_what_the_last_known_leader_lost_is_counted_under_its_name():
     stage = Stage()
     stage.change(isr=[1, 2])

@@ -131,8 +131,10 @@ class ReplicaChecks:
         start = max(truth.start, replica.log.start_offset if truth.expires else 0)
         missing = truth.missing_in(copy.entries, start, truth.high)
         ends_early = truth.expires and replica.log.end_offset < truth.high
+        rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
+        if rule:
+            truth.part(rule, copy.entries)
         if missing is not None or ends_early:  # what is missing may have expired by now
-            rule = truth.reset_rule if truth.led_epoch < truth.reset_epoch <= epoch else ""
             if not rule and not self._known.model.elr_enabled:
                 lost_by = (
                     truth.dropped.values() if missing is None else [truth.dropped.get(missing)]

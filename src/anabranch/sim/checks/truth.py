@@ -44,6 +44,7 @@ class Truth:
     __slots__ = (
         "commits",
         "compacted",
+        "deleted",
         "deleted_to",
         "dropped",
         "entries",
@@ -78,6 +79,8 @@ class Truth:
         """The highest that it ever was."""
         self.start = 0
         """Where the log of whoever leads begins."""
+        self.deleted: set[Entry] = set()
+        """Committed batches before `start`: readers may have seen them."""
         self.deleted_to = 0
         """Records before it may have been deleted by an operator or by retention."""
         self.expired_to = 0
@@ -162,12 +165,23 @@ class Truth:
         self.entries = [each for each in leader if each.end <= self.high]
         self.start = min(self.start, start)
 
+    def part(self, rule: str, leader: list[Entry]) -> None:
+        """The leader of an unclean election may have other batches than were committed, also where
+        those are deleted by now and it still has its own: from the first on, offsets may have two
+        values."""
+        known = self.deleted.union(self.entries)
+        for entry in leader:
+            if entry.base < self.high and entry not in known:
+                self.forks.append((entry.base, rule))
+                return
+
     def start_moved(self, start: int) -> None:
         """A leader's log begins later."""
         if start > self.start:
             self.start = start
             self.deleted_to = max(self.deleted_to, start)
             gone = bisect_right(self.entries, start, key=_end)
+            self.deleted.update(self.entries[:gone])
             del self.entries[:gone]
             self.high = max(self.high, start)
             self.peak = max(self.peak, self.high)
