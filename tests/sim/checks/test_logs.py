@@ -254,6 +254,36 @@ def test_who_observes_no_more_is_forgotten():
     assert KEY not in stage.logs.seats[3].copies
 
 
+def test_a_log_that_moved_away_is_begun_anew_though_newer_metadata_give_it_back():
+    """Seed 710525: a broker was paused while its replica moved away and came back as an observer.
+    It followed both changes afterwards, in two events."""
+    stage = Stage()
+    stage.write(2)
+    stage.change(isr=[1, 2], replicas=[1, 2])
+    moved = stage.image
+    stage.change(replicas=[1, 2, 3])
+    node = stage.nodes[3]
+    node.broker.partitions.drop(stage.replica(3))
+    node.broker.image = moved
+    stage.look(3)
+    node.disk.rename("d/t-0", "d/t-0-stray")
+    stage.follow(3)
+    assert stage.logs.seats[3].copies[KEY].entries == []
+
+
+def test_l7_a_log_that_is_dropped_and_begun_anew_while_its_partition_stays():
+    stage = Stage()
+    stage.write(2)
+    node = stage.nodes[3]
+    node.broker.partitions.drop(stage.replica(3))
+    stage.change(isr=[1, 2])
+    node.broker.image = stage.image
+    stage.look(3)
+    node.disk.rename("d/t-0", "d/t-0-stray")
+    stage.change(isr=[1])
+    assert violated(lambda: stage.follow(3)) == "L7"
+
+
 def moved_away(stage: Stage) -> None:
     """The partition moves away from node 3, which is down then and sets its log aside later."""
     node = stage.nodes[3]

@@ -199,6 +199,8 @@ class LogChecks(LogKnowledge):
             if copy not in seat.live:
                 self._last_words(copy)
                 copy.forget()
+                if not seat.is_given(copy.truth.key):
+                    del seat.copies[copy.truth.key]  # set aside, whatever comes after this image
         self._forget_moved(seat)
         for copy, replica in opened:
             if replica.log.fault is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from anabranch.core.types import TopicId
 from anabranch.sim.checks.copies import Copy
 from anabranch.sim.checks.model import MIN_ISR, Key, Model
 
@@ -32,6 +33,12 @@ class Seat:
         self.earlier_image: MetadataImage | None = None
         """What it knew until this event: one event may bring several batches of metadata."""
         self.offline = 0
+
+    def is_given(self, key: Key) -> bool:
+        """Whether the metadata that the node follows give it a partition."""
+        topic = self.node.broker.image.topic_by_id(TopicId(key[0]))
+        state = None if topic is None else topic.partitions.get(key[1])
+        return state is not None and self.node.node_id in (*state.replicas, *state.observers)
 
     def required(self, topic: str, replicas: int, model: Model) -> int:
         """min.insync.replicas as the node knows it, or knew it at any time since the last event."""
