@@ -2011,6 +2011,26 @@ DIRECTED = (
         "::test_markers_are_sent_when_the_record_is_committed_though_no_client_waits",
     ),
     Mutant(
+        name="next-transaction-does-not-wait-for-markers",
+        rule="a client's next transaction waits for the markers of the one before",
+        module="anabranch.core.api.transactions",
+        old="if may_wait and fault.code is ErrorCode.CONCURRENT_TRANSACTIONS:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_the_next_transaction_begins_when_the_one_before_has_its_markers",
+    ),
+    Mutant(
+        name="next-transaction-waits-its-time-out",
+        rule="a request that waits for the end of a transaction is answered when it has ended",
+        module=f"{TRANSACTIONS}.shard",
+        old="            self._broker.changed.add(Changed(transactional_id))\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_the_next_transaction_begins_when_the_one_before_has_its_markers",
+    ),
+    Mutant(
         name="late-producer-may-not-go-on",
         rule="a producer whose transaction was aborted for its timeout may go on (KIP-588)",
         module=f"{TRANSACTIONS}.transaction",

@@ -3,11 +3,12 @@
 KIP: KIP-98, KIP-890 (batches of brokers, verification)
 Versions: 0-5
 Behaviour: up to version 3 a producer asks for one transaction, and needs WRITE on its id and on
-    each topic; internal ones are refused. From 4 on a broker asks for many (CLUSTER_ACTION), and
-    with `verify_only` nothing joins: a partition that has not is TRANSACTION_ABORTABLE. One
-    partition that cannot join (unknown, not allowed, or, with INVALID_REQUEST, diskless) prevents
-    all: the others are OPERATION_NOT_ATTEMPTED. Before version 2 PRODUCER_FENCED is
-    INVALID_PRODUCER_EPOCH.
+    each topic; internal ones are refused. While the transaction before is being ended it waits for
+    up to `add.partitions.to.txn.retry.backoff.max.ms`, where Kafka answers CONCURRENT_TRANSACTIONS
+    at once. From 4 on a broker asks for many (CLUSTER_ACTION), and with `verify_only` nothing
+    joins: a partition that has not is TRANSACTION_ABORTABLE. One partition that cannot join
+    (unknown, not allowed, or, with INVALID_REQUEST, diskless) prevents all: the others are
+    OPERATION_NOT_ATTEMPTED. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 Skipped: nothing
 """
 
@@ -29,6 +30,7 @@ from anabranch.core.api.transactions import (
     fenced_code,
     transactional_id_allowed,
     when_decided,
+    when_free,
 )
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.coordinator import Decision
@@ -36,7 +38,7 @@ from anabranch.core.coordination.transactions.rules import Producer, check_part
 from anabranch.core.coordination.transactions.transaction import BUMPS_EPOCHS
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.outcome import Outcome, when_all
+from anabranch.core.outcome import Outcome, then, when_all
 from anabranch.core.request import Request
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.add_partitions_to_txn import (
@@ -58,10 +60,10 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """The code of each partition, or a wait until all are committed."""
     body: AddPartitionsToTxnRequest = request.body
     if request.version < BATCHED_SINCE:
-        return when_all(
-            [_one(broker, request, _of_client(body), now_ms)],
-            lambda results: AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=results[0].topic_results
+        return then(
+            _one(broker, request, _of_client(body), now_ms),
+            lambda result: AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=result.topic_results
             ),
         )
     if not cluster_allowed(broker.authorizer, request, Operation.CLUSTER_ACTION):
@@ -114,6 +116,8 @@ def _one(
         frozenset(partitions),
         0 if is_client else BUMPS_EPOCHS,
     )
+    if is_client:
+        return when_free(broker, name, now_ms, ask, tell)
     return when_decided(broker, now_ms, ask, tell)
 
 

@@ -3,7 +3,8 @@
 KIP: KIP-98
 Versions: 0-4
 Behaviour: needs WRITE on the transactional id and READ on the group. The group's partition of
-    `__consumer_offsets` joins the transaction, so that it gets a marker as well. Before version 2
+    `__consumer_offsets` joins the transaction, so that it gets a marker as well. While the
+    transaction before is being ended it waits, as AddPartitionsToTxn does. Before version 2
     PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 Skipped: nothing
 """
@@ -19,7 +20,7 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.api.transactions import (
     fenced_code,
     transactional_id_allowed,
-    when_decided,
+    when_free,
 )
 from anabranch.core.broker.gate import Need
 from anabranch.core.coordination.transactions.coordinator import Decision
@@ -62,7 +63,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
         frozenset({TopicPartition(OFFSETS_TOPIC, index)}),
         0,
     )
-    return when_decided(broker, now_ms, ask, tell)
+    return when_free(broker, name, now_ms, ask, tell)
 
 
 HANDLER = Handler(

@@ -10,6 +10,7 @@ from anabranch.core.api.context import PRODUCER_IDS, Broker
 from anabranch.core.api.groups import wait_committed
 from anabranch.core.coordination.transactions.coordinator import Decision
 from anabranch.core.coordination.transactions.rules import NeedsProducerId
+from anabranch.core.coordination.transactions.shard import Changed
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.outcome import Told, Wait, then
 from anabranch.core.request import Request
@@ -31,6 +32,27 @@ def transactional_id_allowed(
     )
 
 
+def when_free(
+    broker: Broker,
+    transactional_id: str,
+    now_ms: int,
+    ask: Callable[[int], tuple[TransactionShard, Answer]],
+    tell: Callable[[Decision], Told],
+) -> Told | Wait | Any:
+    """As `when_decided`; while the transaction before is being ended it waits, as long as Kafka's
+    partitions do for clients of KIP-890. Markers take milliseconds, and a client that is told
+    CONCURRENT_TRANSACTIONS pauses for 20 ms and more."""
+
+    def decided(now_ms: int, expired: bool) -> Any:
+        return _decided(broker, now_ms, ask, tell, may_wait=not expired)
+
+    longest_ms = broker.config.add_partitions_to_txn_retry_backoff_max_ms
+    found = decided(now_ms, longest_ms <= 0)
+    if found is not None:
+        return found
+    return Wait((Changed(transactional_id),), now_ms + longest_ms, decided)
+
+
 def when_decided(
     broker: Broker,
     now_ms: int,
@@ -41,9 +63,23 @@ def when_decided(
 
     COORDINATOR_NOT_AVAILABLE after `request.timeout.ms`, NOT_COORDINATOR as soon as another broker
     coordinates the id, COORDINATOR_LOAD_IN_PROGRESS when no producer id comes in time."""
+    return _decided(broker, now_ms, ask, tell, may_wait=False)
+
+
+def _decided(
+    broker: Broker,
+    now_ms: int,
+    ask: Callable[[int], tuple[TransactionShard, Answer]],
+    tell: Callable[[Decision], Told],
+    *,
+    may_wait: bool,
+) -> Any:
+    """None when something else is under way for the id and it may be asked again."""
     try:
         shard, answer = ask(now_ms)
     except ApiError as fault:
+        if may_wait and fault.code is ErrorCode.CONCURRENT_TRANSACTIONS:
+            return None
         return tell(Decision(fault.code))
     except NeedsProducerId:
         return _when_there_are_ids(broker, now_ms, ask, tell)

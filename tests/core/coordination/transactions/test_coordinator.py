@@ -9,6 +9,7 @@ from tests.core.coordination.transactions.transaction_world import (
     Marker,
     Producer,
     TransactionWorld,
+    codes_of,
 )
 
 from anabranch.core.coordination.transactions.loading import TransactionLoader
@@ -32,6 +33,12 @@ HERE, THERE = ("here", 0), ("there", 1)
 @pytest.fixture
 def world():
     return TransactionWorld()
+
+
+def code_of(answer):
+    """The one code of an answer to a request to join a transaction."""
+    topics = getattr(answer, "results_by_topic_v3_and_below", None)
+    return answer.error_code if topics is None else codes_of(topics)[0]
 
 
 def jump_to_epoch(world, epoch, name="id"):
@@ -92,6 +99,71 @@ def test_many_transactions_share_a_request_to_a_broker(world):
     assert [len(each.message.markers) for each in world.asks] == [19]
     world.deliver()
     assert set(world.listed().values()) == {"CompleteCommit"}
+
+
+# The next one.
+
+
+def test_the_next_transaction_begins_when_the_one_before_has_its_markers(world):
+    """A client that is told to come again comes after 20 ms and more: it waits here instead."""
+    world.node.topic(OFFSETS_TOPIC, 3)
+    producer = world.producer()
+    for asked in (
+        lambda: world.ask_add(producer, HERE),
+        lambda: world.ask_add_offsets(producer, "g"),
+    ):
+        world.add(producer, HERE, THERE)
+        world.end(producer, version=TV1)
+        told = asked()
+        assert world.deliver(broker_id=1) == 1
+        assert told == []
+        assert world.deliver(broker_id=2) == 1
+        assert [code_of(each) for each in told] == [NONE]
+        world.end(producer, version=TV1)
+        world.deliver()
+
+
+def test_who_waits_for_markers_too_long_is_told_to_come_again(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer, version=TV1)
+    told = world.ask_add(producer, HERE)
+    world.expire()
+    assert [code_of(each) for each in told] == [CONCURRENT]
+    world.deliver()
+    assert world.add(producer, HERE) == [NONE]
+
+
+def test_who_waits_for_markers_hears_that_the_coordinator_moved(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer, version=TV1)
+    told = world.ask_add(producer, HERE)
+    world.move_away()
+    world.expire()
+    assert [code_of(each) for each in told] == [ErrorCode.NOT_COORDINATOR]
+
+
+def test_of_two_who_wait_for_markers_one_begins_and_the_other_joins(world):
+    world.node.topic(OFFSETS_TOPIC, 3)
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer, version=TV1)
+    told = [
+        world.ask_add(producer, HERE),
+        world.ask_add(producer, THERE),
+        world.ask_add_offsets(producer, "g"),
+    ]
+    world.deliver()
+    assert [[code_of(each) for each in box] for box in told] == [[NONE]] * 3
+
+
+def test_a_leader_that_asks_for_others_is_answered_at_once(world):
+    """One question of a leader names many transactions: one must not hold up the others."""
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer, version=TV1)
+    assert world.add_batched(producer, HERE) == [CONCURRENT]
 
 
 # Who may go on.
@@ -343,10 +415,10 @@ def test_nothing_is_answered_and_no_marker_is_sent_before_the_record_is_committe
     assert box == [] and world.init().error_code == CONCURRENT
     world.replicate()
     producer = Producer(box[0].producer_id, box[0].producer_epoch)
-    added = world.ask_add(producer, HERE)
-    assert added == [] and world.add(producer, HERE) == [CONCURRENT]
+    added = [world.ask_add(producer, HERE), world.ask_add(producer, HERE)]
+    assert added == [[], []]
     world.replicate()
-    assert added
+    assert [code_of(answer) for (answer,) in added] == [NONE, NONE]
     ended = world.ask_end(producer)
     assert ended == [] and world.end(producer) == CONCURRENT
     assert not world.asks, "a marker before the decision is committed"

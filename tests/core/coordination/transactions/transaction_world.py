@@ -136,6 +136,12 @@ class TransactionWorld(Performer):
                     box.append(answer)
         self.waits = [(wait, box) for wait, box in self.waits if not box]
 
+    def expire(self) -> None:
+        """Time is over for all who wait."""
+        waits, self.waits = self.waits, []
+        for wait, box in waits:
+            box.append(wait.poll(self.node.now_ms, True))
+
     def sync_logs(self) -> None:
         self.broker.unsynced.clear()
 
@@ -288,13 +294,16 @@ class TransactionWorld(Performer):
         return codes_of(answer.results_by_transaction[0].topic_results)
 
     def add_offsets(self, producer: tuple[int, int], group_id: str, name: str = "id") -> int:
+        return self.ask_add_offsets(producer, group_id, name).error_code
+
+    def ask_add_offsets(self, producer: tuple[int, int], group_id: str, name: str = "id") -> Any:
         message = AddOffsetsToTxnRequest(
             transactional_id=name,
             producer_id=producer[0],
             producer_epoch=producer[1],
             group_id=group_id,
         )
-        return self.ask(message, 3).error_code
+        return self.ask(message, 3)
 
     def ask_end(
         self,

@@ -10,7 +10,7 @@ waiting are those of every coordinator (`core.coordination.shard`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
 
 from anabranch.core.coordination.shard import AS_COORDINATOR, Coordinator, Shard
 from anabranch.core.coordination.transactions.records import tombstone, transaction_record
@@ -24,8 +24,14 @@ if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.replica import Replica
 
-Changed: TypeAlias = Callable[[Transaction, int], None]
+Then: TypeAlias = Callable[[Transaction, int], None]
 """Called with the state that is committed now, and the time of day."""
+
+
+class Changed(NamedTuple):
+    """The key that is marked when an id's next state is committed."""
+
+    transactional_id: str
 
 
 def server_version(image: MetadataImage) -> int:
@@ -56,7 +62,7 @@ class TransactionShard(Shard):
         self.transactions = transactions
         self.ongoing = {name: None for name, each in transactions.items() if each.state is ONGOING}
 
-    def change(self, transactional_id: str, after: Transaction, now_ms: int, then: Changed) -> None:
+    def change(self, transactional_id: str, after: Transaction, now_ms: int, then: Then) -> None:
         """Write an id's next state; `then` is called when it is committed, perhaps at once.
 
         Raises ApiError with the code that a client is told; then nothing has changed."""
@@ -66,6 +72,7 @@ class TransactionShard(Shard):
         def effect(now_ms: int) -> None:
             del self.pending[transactional_id]
             self._set(transactional_id, after)
+            self._broker.changed.add(Changed(transactional_id))
             then(after, now_ms)
 
         version = server_version(self._broker.image)
