@@ -35,7 +35,7 @@ def test_a_plan_is_printed_with_reasons_and_moves_nothing(cluster, verb, topic, 
     result = verb("plan", "drain", "--broker", "3", "--out", str(path))
     assert result.exit_code == 0, result.output
     assert "drain broker(s) 3: 2 partition(s) move, 2 replica(s) copied." in result.output
-    assert "Applied, it cordons broker(s) 3 first: nothing new is placed there." in result.output
+    assert "Applied, it cordons broker(s) 3 first: no new replicas go there." in result.output
     assert (
         "walk-0: 1, 2, 3 -> 1, 2, 4  (broker 3 is drained; broker 4 gets the replica: rack c has "
         "none of it, and there it carries least)"
@@ -112,7 +112,7 @@ def test_what_was_reviewed_is_carried_out_and_rolled_back(cluster, verb, topic, 
     begun = verb("apply", path, "--most-at-once", "1", "--throttle", "100000000")
     assert begun.exit_code == 0, begun.output
     assert "Plan 1 to drain broker(s) 3: running" in begun.output
-    assert "It cordoned broker(s) 3: nothing new is placed there." in begun.output
+    assert "It cordoned broker(s) 3: no new replicas go there." in begun.output
     told = until(verb, "done")
     assert (told["done"], told["waiting"]) == (3, 0)
     assert rows(verb, "reviewed") == [

@@ -38,7 +38,7 @@ def test_a_rehearsal_prints_the_answers(rehearse):
         "To copy: ",
         "Invariants: none broken",
         "“HW marks offset 4”: CONTRADICTED (high watermark: claimed 4, seen 5)",
-        "What to take from it:",
+        "Conclusions:",
     ):
         assert part in said.stdout
 

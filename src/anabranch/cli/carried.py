@@ -92,7 +92,7 @@ def show(plan: PlanTold, *, as_json: bool) -> None:
         + (f", {plan.throttle:,} bytes a second." if plan.throttle > 0 else ".")
     )
     if plan.cordons:
-        click.echo(f"It cordoned broker(s) {_ids(plan.cordons)}: nothing new is placed there.")
+        click.echo(f"It cordoned broker(s) {_ids(plan.cordons)}: no new replicas go there.")
     if plan.moves:
         rows = [
             (f"{each.topic}-{each.partition}", _ids(each.before), _ids(each.after), each.sentence)

@@ -176,7 +176,7 @@ def cordon(broker_id: int, bootstrap: str, timeout_seconds: float, as_json: bool
         timeout_seconds=timeout_seconds,
     )
     tell(
-        f"broker {broker_id} is cordoned: nothing new is placed there, what is there stays; "
+        f"broker {broker_id} is cordoned: it gets no new replicas, and existing ones stay; "
         f"`anabranch plan drain --broker {broker_id}` says what would have to move",
         as_json=as_json,
         id=broker_id,

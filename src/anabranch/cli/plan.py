@@ -205,7 +205,7 @@ def _print(made: Plan) -> None:
     click.echo(f"{made.sentence}.")
     if made.cordons:
         ids = ", ".join(map(str, made.cordons))
-        click.echo(f"Applied, it cordons broker(s) {ids} first: nothing new is placed there.")
+        click.echo(f"Applied, it cordons broker(s) {ids} first: no new replicas go there.")
     for each in made.moves[:SHOWN_MOVES]:
         was, will = (", ".join(map(str, row)) for row in (each.before, each.after))
         click.echo(f"  {each.place}: {was} -> {will}  ({each.sentence})")

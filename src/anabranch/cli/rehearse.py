@@ -200,7 +200,7 @@ def _print(plan: Rehearsal, answers: Answers) -> None:
     _print_writes(answers)
     _print_losses(answers)
     _print_rest(answers)
-    click.echo("\nWhat to take from it:")
+    click.echo("\nConclusions:")
     for sentence in answers.lessons:
         click.echo(SENTENCES.fill(sentence))
 

@@ -153,7 +153,7 @@ def test_a_plan_runs_paced_and_ends(world: World) -> None:
     assert rows(world) == list(DRAIN_3.values())
     assert world.sentences("PLAN_CHANGED") == [
         "the plan to drain broker(s) 3 runs: 4 move(s), at most 2 at once",
-        "the plan to drain broker(s) 3 is done: every partition is where it shall be",
+        "the plan to drain broker(s) 3 is done: every partition is where the plan wants it",
     ]
     assert world.sentences("REASSIGNMENT_BEGUN")[0] == (
         "t-0 moves from 1, 2, 3 to 1, 2, 4: waiting for 4 to be in sync (broker 3 is drained)"

@@ -19,7 +19,7 @@ def test_why_here() -> None:
     assert [each.sentence for each in here] == [
         "the preferred leader, rack a has another, on broker 2, the broker carries 1",
         "rack a has another, on broker 1, the broker carries 1",
-        "the only one in rack b, the broker is cordoned, and what is there stays, the broker "
+        "the only one in rack b, the broker is cordoned, and existing replicas stay, the broker "
         "carries 1",
         "the broker has no rack, the broker is down, the broker carries 1",
         "the broker is not registered any more",

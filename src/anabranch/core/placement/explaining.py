@@ -115,7 +115,7 @@ def _here(layout: Layout, row: Row, broker_id: int) -> Here:
     if not site.active:
         said.append("the broker is down")
     if site.cordoned:
-        said.append("the broker is cordoned, and what is there stays")
+        said.append("the broker is cordoned, and existing replicas stay")
     said.append(f"the broker carries {layout.replicas[broker_id]}")
     return Here(broker_id, site.rack, ", ".join(said))
 

@@ -68,7 +68,7 @@ def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
     elif answers.longest_us(Condition.OFFLINE) >= FELT_US:
         longest = say_duration(answers.longest_us(Condition.OFFLINE) / SECOND_US)
         yield (
-            f"The longest time without anyone to serve a partition was {longest}. Producers need a "
+            f"The longest time that no broker served a partition was {longest}. Producers need a "
             "delivery.timeout.ms well above that, or they give up records that could be written."
         )
     elif answers.moves and answers.longest_us(Condition.READ_ONLY) < FELT_US:
@@ -157,7 +157,7 @@ def _drifted(plan: Rehearsal, answers: Answers) -> Iterator[str]:
     if idle and is_whole and answers.moves and answers.partitions >= len(answers.leaders):
         seconds = plan.settings.get(BALANCE, "300")
         yield (
-            f"Everybody is back, and broker{'s' if len(idle) > 1 else ''} "
+            f"All brokers are back, and broker{'s' if len(idle) > 1 else ''} "
             f"{', '.join(map(str, idle))} lead{'s' if len(idle) == 1 else ''} nothing: leadership "
             f"returns with the balance every {seconds} s ({BALANCE}), or at once with "
             "`anabranch partitions elect-leaders --all-topic-partitions`."

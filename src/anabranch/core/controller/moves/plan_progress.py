@@ -160,7 +160,7 @@ class Step:
             self._end(State.STOPPED, f"{self.elsewhere[0]}{more}")
         elif not self._candidates and not self._under_way:
             self._end(State.DONE, "every partition is where it was before" if plan.backwards else
-                      "every partition is where it shall be")  # fmt: skip
+                      "every partition is where the plan wants it")  # fmt: skip
         elif patience_is_over:
             brokers = ", ".join(map(str, sorted(self.down)))
             self._end(State.STOPPED, f"all that is left waits for broker(s) {brokers}")

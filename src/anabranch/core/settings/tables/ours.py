@@ -30,7 +30,7 @@ OWN = (
         "Kafka 3's pause between such attempts; here it is the heartbeat's interval.",
         LONG, "5000", MEDIUM, at_least(0), OURS),
     row("cordoned.log.dirs",
-        "Say * to have nothing new placed on this broker (KIP-1066); what is there stays.",
+        "Set it to * to place no new replicas on this broker (KIP-1066); existing ones stay.",
         LIST, "", MEDIUM, PER_BROKER, CORDONED, OURS, IN_FORCE),
     row("enable.under.replicated.topic.creation",
         "Say true to create topics while brokers are missing: their replicas come when they join.",
