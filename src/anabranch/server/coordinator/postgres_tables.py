@@ -2,7 +2,7 @@
 
 What: the calls of `SqlTables` with locks on rows, since several brokers are at work at once, and
 with few round trips: a transaction is one pipeline, in which only reading waits, and rows come and
-go as arrays. Rules kept: READ COMMITTED; a commit locks its object, then its broker's row (shared),
+go as arrays. Rules kept: READ COMMITTED; a commit locks its object and its broker's row (shared),
 then the rows of its partitions in the order of LogKey, and reads producers after that; who drops
 runs locks partitions first and objects, by id, after them; the active controller's calls stand in
 one line. NOTIFY is part of the transaction, so listeners hear in the order of commits; what does
