@@ -167,6 +167,31 @@ async def test_a_decision_holds_up_what_comes_behind_it(serve):
     assert (await client.answer(0, VERSION))[0] == 2
 
 
+async def test_a_wait_that_says_so_holds_up_what_comes_behind_it(serve):
+    ran, ready = [], {}
+
+    def slow(_node, _request, now_ms):
+        ran.append("slow")
+        wait = Wait(("key",), now_ms + 60_000, lambda _now, _expired: ready.get("answer"))
+        wait.holds_up = True
+        return wait.then(lambda answer: answer)
+
+    def noted(node, request, now_ms):
+        ran.append("echo")
+        return echo(node, request, now_ms)
+
+    service = await serve(handler(0, noted), handler(60, slow))
+    client = await service.connect()
+    client.send(1, DescribeClusterRequest(), 0)
+    client.send(2, produce(b"x"), VERSION)
+    await eventually(lambda: len(ran) > 1 or any(each._queue for each in connections(service)))
+    assert ran == ["slow"]
+    ready["answer"] = DescribeClusterResponse(cluster_id="c")
+    service.dispatcher.wake("key")
+    assert (await client.answer(60, 0))[1].cluster_id == "c"
+    assert (await client.answer(0, VERSION))[0] == 2
+
+
 async def test_no_answer_leaves_no_gap(serve):
     def maybe(node, request, now_ms):
         return NoAnswer() if request.body.acks == 0 else echo(node, request, now_ms)

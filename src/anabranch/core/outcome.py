@@ -31,13 +31,15 @@ class Wait:
     `poll(now_ms, expired)` is called whenever one of `keys` changes and once, with `expired=True`,
     at `deadline_ms`. `poll` returns the outcome, or None to go on waiting; with `expired=True` it
     must answer. `most_bytes` says how large the answer may become, or what the request holds until
-    then, where that is much: one client may wait for so much only.
+    then, where that is much: one client may wait for so much only. `holds_up` keeps what its client
+    sends behind it from being run before there is an answer.
     """
 
     keys: tuple[Hashable, ...]
     deadline_ms: int
     poll: Callable[[int, bool], Any | None]
     most_bytes: int = 0
+    holds_up: bool = False
 
     def then(self, tell: Callable[[Any], Any]) -> Wait:
         """A Wait for what `tell` makes of the answer."""
@@ -47,7 +49,7 @@ class Wait:
             found = look(now_ms, expired)
             return None if found is None else then(found, tell)
 
-        return Wait(self.keys, self.deadline_ms, poll, self.most_bytes)
+        return Wait(self.keys, self.deadline_ms, poll, self.most_bytes, self.holds_up)
 
 
 @dataclass(slots=True, eq=False)
@@ -141,4 +143,5 @@ def when_all(parts: Iterable[Any], respond: Callable[[list[Any]], Told]) -> Told
         return None if waits else respond(found)
 
     keys = tuple(key for wait in waits.values() for key in wait.keys)
-    return Wait(keys, max(wait.deadline_ms for wait in waits.values()), poll)
+    deadline_ms = max(wait.deadline_ms for wait in waits.values())
+    return Wait(keys, deadline_ms, poll, holds_up=any(wait.holds_up for wait in waits.values()))

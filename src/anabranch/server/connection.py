@@ -11,7 +11,8 @@ is copied out (a copy of kilobytes costs less than anything else that happens to
 memoryview that nobody else uses while somebody holds a slice of it.
 
 Rules kept: answers leave in the order of requests; a request that must be alone (a change of
-metadata, a read that went to the disk) holds up the ones behind it, as every request does in Kafka;
+metadata, a read that went to the disk, a wait that says so) holds up the ones behind it, as every
+request does in Kafka;
 what is queued in and out is bounded in bytes, above which the socket is not read. What all
 connections hold of requests that are not run yet is bounded, too, where `queued.max.request.bytes`
 is set: a large frame then waits in its client's socket for its turn. Not here: TLS, SASL, meaning.

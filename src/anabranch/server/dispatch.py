@@ -311,6 +311,7 @@ class Dispatcher(Performer):
     def _park(self, slot: Slot, wait: Wait) -> None:
         deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)
         slot.promise(wait.most_bytes)
+        slot.is_alone = slot.is_alone or wait.holds_up
         slot.frame = None  # its bytes, unless the handler keeps slices of them
         slot.parked = self.purgatory.park(wait, partial(self._resolve, slot), deadline)
 

@@ -2031,6 +2031,26 @@ DIRECTED = (
         "::test_the_next_transaction_begins_when_the_one_before_has_its_markers",
     ),
     Mutant(
+        name="end-overtakes-a-waiting-join",
+        rule="what a client sends after a join that waits is run after it",
+        module="anabranch.server.dispatch",
+        old="        slot.is_alone = slot.is_alone or wait.holds_up\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_connection.py"
+        "::test_a_wait_that_says_so_holds_up_what_comes_behind_it",
+    ),
+    Mutant(
+        name="waiting-join-holds-up-nothing",
+        rule="so it holds up its client's requests",
+        module="anabranch.core.api.transactions",
+        old=", decided, holds_up=True)",
+        new=", decided)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_an_end_does_not_overtake_the_join_that_waits",
+    ),
+    Mutant(
         name="late-producer-may-not-go-on",
         rule="a producer whose transaction was aborted for its timeout may go on (KIP-588)",
         module=f"{TRANSACTIONS}.transaction",

@@ -41,7 +41,8 @@ def when_free(
 ) -> Told | Wait | Any:
     """As `when_decided`; while the transaction before is being ended it waits, as long as Kafka's
     partitions do for clients of KIP-890. Markers take milliseconds, and a client that is told
-    CONCURRENT_TRANSACTIONS pauses for 20 ms and more."""
+    CONCURRENT_TRANSACTIONS pauses for 20 ms and more. What the client sends next waits as well: an
+    end of the transaction that is to begin would be taken for another end of the one before."""
 
     def decided(now_ms: int, expired: bool) -> Any:
         return _decided(broker, now_ms, ask, tell, may_wait=not expired)
@@ -50,7 +51,7 @@ def when_free(
     found = decided(now_ms, longest_ms <= 0)
     if found is not None:
         return found
-    return Wait((Changed(transactional_id),), now_ms + longest_ms, decided)
+    return Wait((Changed(transactional_id),), now_ms + longest_ms, decided, holds_up=True)
 
 
 def when_decided(

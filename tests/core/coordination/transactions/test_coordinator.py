@@ -158,6 +158,17 @@ def test_of_two_who_wait_for_markers_one_begins_and_the_other_joins(world):
     assert [[code_of(each) for each in box] for box in told] == [[NONE]] * 3
 
 
+def test_an_end_does_not_overtake_the_join_that_waits(world):
+    """It would be taken for another end of the transaction before, and be INVALID_TXN_STATE."""
+    world.node.topic(OFFSETS_TOPIC, 3)
+    producer = world.producer()
+    world.add(producer, HERE)
+    world.end(producer, version=TV1)
+    world.ask_add(producer, HERE)
+    world.ask_add_offsets(producer, "g")
+    assert [wait.holds_up for wait, _ in world.waits] == [True, True]
+
+
 def test_a_leader_that_asks_for_others_is_answered_at_once(world):
     """One question of a leader names many transactions: one must not hold up the others."""
     producer = world.producer()
