@@ -113,7 +113,9 @@ class ReceiveMemory:
     def brought(self, connection: Connection, *, is_crowded: bool) -> None:
         """A connection has brought what waits for a store. When that is crowded, all that ever did
         are held up: not read, nor what they brought run, until `read_on`. Each of them would bring
-        another large frame before it noticed by itself."""
+        another large frame before it noticed by itself. Who brought something last is read again
+        last."""
+        self._bringing.pop(connection, None)
         self._bringing[connection] = None
         if is_crowded:
             for each in self._bringing:

@@ -67,6 +67,16 @@ STORAGE = (
         "::test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is",
     ),
     Mutant(
+        name="first-to-bring-is-always-first",
+        rule="of those held up, who brought something last is read again last",
+        module=CONNECTION,
+        old="        self._bringing.pop(connection, None)\n        self._bringing[conn",
+        new="        self._bringing[conn",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_of_those_that_are_read_again_the_first_may_take_all_room",
+    ),
+    Mutant(
         name="all-read-on-though-the-first-took-the-room",
         rule="of those held up, nobody is read again once the ones before took all room",
         module=CONNECTION,
