@@ -549,6 +549,19 @@ def test_a_topic_that_is_deleted_holds_nothing_up(world):
     assert [place.topic for place in world.markers] == ["here"]
 
 
+def test_a_diskless_topic_of_the_same_name_holds_nothing_up(world):
+    producer = world.producer()
+    world.add(producer, HERE, THERE)
+    world.end(producer)
+    world.lose()
+    world.node.remove("there")
+    world.node.topic("there", 4, replicas=(2,), leader=2, configs={"diskless.enable": "true"})
+    world.advance(100)
+    world.deliver()
+    assert world.state() == "CompleteCommit"
+    assert [place.topic for place in world.markers] == ["here"]
+
+
 def test_a_deposed_coordinator_sends_nothing_more(world):
     producer = world.producer()
     world.add(producer, HERE)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from itertools import product
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from anabranch.core.coordination.transactions import rules, transaction
 from anabranch.core.coordination.transactions.rules import Answered, Producer
@@ -12,6 +15,7 @@ from anabranch.core.coordination.transactions.states import (
     COMPLETE_ABORT,
     COMPLETE_COMMIT,
     DEAD,
+    DECIDED,
     EMPTY,
     MAY_COME_FROM,
     ONGOING,
@@ -20,7 +24,7 @@ from anabranch.core.coordination.transactions.states import (
     PREPARE_EPOCH_FENCE,
     TransactionState,
 )
-from anabranch.core.coordination.transactions.transaction import Transaction
+from anabranch.core.coordination.transactions.transaction import LAST_EPOCH, Transaction
 from anabranch.core.errors import ApiError, Bug, ErrorCode
 from anabranch.core.types import TopicPartition
 
@@ -79,8 +83,8 @@ END = {
     # state: (commit, abort, commit in the epoch before, abort in the epoch before)
     EMPTY: (INVALID, PREPARE_ABORT, FENCED, FENCED),
     ONGOING: (PREPARE_COMMIT, PREPARE_ABORT, FENCED, FENCED),
-    PREPARE_COMMIT: (FENCED, FENCED, CONCURRENT, INVALID),
-    PREPARE_ABORT: (FENCED, FENCED, INVALID, CONCURRENT),
+    PREPARE_COMMIT: (CONCURRENT, CONCURRENT, CONCURRENT, INVALID),
+    PREPARE_ABORT: (CONCURRENT, CONCURRENT, INVALID, CONCURRENT),
     COMPLETE_COMMIT: (INVALID, PREPARE_ABORT, "answered", INVALID),
     COMPLETE_ABORT: (INVALID, PREPARE_ABORT, INVALID, "answered"),
 }
@@ -238,3 +242,79 @@ def test_only_an_id_without_a_transaction_expires(state):
     else:
         with pytest.raises(Bug):
             transaction.dying(in_state(state))
+
+
+@pytest.mark.parametrize(("commits", "epoch"), [*product((True, False), (EPOCH, LAST_EPOCH))])
+def test_who_goes_on_before_the_markers_are_written_comes_again(commits, epoch):
+    """It was told its next epoch, or producer id, when the end was decided."""
+    before = end(
+        in_state(ONGOING)._replace(producer_epoch=epoch), epoch, commits, 2, new_producer_id=99
+    )()
+    goes_on = transaction.completed(before, NOW_MS)
+    producer = Producer(goes_on.producer_id, goes_on.producer_epoch)
+    how = {"is_pending": False, "now_ms": NOW_MS}
+
+    def starts() -> Transaction:
+        told = {"new_producer_id": 100, "server_version": 2, **how}
+        return rules.started(before, 60_000, producer, **told)
+
+    def adds() -> Transaction | Answered:
+        return rules.added(before, producer, frozenset({OTHER}), client_version=2, **how)
+
+    def ends(commits: bool) -> Transaction | Answered:
+        told = {"client_version": 2, "new_producer_id": None, **how}
+        return rules.ended(before, producer, commits=commits, **told)
+
+    asked = [starts, adds, lambda: ends(True), lambda: ends(False)]
+    assert [code_of(each) for each in asked] == [CONCURRENT] * len(asked)
+    assert rules.check_part(before, producer, PLACE) is CONCURRENT
+
+
+LIFE = st.lists(
+    st.sampled_from(
+        ["starts", "goes on", "asks again", "adds", "commits", "aborts", "late", "marked"]
+    ),
+    max_size=25,
+)
+LATE_ON_THE_LAST_EPOCH = ["starts", "adds", "late", "marked", "goes on", "adds", "commits"]
+
+
+@settings(max_examples=200)
+@given(LIFE, st.sampled_from([0, 2]))
+@example(LATE_ON_THE_LAST_EPOCH, 2)
+def test_each_epoch_that_a_producer_is_given_can_be_fenced(steps, version):
+    """Also where epochs run out: markers of KIP-890 have a later epoch than the records."""
+    known = in_state(EMPTY)._replace(producer_epoch=LAST_EPOCH - 1)
+    producer = before = Producer(PRODUCER_ID, LAST_EPOCH - 1)
+    ids = itertools.count(100)
+    for step in steps:
+        how = {"is_pending": False, "now_ms": NOW_MS}
+        new = {"new_producer_id": next(ids), **how}
+        starting = {"starts": None, "goes on": producer, "asks again": before}
+        try:
+            if step in starting:
+                found = rules.started(known, 60_000, starting[step], server_version=version, **new)
+            elif step == "adds":
+                found = rules.added(
+                    known, producer, frozenset({PLACE}), client_version=version, **how
+                )
+            elif step in ("commits", "aborts"):
+                commits = step == "commits"
+                found = rules.ended(known, producer, commits=commits, client_version=version, **new)
+            elif step == "late" and known.state is ONGOING:
+                found = transaction.fenced(known, NOW_MS, version)
+            elif step == "marked" and known.state in DECIDED:
+                found = transaction.completed(known, NOW_MS)
+            else:
+                continue
+        except ApiError:
+            continue
+        if isinstance(found, Answered):
+            continue
+        if known.state is ONGOING and found.state in DECIDED and (found.is_fenced or version == 2):
+            assert found.producer_epoch > known.producer_epoch
+        if found.state is EMPTY or step in ("commits", "aborts"):
+            given = transaction.completed(found, NOW_MS) if found.state in DECIDED else found
+            before, producer = producer, Producer(given.producer_id, given.producer_epoch)
+        known = found
+        assert producer.epoch <= LAST_EPOCH

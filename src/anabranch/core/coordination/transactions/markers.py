@@ -21,6 +21,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.coordination.transactions.transaction import Transaction, completed
+from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.write_txn_markers import (
@@ -117,11 +118,12 @@ class Markers:
     # To whom.
 
     def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
-        """Queue each partition for its leader; one that is no more needs no marker."""
+        """Queue each partition for its leader; one that is no more needs no marker, nor does one
+        of a diskless topic, which has taken the name since."""
         image = self._broker.image
         for place in sorted(partitions):
             state = image.partition(place.topic, place.partition)
-            if state is None:
+            if state is None or is_diskless(image, place.topic):
                 sending.left.discard(place)
             elif state.leader < 0:
                 sending.waiting.add(place)

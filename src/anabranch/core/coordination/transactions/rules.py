@@ -93,7 +93,7 @@ def started(
 
 def _may_go_on(before: Transaction, expected: Producer) -> bool:
     """Whether a producer is the newest one, or was before it was given another producer id."""
-    if expected.producer_id == before.producer_id:
+    if expected.producer_id == before.producer_id or _comes_next(before, expected):
         return True
     return expected.producer_id == before.previous_producer_id and expected.epoch >= LAST_EPOCH
 
@@ -106,17 +106,18 @@ def _initialized(
     now_ms: int,
 ) -> Transaction:
     epoch = before.producer_epoch
-    last_epoch = NO_PRODUCER_EPOCH if expected is None else epoch
-    if before.is_exhausted and (expected is None or expected.epoch == epoch):
+    last_epoch = NO_PRODUCER_EPOCH if expected is None else expected.epoch
+    is_newest = expected is None or expected.epoch == epoch
+    if not is_newest and last_epoch != before.last_producer_epoch:
+        raise ApiError(ErrorCode.PRODUCER_FENCED)
+    if epoch > LAST_EPOCH or (is_newest and before.is_exhausted):
         new_id = _needed(new_producer_id)
         return change.with_new_producer_id(
             before, new_id, timeout_ms, now_ms, last_epoch=last_epoch
         )
-    if expected is None or expected.epoch == epoch:
+    if is_newest:
         return change.with_next_epoch(before, timeout_ms, now_ms, last_epoch=last_epoch)
-    if expected.epoch == before.last_producer_epoch:
-        return change.with_same_epoch(before, timeout_ms, now_ms)
-    raise ApiError(ErrorCode.PRODUCER_FENCED)
+    return change.with_same_epoch(before, timeout_ms, now_ms)
 
 
 def _needed(new_producer_id: int | None) -> int:
@@ -160,11 +161,21 @@ def check_part(
 
 
 def _checked(before: Transaction | None, producer: Producer) -> Transaction:
-    if before is None or before.producer_id != producer.producer_id:
+    if before is None:
+        raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if _comes_next(before, producer):
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
+    if before.producer_id != producer.producer_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if before.producer_epoch != producer.epoch:
         raise ApiError(ErrorCode.PRODUCER_FENCED)
     return before
+
+
+def _comes_next(before: Transaction, producer: Producer) -> bool:
+    """Whether a producer goes on with another producer id, and the markers of its transaction
+    before are being written: it was told so when that was decided."""
+    return producer == (before.next_producer_id, 0)
 
 
 # The end.
@@ -203,6 +214,8 @@ def _ending(before: Transaction | None, producer: Producer) -> tuple[Transaction
     """The transaction that a producer ends, and whether it had ended it before."""
     if before is None:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if _comes_next(before, producer):
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
     has_new_id = _has_gone_on_with_new_id(before, producer)
     if before.producer_id != producer.producer_id and not has_new_id:
         raise ApiError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
@@ -211,7 +224,9 @@ def _ending(before: Transaction | None, producer: Producer) -> tuple[Transaction
     if before.producer_epoch != producer.epoch:
         raise ApiError(ErrorCode.PRODUCER_FENCED)
     if before.state in DECIDED and before.bumps_epochs:
-        raise ApiError(ErrorCode.PRODUCER_FENCED)  # no producer was given this epoch yet
+        if before.is_fenced:  # no producer was given this epoch
+            raise ApiError(ErrorCode.PRODUCER_FENCED)
+        raise ApiError(ErrorCode.CONCURRENT_TRANSACTIONS)
     return before, False
 
 
