@@ -11,7 +11,7 @@ from anabranch.sim.mutants import Mutant
 ROOM = "anabranch.core.coordination.transactions"
 VERIFYING = "anabranch.core.broker.verifying"
 PRODUCERS = "anabranch.core.log.producers"
-OFFSETS = "anabranch.core.groups.offsets"
+UNDECIDED = "anabranch.core.groups.undecided"
 
 SCHEDULED = (
     Mutant(
@@ -110,9 +110,9 @@ SCHEDULED = (
     Mutant(
         name="aborted-offsets-count",
         rule="offsets of a transaction that was aborted are forgotten",
-        module=OFFSETS,
-        old="            if committed:\n                group = _named(",
-        new="            if True:\n                group = _named(",
+        module=UNDECIDED,
+        old="            if committed and offset is not None and written > stands:",
+        new="            if offset is not None and written > stands:",
         seed=267,
         caught_by="group-lost",
     ),

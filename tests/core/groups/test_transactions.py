@@ -9,6 +9,7 @@ import pytest
 from tests.core.api.in_memory_node import Denying
 from tests.core.api.transactions_kit import response
 from tests.core.groups.group_world import GroupWorld
+from tests.core.log.compacting import compact
 
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.errors import ErrorCode
@@ -287,15 +288,24 @@ def test_a_marker_for_a_partition_that_is_being_read_waits(world: World) -> None
     assert world.stable() == (9, 0)
 
 
+def compacted(world: World) -> None:
+    """What the cleaner leaves of what was written so far."""
+    log = world.node.replica(OFFSETS_TOPIC).log
+    log.roll(world.node.now_ms)
+    compact(log, world.node.now_ms)
+
+
 @pytest.mark.parametrize("seed", range(30))
 def test_any_order_is_as_the_log_says(seed: int) -> None:
-    """What lives is what another coordinator reads, and what a list of all that was written says."""
+    """What lives is what another coordinator reads, also from a log that was compacted, and what a
+    list of all that was written says: of two offsets the one that was written later."""
     random, world = Random(seed), World(1)
     epochs = {1: 0, 2: 0}
     known: dict[int, int] = {}
     undecided: dict[int, dict[int, int | None]] = {1: {}, 2: {}}
     for value in range(40):
-        step, index = random.choice(["txn", "txn", "end", "plain", "delete", "restart"]), value % 3
+        steps = [*["txn"] * 6, *["end"] * 3, "plain", "delete", "restart", "compact"]
+        step, index = random.choice(steps), value % 3
         producer = random.choice([1, 2])
         if step == "txn":
             world.commit_txn({index: value}, producer=producer, epoch=epochs[producer])
@@ -306,7 +316,8 @@ def test_any_order_is_as_the_log_says(seed: int) -> None:
             world.end(producer=producer, epoch=epochs[producer], commit=commit)
             kept = {i: v for i, v in undecided[producer].items() if v is not None}
             undecided[producer] = {}
-            known |= kept if commit else {}
+            later = {i: v for i, v in kept.items() if v > known.get(i, -1)}
+            known |= later if commit else {}
         elif step == "plain":
             if world.commit({index: value}).topics[0].partitions[0].error_code == 0:
                 known[index] = value
@@ -320,6 +331,8 @@ def test_any_order_is_as_the_log_says(seed: int) -> None:
             for each in undecided.values():
                 each |= {index: None} if index in each else {}
         else:
+            if step == "compact":
+                compacted(world)
             world.restart()
         open_places = {index for each in undecided.values() for index in each}
         for index in range(3):

@@ -79,10 +79,9 @@ class Loader(LogReader):
         marker = end_marker(batches, position)
         if marker is None:
             return
-        decided = self.undecided.end(self.undecided.take(header.producer_id))
-        for (group_id, place), committed in decided:
-            if marker.committed:
-                self._take_offset(group_id, place, committed, now_ms)
+        decided = self.undecided.take(header.producer_id)
+        for (group_id, place), committed in self.undecided.end(decided, committed=marker.committed):
+            self._take_offset(group_id, place, committed, now_ms)
 
     def _take_offset(
         self, group_id: str, place: Place, committed: CommittedOffset | None, now_ms: int

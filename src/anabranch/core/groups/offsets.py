@@ -171,11 +171,11 @@ def decide(
     decided = shard.undecided.take(producer_id)
 
     def effect(now_ms: int) -> None:
-        for (group_id, (topic, partition)), offset in shard.undecided.end(decided):
-            if committed:
-                group = _named(coordinator, shard, group_id, now_ms)
-                group.offsets.setdefault(topic, {})[partition] = offset
-                coordinator.commits_total += 1
+        kept = shard.undecided.end(decided, committed=committed)
+        for (group_id, (topic, partition)), offset in kept:
+            group = _named(coordinator, shard, group_id, now_ms)
+            group.offsets.setdefault(topic, {})[partition] = offset
+            coordinator.commits_total += 1
         for group_id in dict.fromkeys(group_id for group_id, _ in decided):
             known = coordinator.groups.get(group_id)
             if known is not None:

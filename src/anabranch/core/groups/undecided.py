@@ -2,15 +2,16 @@
 
 Why: an offset that is committed in a transaction counts with the transaction's records, or not at
 all (KIP-98); until then a reader that wants stable offsets must know that one is on its way
-(KIP-447). Rules kept: what is committed without a transaction, or deleted, after an undecided
-offset stands behind it in the log and takes its place (the offset stays undecided for readers); a
-marker decides all that its producer had committed before it, in the order of the log. Reading a
-log back and serving it use this same class. Source: Kafka 4.1's OffsetMetadataManager.
+(KIP-447). Rules kept: a marker decides all that its producer had committed before it; of two
+offsets that count the one that was written later stands, whichever was decided first, since
+compaction leaves that one. So what is committed without a transaction, or deleted, after an
+undecided offset takes its place (the offset stays undecided for readers). Reading a log back and
+serving it use this same class. Source: Kafka 4.1's OffsetMetadataManager.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from anabranch.core.groups.group import CommittedOffset
@@ -18,8 +19,9 @@ from anabranch.core.groups.in_flight import InFlight, Place
 
 Key: TypeAlias = tuple[str, Place]
 """A group and a partition."""
-Decided: TypeAlias = dict[Key, CommittedOffset | None]
-"""What one transaction committed; None where something later took its place."""
+Decided: TypeAlias = dict[Key, tuple[int, CommittedOffset | None]]
+"""What one transaction committed, each with its place in the order of writing; None where something
+later took its place."""
 
 
 class Undecided:
@@ -28,6 +30,10 @@ class Undecided:
     def __init__(self) -> None:
         self._of: dict[int, Decided] = {}
         self._places = InFlight()
+        self._written = 0
+        self._newest: dict[Key, int] = {}
+        """Of what was decided for a place, when the offset that stands was written: while another
+        offset is undecided there."""
 
     def __len__(self) -> int:
         return sum(map(len, self._of.values()))
@@ -37,7 +43,8 @@ class Undecided:
         of_producer = self._of.setdefault(producer_id, {})
         if key not in of_producer:
             self._places.begin(key[0], (key[1],))
-        of_producer[key] = committed
+        self._written += 1
+        of_producer[key] = self._written, committed
 
     def take(self, producer_id: int) -> Decided:
         """A marker stands in the log: what it decides about. Call `end` when that counts."""
@@ -48,11 +55,19 @@ class Undecided:
         if decided:
             self._of[producer_id] = decided
 
-    def end(self, decided: Decided) -> Iterator[tuple[Key, CommittedOffset]]:
-        """It counts: the offsets to keep if it was a commit."""
-        for key in decided:
-            self._places.end(key[0], (key[1],))
-        return ((key, committed) for key, committed in decided.items() if committed is not None)
+    def end(self, decided: Decided, *, committed: bool) -> list[tuple[Key, CommittedOffset]]:
+        """It counts: the offsets to keep."""
+        kept = []
+        for key, (written, offset) in decided.items():
+            group_id, place = key
+            self._places.end(group_id, (place,))
+            stands = self._newest.pop(key, 0)
+            if committed and offset is not None and written > stands:
+                kept.append((key, offset))
+                stands = written
+            if stands and place in self._places.of(group_id):
+                self._newest[key] = stands
+        return kept
 
     def replace(self, group_id: str, places: Iterable[Place]) -> None:
         """Something outside of transactions sets these offsets, or deletes them."""
@@ -63,7 +78,7 @@ class Undecided:
             if place in there:
                 for of_producer in self._of.values():
                     if (group_id, place) in of_producer:
-                        of_producer[group_id, place] = None
+                        of_producer[group_id, place] = self._written, None
 
     def of(self, group_id: str) -> Collection[Place]:
         """Where a group has an offset that is not decided."""
