@@ -174,6 +174,22 @@ def offset_fetch(world, version):
     return world.ask(message, version)
 
 
+@pytest.mark.parametrize("version", range(1, 10))
+def test_a_reader_is_told_wherever_it_looks_that_its_offsets_are_not_known(version):
+    """One that looks at partitions alone must not take an error for a group without offsets."""
+    world = committed_by_all({0: 7})
+    assert offset_fetch(world, version) == []
+    ((wait, _),) = world.waits
+    answer = wait.poll(wait.deadline_ms, True)
+    code = ErrorCode.NOT_COORDINATOR
+    if version >= 8:
+        assert answer.groups[0].error_code == code
+        return
+    assert answer.error_code == (code if version >= 2 else NONE)
+    ((told,),) = [topic.partitions for topic in answer.topics]
+    assert (told.partition_index, told.error_code, told.committed_offset) == (0, code, -1)
+
+
 @pytest.mark.parametrize("version", [7, 9])
 def test_a_new_coordinator_tells_no_offset_that_may_still_be_lost(version):
     """What it found above the high watermark that it knows may have been acknowledged, or not: it

@@ -4,8 +4,9 @@ KIP: KIP-709 (several groups at once), KIP-447 (stable offsets).
 Versions: 1-9.
 Behaviour: needs DESCRIBE on each group, then on each topic. No topic list means all offsets of the
     group. A partition without an offset has -1, also one whose offset was committed for an earlier
-    topic of that name; a group that does not exist has none. Errors of a group stand in the answer
-    (versions 2 to 7), in the group (8 on), or in each partition (1). The answer waits until a
+    topic of that name; a group that does not exist has none. Errors of a group stand in the group
+    (from version 8 on), or before in each partition and, from 2 on, in the answer; Kafka then names
+    no partition, and readers that look at partitions alone begin anew. The answer waits until a
     record shows that this broker still coordinates the group (`Shard.prove`); NOT_COORDINATOR, with
     which every client looks for the coordinator again, when that is not shown within
     `offsets.commit.timeout.ms`, or when too few replicas are in sync to show it. With
@@ -185,9 +186,8 @@ def _told(
 
 
 def _failed(body: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFetchResponse:
-    if version >= TOP_LEVEL_ERROR_SINCE:
-        return OffsetFetchResponse(error_code=code)
     return OffsetFetchResponse(
+        error_code=code if version >= TOP_LEVEL_ERROR_SINCE else ErrorCode.NONE,
         topics=[
             OffsetFetchResponseTopic(
                 name=topic.name,
@@ -199,7 +199,7 @@ def _failed(body: OffsetFetchRequest, version: int, code: ErrorCode) -> OffsetFe
                 ],
             )
             for topic in body.topics or ()
-        ]
+        ],
     )
 
 
