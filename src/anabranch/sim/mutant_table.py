@@ -1706,10 +1706,19 @@ DIRECTED = (
         name="undecided-offset-replaces-a-later-one",
         rule="an offset that was committed after an undecided one is kept",
         module="anabranch.core.groups.undecided",
-        old="of_producer[group_id, place] = None",
+        old="of_producer[group_id, place] = self._written, None",
         new="pass",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_transactions.py::test_what_comes_after_an_undecided_offset_stands",
+    ),
+    Mutant(
+        name="offset-that-is-decided-later-stands",
+        rule="of two offsets of transactions the one that was written later stands",
+        module="anabranch.core.groups.undecided",
+        old="            if committed and offset is not None and written > stands:",
+        new="            if committed and offset is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_transactions.py::test_any_order_is_as_the_log_says[8]",
     ),
     Mutant(
         name="zombie-member-commits",
@@ -2098,6 +2107,56 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
         "::test_late_transactions_are_named_in_the_log_up_to_a_number",
+    ),
+    Mutant(
+        name="group-error-in-no-partition",
+        rule="an error of a group stands in each partition, for readers that look nowhere else",
+        module="anabranch.core.api.p09_offset_fetch",
+        old="            for topic in body.topics or ()\n        ],\n    )\n",
+        new="            for topic in ()\n        ],\n    )\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_offsets.py"
+        "::test_a_reader_is_told_wherever_it_looks_that_its_offsets_are_not_known",
+    ),
+    Mutant(
+        name="next-producer-id-is-a-strangers",
+        rule="a producer that goes on with a new producer id comes again while markers are written",
+        module=f"{TRANSACTIONS}.rules",
+        old="    return producer == (before.next_producer_id, 0)\n",
+        new="    return False\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_who_goes_on_before_the_markers_are_written_comes_again",
+    ),
+    Mutant(
+        name="next-end-is-fenced-while-markers-are-written",
+        rule="who was told its next epoch comes again while markers are written",
+        module=f"{TRANSACTIONS}.rules",
+        old="        if before.is_fenced:  # no producer",
+        new="        if True:  # no producer",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_who_goes_on_before_the_markers_are_written_comes_again",
+    ),
+    Mutant(
+        name="last-epoch-is-given",
+        rule="no producer is given the epoch behind which there is none",
+        module=f"{TRANSACTIONS}.rules",
+        old="    if epoch > LAST_EPOCH or (is_newest and before.is_exhausted):",
+        new="    if is_newest and before.is_exhausted:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_each_epoch_that_a_producer_is_given_can_be_fenced",
+    ),
+    Mutant(
+        name="diskless-topic-of-the-name-gets-markers",
+        rule="a transaction ends without markers in diskless topics that have taken a name",
+        module=f"{TRANSACTIONS}.markers",
+        old="if state is None or is_diskless(image, place.topic):",
+        new="if state is None:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_diskless_topic_of_the_same_name_holds_nothing_up",
     ),
     Mutant(
         name="committed-while-verified-is-waited-for",
