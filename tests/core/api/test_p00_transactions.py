@@ -233,7 +233,10 @@ def test_many_transactions_are_asked_about_in_one_question(world):
 def test_topics_that_take_no_transactions(world, monkeypatch):
     kind = type(world.node.replica())
     monkeypatch.setattr(kind, "takes_transactions", False)
-    assert codes(world.produce(transactional())) == [ErrorCode.INVALID_REQUEST]
+    answer = world.produce(transactional())
+    assert codes(answer) == [ErrorCode.INVALID_REQUEST]
+    ((told,),) = [topic.partition_responses for topic in answer.responses]
+    assert "diskless" in told.error_message and "classic" in told.error_message
 
 
 def test_what_is_committed_while_another_partition_is_verified_is_not_waited_for():

@@ -89,6 +89,17 @@ class _Malformed(ApiError):
         super().__init__(ErrorCode.CORRUPT_MESSAGE, message)
 
 
+class _NoTransactions(ApiError):
+    """A batch of a transaction for a diskless topic: the client is told what to do."""
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            ErrorCode.INVALID_REQUEST,
+            f"Topic {topic} is diskless and takes no transactions. Write to it without a "
+            "transactional.id, or use a classic topic.",
+        )
+
+
 Pending = tuple[PartitionProduceResponse, Partition, Ticket, int]
 """An appended batch whose acknowledgement must wait: its answer, partition, ticket, and the epoch
 from which this broker led without a break when it appended."""
@@ -224,9 +235,7 @@ def _unverified(
     if transactional_id is None:
         raise ApiError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not replica.takes_transactions:
-        raise ApiError(
-            ErrorCode.INVALID_REQUEST, f"{replica.topic_partition} takes no transactions."
-        )
+        raise _NoTransactions(replica.topic_partition.topic)
     header = read_header(records)
     if header.producer_id < 0 or replica.producers.duplicate_of(header) is not None:
         return None
@@ -342,7 +351,7 @@ def _refuse(
     answer.error_code = error.code
     if error.code in _WITHOUT_LOG_START:
         answer.log_start_offset = -1
-    if isinstance(error, _Malformed):
+    if isinstance(error, _Malformed | _NoTransactions):
         answer.error_message = error.message
     if isinstance(error, RecordsRefused):
         answer.error_message = error.message
