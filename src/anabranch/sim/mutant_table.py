@@ -1111,6 +1111,17 @@ DIRECTED = (
         "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[True]",
     ),
     Mutant(
+        name="rebuilt-table-begins-behind-a-gap",
+        rule="a table of epochs that is made again gives a gap at the log's start to the epoch "
+        "behind it",
+        module=RECOVERY,
+        old="        if not epochs_known:\n            log.epochs.reach_back(log.start_offset)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HISTORIES_TESTS}"
+        "::test_a_lost_table_of_epochs_keeps_no_more_of_a_replica_than_the_table[7]",
+    ),
+    Mutant(
         name="log-before-the-leaders-start-counts",
         rule="a log that ends where its leader's begins has nothing that counts",
         module=FOLLOWING,

@@ -7,6 +7,7 @@ where each epoch ended, that a reader from any offset comes to the end, and that
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -30,7 +31,7 @@ from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.scan import scan
 from anabranch.core.log.segment import Segment
-from anabranch.core.wire.batch import walk
+from anabranch.core.wire.batch import BatchHeader, walk
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.disk import SimDisk
 
@@ -254,6 +255,77 @@ def test_the_table_of_epochs_outlives_batches_that_kafka_took(seed: int) -> None
             left_by_kafka(world)
         for epoch in range(world.epoch + 2):
             assert world.log.end_offset_for_epoch(epoch) == world.end_of(epoch)
+
+
+def ends_of_epochs(world: World) -> dict[int, tuple[int, int]]:
+    return {epoch: world.log.end_offset_for_epoch(epoch) for epoch in range(world.epoch + 2)}
+
+
+def headers(log: Log) -> Iterator[BatchHeader]:
+    for segment in log.segments:
+        for _, header in scan(segment.file, segment.size, check_crc=False):
+            yield header
+
+
+def first_epoch(log: Log) -> int:
+    """The epoch of the first batch that is not deleted, -1 where there is none."""
+    epochs = [each.leader_epoch for each in headers(log) if each.next_offset > log.start_offset]
+    return epochs[0] if epochs else -1
+
+
+DELETING = {
+    "append": 12, "elect": 2, "roll": 4, "compact": 4, "delete": 4, "begin_copy": 4, "lose_table": 4
+}  # fmt: skip
+
+
+def delete(world: World) -> None:
+    """Some of the oldest records, and the segments that this makes free."""
+    start, end = world.log.start_offset, world.log.end_offset
+    world.log.delete_records_before(world.random.randint(start, min(end, start + 8)))
+    world.log.apply_retention(world.now_ms, end)
+    world.log.remove_deleted_files(world.now_ms)
+    world.folder.checkpoint()
+
+
+def begin_copy(world: World) -> None:
+    """A new replica copies what its leader has from its start on, and the old one goes."""
+    old, start = world.log, world.log.start_offset
+    world.begin()
+    world.log.truncate_fully(start)
+    held = old.read(start, max_bytes=1, upto=1 << 62, at_least_one=True)
+    if len(held):
+        world.log.truncate_fully(min(start, next(walk(memoryview(held)))[1].base_offset))
+        world.log.append_as_follower(bytes(held), now_ms=world.now_ms)
+    world.log.delete_records_before(start)
+    copy(old, world.log, world.random)
+    world.folder.checkpoint()
+
+
+def lose_table(world: World) -> None:
+    """The file with the epochs is lost while the process is down."""
+    world.random.choice([world.stop, world.kill])()
+    known, log = ends_of_epochs(world), world.log
+    if world.random.random() < 0.5:
+        world.folder.close()
+    if world.disk.exists(f"{log.folder}/{LEADER_EPOCHS}"):
+        world.disk.remove(f"{log.folder}/{LEADER_EPOCHS}")
+    world.kill()
+    rebuilt, log = ends_of_epochs(world), world.log
+    for epoch, (_, end_offset) in rebuilt.items():
+        if 0 <= first_epoch(log) <= epoch:
+            assert rebuilt[epoch] == known[epoch], epoch
+        assert end_offset <= max(known[epoch][1], log.start_offset), epoch
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_lost_table_of_epochs_keeps_no_more_of_a_replica_than_the_table(seed: int) -> None:
+    """Where a log begins in a gap that compaction left, its batches alone do not tell whose that
+    was. What was deleted moves no epoch's begin behind the log's start."""
+    world = World(seed)
+    world.elect()  # an older epoch that this log knows nothing of
+    for step in world.random.choices(list(DELETING), weights=list(DELETING.values()), k=STEPS):
+        own = {"delete": delete, "begin_copy": begin_copy, "lose_table": lose_table}.get(step)
+        own(world) if own is not None else getattr(world, step)()
 
 
 def test_a_table_older_than_the_log_gives_way_to_the_batches() -> None:

@@ -77,6 +77,17 @@ class LeaderEpochs:
         self.entries = [(self.entries[first][0], start_offset), *self.entries[first + 1 :]]
         self.unsaved = True
 
+    def reach_back(self, start_offset: int) -> None:
+        """In a table made from batches alone: what is missing at the log's start was of the first
+        epoch that they tell of.
+
+        Compaction left those offsets out, and it keeps the first batch of each epoch, so none
+        younger began among them. An older one may end there; then a replica of it gives up offsets
+        of which its leader has nothing, and loses nothing by that."""
+        if self.entries and self.entries[0][1] > start_offset:
+            self.entries[0] = (self.entries[0][0], start_offset)
+            self.unsaved = True
+
 
 def _start_offset(entry: tuple[int, int]) -> int:
     return entry[1]

@@ -98,6 +98,8 @@ def load(
     if log.epochs.entries:
         log.epochs.cut_end(log.end_offset)
         log.epochs.cut_start(log.start_offset)
+        if not epochs_known:
+            log.epochs.reach_back(log.start_offset)
     log.names_unsynced = log.epochs.unsynced = not clean
     log.is_named = clean
     if opening.is_unsure:
