@@ -35,7 +35,7 @@ class Stage:
         workload = Workload(self.cluster, plan, self.history)
         self.cluster.start()
         self.world.run(SECOND_US)
-        workload.make_topics()
+        workload.topics.make()
         self.run(1)
 
     def run(self, seconds: float) -> None:

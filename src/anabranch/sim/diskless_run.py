@@ -86,7 +86,7 @@ class DisklessRun:
 
     def unrest(self) -> str:
         """Why its clients are not at rest, "" when they are."""
-        if not self.workload.topics_made:
+        if not self.workload.topics.are_made:
             return "a diskless topic is not made"
         if not self.workload.is_idle:
             return "a diskless producer waits for an answer"

@@ -64,7 +64,7 @@ class Faults:
     def start(self) -> None:
         """Plan all faults."""
         for fault in self.plan.faults:
-            self.world.after(max(0, fault.at_us - self.world.now_us), self._begin, fault)
+            self.world.at(fault.at_us, self._begin, fault)
 
     @property
     def count(self) -> int:

@@ -8,8 +8,7 @@ Rule kept: the clients have no part in the other clients' history. Not here: wha
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from anabranch.sim.checks.offset_expiry import OffsetExpiryChecks
 from anabranch.sim.clients.committer import Committer
@@ -43,9 +42,9 @@ class OffsetRun:
         """Plan all commits and looks."""
         for committer in self.committers:
             for at_us, places in committer.plan.commits:
-                self._at(at_us, committer.commit, places)
+                self.world.at(at_us, committer.commit, places)
             for at_us in self.plan.looks_us:
-                self._at(at_us, self._look, committer)
+                self.world.at(at_us, self._look, committer)
 
     def heal(self) -> None:
         """No fault is left: look until nothing is committed any more."""
@@ -60,9 +59,6 @@ class OffsetRun:
             return ""
         name, place, offset = left[0]
         return f"offset {offset} of {place}, committed under {name}, has not expired"
-
-    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
-        self.world.after(max(0, at_us - self.world.now_us), action, *args)
 
     def _look(self, committer: Committer) -> None:
         places = {place for _, places in committer.plan.commits for place in places}

@@ -162,23 +162,14 @@ class _Run:
     def _settle(self) -> None:
         """Everybody is up and the topics are made before anything goes wrong."""
         self.cluster.start()
-        self.workload.make_topics()
-        if self.diskless is not None:
-            self.diskless.workload.make_topics()
-        if self.transactions is not None:
-            self.transactions.make_topics()
-        while self.world.now_us < SETTLED_US or not self._topics_made:
+        runs = (self.diskless, self.transactions)
+        workloads = [self.workload, *(each.workload for each in runs if each is not None)]
+        for each in workloads:
+            each.topics.make()
+        while self.world.now_us < SETTLED_US or not all(each.topics.are_made for each in workloads):
             self.world.run(self.world.now_us + LOOK_US)
             if self.world.now_us > LONGEST_START_US:
                 raise Violation("no-start", "A healthy cluster did not make its topics.", {})
-
-    @property
-    def _topics_made(self) -> bool:
-        diskless = self.diskless
-        made = diskless is None or diskless.workload.topics_made
-        if self.transactions is not None and not self.transactions.topics_made:
-            return False
-        return made and self.workload.topics_made
 
     def _rest(self) -> None:
         """Heal, and wait until the cluster is at rest and everything was read once more."""
@@ -215,7 +206,7 @@ class _Run:
             return "a producer waits for an answer"
         if not self.workload.is_stable:
             return "a member is in no generation"
-        if not self.workload.topics_made:
+        if not self.workload.topics.are_made:
             return "a topic that was deleted is not made again"
         diskless = "" if self.diskless is None else self.diskless.unrest()
         offsets = "" if self.offsets is None else self.offsets.unrest()

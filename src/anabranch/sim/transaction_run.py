@@ -58,15 +58,6 @@ class TransactionRun:
         """Faults by kind."""
         return self.workload.faults() | TransactionFaults(self.cluster).table()
 
-    @property
-    def topics_made(self) -> bool:
-        """Whether its topics are there."""
-        return self.workload.topics_made
-
-    def make_topics(self) -> None:
-        """Ask for its topics."""
-        self.workload.make_topics()
-
     def start(self) -> None:
         """Plan what its clients do."""
         self.workload.start()

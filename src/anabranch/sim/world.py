@@ -71,6 +71,10 @@ class World:
         heappush(self._heap, (self.now_us + delay_us, self._sequence, timer))
         return timer
 
+    def at(self, at_us: int, action: Callable[..., None], *args: Any) -> Timer:
+        """Do something that is nobody's at a moment; at once when that is past."""
+        return self.after(max(0, at_us - self.now_us), action, *args)
+
     def after_in(
         self, process: Process, delay_us: int, action: Callable[..., None], *args: Any
     ) -> Timer:

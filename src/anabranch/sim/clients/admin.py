@@ -159,7 +159,7 @@ class Admin(Client):
             self.answered += 1
 
     def _do(self, message: Any, done: Done | None = None, attempt: int = 1) -> None:
-        node_id = self.nodes[self.random.randrange(len(self.nodes))]
+        node_id = self.anybody()
 
         def told(response: Any) -> None:
             self._count(response)

@@ -120,6 +120,10 @@ class Client:
             to_controller=to_controller,
         )
 
+    def anybody(self) -> int:
+        """A broker that it knows of."""
+        return self.nodes[self.random.randrange(len(self.nodes))]
+
     def later(self, delay_ms: int, action: Callable[..., None], *args: Any) -> None:
         """Do something after a pause, unless the process has ended by then."""
         if not self.stopped:
@@ -139,7 +143,7 @@ class Client:
             self._ask_metadata()
 
     def _ask_metadata(self) -> None:
-        node_id = self.nodes[self.random.randrange(len(self.nodes))]
+        node_id = self.anybody()
         topics = [MetadataRequestTopic(name=name) for name in self.topics]
         message = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         self.ask(node_id, message, self._told)

@@ -12,22 +12,20 @@ from collections.abc import Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.types import TopicPartition
-from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
-from anabranch.core.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from anabranch.core.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from anabranch.core.wire.messages.offset_commit import OffsetCommitRequest
 from anabranch.sim.clients.client import NOBODY, Client, Patience
+from anabranch.sim.clients.group_requests import (
+    committed_offsets,
+    coordinator_in,
+    find_coordinator,
+    group_in,
+    offsets_to_commit,
+    partitions_in,
+)
 from anabranch.sim.history import History
 
 if TYPE_CHECKING:
+    from anabranch.core.types import TopicPartition
     from anabranch.sim.checks.offset_expiry import OffsetExpiryChecks
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.offset_plan import NamePlan
@@ -61,44 +59,26 @@ class Committer(Client):
             return
 
         def told(response: Any) -> None:
-            found = response.coordinators[0] if response and response.coordinators else response
-            if found is not None and not found.error_code and found.node_id >= 0:
-                self.coordinator = found.node_id
+            self.coordinator = coordinator_in(response)
+            if self.coordinator != NOBODY:
                 then()
 
-        node_id = self.nodes[self.random.randrange(len(self.nodes))]
-        name = self.plan.name
-        message = FindCoordinatorRequest(key=name, key_type=0, coordinator_keys=[name])
-        self.ask(node_id, message, told)
+        self.ask(self.anybody(), find_coordinator(self.plan.name), told)
 
     def _commit(self, places: tuple[TopicPartition, ...]) -> None:
         now_us, number = self.world.now_us, next(self._numbers)
         sent = [self.checks.sent(self.plan, place, number, now_us) for place in places]
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for place in places:
-            topic = topics.setdefault(
-                place.topic, OffsetCommitRequestTopic(name=place.topic, partitions=[])
-            )
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=place.partition, committed_offset=number
-                )
-            )
         message = OffsetCommitRequest(
             group_id=self.plan.name,
             generation_id_or_member_epoch=NO_GENERATION,
             member_id="",
             retention_time_ms=self.plan.retention_ms,
-            topics=list(topics.values()),
+            topics=offsets_to_commit(dict.fromkeys(places, number)),
         )
 
         def told(response: Any) -> None:
-            taken = {
-                TopicPartition(topic.name, part.partition_index)
-                for topic in (response.topics if response is not None else ())
-                for part in topic.partitions
-                if not part.error_code
-            }
+            parts = partitions_in(response) if response is not None else ()
+            taken = {place for place, part in parts if not part.error_code}
             for each in sent:
                 if each.place in taken:
                     each.acknowledged_us = self.world.now_us
@@ -108,25 +88,15 @@ class Committer(Client):
         self.ask(self.coordinator, message, told)
 
     def _look(self, places: list[TopicPartition]) -> None:
-        asked_us, name = self.world.now_us, self.plan.name
-        topics = [
-            OffsetFetchRequestTopics(
-                name=topic,
-                partition_indexes=[index for name, index in places if name == topic],
-            )
-            for topic in sorted({place.topic for place in places})
-        ]
-        wanted = OffsetFetchRequestGroup(group_id=name, topics=topics)
+        asked_us = self.world.now_us
 
         def told(response: Any) -> None:
-            answer = response.groups[0] if response is not None and response.groups else None
-            if answer is None or answer.error_code:
+            answer = group_in(response)
+            if answer is None:
                 self.coordinator = NOBODY
                 return
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    if not part.error_code:
-                        place = TopicPartition(topic.name, part.partition_index)
-                        self.checks.told(self.plan, place, asked_us, part.committed_offset)
+            for place, part in partitions_in(answer):
+                if not part.error_code:
+                    self.checks.told(self.plan, place, asked_us, part.committed_offset)
 
-        self.ask(self.coordinator, OffsetFetchRequest(groups=[wanted]), told)
+        self.ask(self.coordinator, committed_offsets(self.plan.name, places), told)

@@ -32,10 +32,6 @@ class AnyBroker(Client):
         epoch = max(part.leader_epoch, -1 if known is None else known.leader_epoch)
         self.places[place] = Place(self.anybody(), epoch, tuple(part.replica_nodes))
 
-    def anybody(self) -> int:
-        """A broker."""
-        return self.nodes[self.random.randrange(len(self.nodes))]
-
 
 class DisklessAdmin(AnyBroker, Admin):
     """The operator of diskless topics."""

@@ -7,10 +7,8 @@ Not here: what they do (`diskless.py`), judgement (`checks/diskless_clients.py`)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.errors import ErrorCode
 from anabranch.core.types import EARLIEST, LATEST
 from anabranch.core.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -20,6 +18,7 @@ from anabranch.core.wire.messages.list_offsets import (
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.diskless import DisklessAdmin, DisklessProducer, DisklessReader
 from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.topics import PlannedTopics
 from anabranch.sim.diskless_plan import LOOK
 
 if TYPE_CHECKING:
@@ -27,9 +26,8 @@ if TYPE_CHECKING:
     from anabranch.sim.checks.diskless_clients import DisklessClientChecks
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.diskless_plan import DisklessPlan
-    from anabranch.sim.plan import ClientPlan, Operation, TopicPlan
+    from anabranch.sim.plan import ClientPlan, Operation
 
-RETRY_MS = 200
 OPERATOR, AUDITOR = "diskless-operator", "diskless-auditor"
 
 
@@ -47,41 +45,15 @@ class DisklessWorkload:
         self.readers: dict[str, DisklessReader] = {}
         self.operator = DisklessAdmin(cluster, OPERATOR, self.history, self.names, Patience())
         self.operations = 0
-        self._missing = set(self.names)
-
-    @property
-    def topics_made(self) -> bool:
-        """Whether all topics exist."""
-        return not self._missing
-
-    def make_topics(self) -> None:
-        """Ask for the topics until they are there."""
-        for topic in self.plan.topics:
-            self._make(topic)
-
-    def _make(self, topic: TopicPlan) -> None:
-        def done(response: Any) -> None:
-            code = response.topics[0].error_code if response and response.topics else -1
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._missing.discard(topic.name)
-            else:
-                self.operator.later(RETRY_MS, self._make, topic)
-
-        self.operator.create_topic(
-            topic.name, partitions=topic.partitions, configs=dict(topic.configs), done=done,
-            replication_factor=topic.replication_factor,
-        )  # fmt: skip
+        self.topics = PlannedTopics(self.operator, plan.topics)
 
     def start(self) -> None:
         """Plan the beginnings of all clients and all operations."""
         self.operator.refresh(_nothing)
         for client in self.plan.clients:
-            self._at(client.begins_us, self._begin, client)
+            self.world.at(client.begins_us, self._begin, client)
         for operation in self.plan.operations:
-            self._at(operation.at_us, self._operate, operation)
-
-    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
-        self.world.after(max(0, at_us - self.world.now_us), action, *args)
+            self.world.at(operation.at_us, self._operate, operation)
 
     def _begin(self, plan: ClientPlan) -> None:
         asked = (self.cluster, plan.name, self.history, self.names, plan.patience)
@@ -111,7 +83,7 @@ class DisklessWorkload:
         elif operation.kind == "delete":
             self.operator.delete_records(place, number / 100)
         else:
-            self._make_again(place.topic, number)
+            self.topics.make_again(place.topic, number)
 
     def _look(self, place: TopicPartition) -> None:
         """Where it ends, asked of any broker: what was acknowledged before lies before that."""
@@ -127,18 +99,6 @@ class DisklessWorkload:
 
         message = ListOffsetsRequest(replica_id=-1, topics=[topic])
         operator.ask(operator.anybody(), message, told)
-
-    def _make_again(self, name: str, delay_ms: int) -> None:
-        """Delete a topic, and make it again after a while."""
-        topic = next(each for each in self.plan.topics if each.name == name)
-        self._missing.add(name)
-        operator = self.operator
-
-        def delete() -> None:
-            topic_id = operator.topic_id(name)
-            operator.delete_topic(topic_id, lambda _: operator.later(delay_ms, self._make, topic))
-
-        operator.refresh(delete)
 
     # The end.
 

@@ -19,23 +19,21 @@ from anabranch.core.errors import ErrorCode
 from anabranch.core.groups.offsets import NO_GENERATION
 from anabranch.core.groups.subscription import assigned_partitions
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.core.wire.messages.heartbeat import HeartbeatRequest
 from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
-from anabranch.core.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-)
-from anabranch.core.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
+from anabranch.core.wire.messages.offset_commit import OffsetCommitRequest
 from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from anabranch.sim.clients.client import NOBODY, Client, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.group_requests import (
+    committed_offsets,
+    coordinator_in,
+    find_coordinator,
+    group_in,
+    offsets_to_commit,
+    partitions_in,
+)
 from anabranch.sim.history import Assigned, Commit
 
 if TYPE_CHECKING:
@@ -145,22 +143,20 @@ class Member(Client):
         self.dirty = {}
 
     def _find(self) -> None:
-        node_id = self.nodes[self.random.randrange(len(self.nodes))]
-        group = self.membership.group
-        message = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
+        node_id = self.anybody()
+        message = find_coordinator(self.membership.group)
         turn = self._turn
 
         def told(response: Any) -> None:
             if turn != self._turn:
                 return
-            found = response.coordinators[0] if response and response.coordinators else response
-            if found is None or found.error_code or found.node_id < 0:
+            self.coordinator = coordinator_in(response)
+            if self.coordinator == NOBODY:
                 self._again(find=True)
                 return
-            self.coordinator = found.node_id
-            if self.last_coordinator not in (NOBODY, found.node_id):
+            if self.last_coordinator not in (NOBODY, self.coordinator):
                 self.history.mark("coordinator-moved")
-            self.last_coordinator = found.node_id
+            self.last_coordinator = self.coordinator
             self._join()
 
         self.ask(node_id, message, told)
@@ -273,30 +269,19 @@ class Member(Client):
     def _fetch_offsets(self, turn: int, places: list[TopicPartition]) -> None:
         if turn != self._turn:
             return
-        group = self.membership.group
-        topics = [
-            OffsetFetchRequestTopics(
-                name=topic,
-                partition_indexes=[index for name, index in places if name == topic],
-            )
-            for topic in sorted({place.topic for place in places})
-        ]
-        wanted = OffsetFetchRequestGroup(group_id=group, topics=topics)
 
         def told(response: Any) -> None:
             if turn != self._turn or self.fetcher is None:
                 return
-            answer = response.groups[0] if response is not None and response.groups else response
-            if answer is None or answer.error_code:
+            answer = group_in(response)
+            if answer is None:
                 self.later(self.backoff_ms(2), self._fetch_offsets, turn, places)
                 return
-            for topic in answer.topics:
-                for part in topic.partitions:
-                    place = TopicPartition(topic.name, part.partition_index)
-                    self.fetcher.read(place, part.committed_offset)
+            for place, part in partitions_in(answer):
+                self.fetcher.read(place, part.committed_offset)
             self.fetcher.turn()
 
-        self.ask(self.coordinator, OffsetFetchRequest(groups=[wanted]), told)
+        self.ask(self.coordinator, committed_offsets(self.membership.group, places), told)
 
     def _polled(self, place: TopicPartition, offset: int) -> None:
         self.dirty[place] = offset
@@ -325,22 +310,12 @@ class Member(Client):
         if not self.dirty:
             return
         commits, self.dirty = self.dirty, {}
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for place, offset in sorted(commits.items()):
-            topic = topics.setdefault(
-                place.topic, OffsetCommitRequestTopic(name=place.topic, partitions=[])
-            )
-            topic.partitions.append(
-                OffsetCommitRequestPartition(
-                    partition_index=place.partition, committed_offset=offset
-                )
-            )
         message = OffsetCommitRequest(
             group_id=self.membership.group,
             generation_id_or_member_epoch=self.generation,
             member_id=self.member_id,
             group_instance_id=self.membership.instance_id,
-            topics=list(topics.values()),
+            topics=offsets_to_commit(dict(sorted(commits.items()))),
         )
         self.ask(
             self.coordinator,
@@ -350,10 +325,8 @@ class Member(Client):
         )
 
     def _committed(self, turn: int, commits: dict[TopicPartition, int], response: Any) -> None:
-        codes: dict[TopicPartition, int] = {}
-        for topic in response.topics if response is not None else ():
-            for part in topic.partitions:
-                codes[TopicPartition(topic.name, part.partition_index)] = part.error_code
+        parts = partitions_in(response) if response is not None else ()
+        codes = {place: part.error_code for place, part in parts}
         for place, offset in sorted(commits.items()):
             self.history.add(
                 Commit(

@@ -239,7 +239,7 @@ class Producer(Client):
 
     def _ask_for_id(self, lane: _Lane) -> None:
         lane.paused = True
-        node_id = self.nodes[self.random.randrange(len(self.nodes))]
+        node_id = self.anybody()
 
         def told(response: InitProducerIdResponse | None) -> None:
             if response is None or response.error_code or response.producer_id < 0:

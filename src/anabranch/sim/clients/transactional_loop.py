@@ -12,12 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.types import TopicPartition
-from anabranch.core.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestGroup,
-    OffsetFetchRequestTopics,
-)
 from anabranch.sim.clients.fetcher import Fetcher
+from anabranch.sim.clients.group_requests import committed_offsets, offsets_in
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.transactional_reader import TransactionalFetcher
 from anabranch.sim.clients.transactions import (
@@ -88,7 +84,8 @@ class TransactionalMember(Member, Scripted):
                 self.fetcher.read(place, offset)
             self.fetcher.turn()
 
-        self.ask(self.coordinator, stable_offsets(self.membership.group, places), told)
+        message = committed_offsets(self.membership.group, places, stable=True)
+        self.ask(self.coordinator, message, told)
 
     # Transactions.
 
@@ -141,28 +138,3 @@ class TransactionalMember(Member, Scripted):
     def _output(self, label: str, place: TopicPartition, offset: int) -> Written:
         target = self.targets[(place.partition + offset) % len(self.targets)]
         return Written(target, f"{label}|{place.topic}|{place.partition}@{offset}".encode())
-
-
-def stable_offsets(group: str, places: list[TopicPartition]) -> OffsetFetchRequest:
-    """Asks for offsets that are decided."""
-    topics = [
-        OffsetFetchRequestTopics(
-            name=topic, partition_indexes=[index for name, index in places if name == topic]
-        )
-        for topic in sorted({place.topic for place in places})
-    ]
-    wanted = OffsetFetchRequestGroup(group_id=group, topics=topics)
-    return OffsetFetchRequest(groups=[wanted], require_stable=True)
-
-
-def offsets_in(response: Any) -> dict[TopicPartition, int] | None:
-    """The offsets of an answer; None when it has an error, or one of them is not decided."""
-    answer = response.groups[0] if response is not None and response.groups else response
-    if answer is None or answer.error_code:
-        return None
-    parts = [(topic.name, part) for topic in answer.topics for part in topic.partitions]
-    if any(part.error_code for _, part in parts):
-        return None
-    return {
-        TopicPartition(name, part.partition_index): part.committed_offset for name, part in parts
-    }

@@ -9,20 +9,21 @@ a fault hits was drawn with the plan. Not here: what clients do (`transactional.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ErrorCode
 from anabranch.core.types import EARLIEST, TopicPartition
-from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.sim.clients.admin import Admin
-from anabranch.sim.clients.client import Patience
+from anabranch.sim.clients.client import NOBODY, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
-from anabranch.sim.clients.transactional import TransactionalProducer
-from anabranch.sim.clients.transactional_loop import (
-    TransactionalMember,
+from anabranch.sim.clients.group_requests import (
+    committed_offsets,
+    coordinator_in,
+    find_coordinator,
     offsets_in,
-    stable_offsets,
 )
+from anabranch.sim.clients.topics import PlannedTopics
+from anabranch.sim.clients.transactional import TransactionalProducer
+from anabranch.sim.clients.transactional_loop import TransactionalMember
 from anabranch.sim.clients.transactional_reader import TransactionalReader
 from anabranch.sim.clients.transactions import Scripted, Steps, Wish
 from anabranch.sim.history import History
@@ -41,7 +42,7 @@ from anabranch.sim.transaction_plan import (
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.plan import Fault, TopicPlan
+    from anabranch.sim.plan import Fault
     from anabranch.sim.transaction_history import TransactionHistory
 
 RETRY_MS = 200
@@ -75,49 +76,23 @@ class TransactionalWorkload:
         self.final_offsets: dict[TopicPartition, int] | None = None
         self.stable_ends: Callable[[], dict[TopicPartition, int]] = dict
         """Where partitions end now for readers of committed records."""
-        self._missing = set(self.names)
+        self.topics = PlannedTopics(self.operator, plan.topics)
 
     # The beginning.
-
-    @property
-    def topics_made(self) -> bool:
-        """Whether all topics were made."""
-        return not self._missing
-
-    def make_topics(self) -> None:
-        """Ask for the topics until they are there."""
-        for topic in self.plan.topics:
-            self._make(topic)
-
-    def _make(self, topic: TopicPlan) -> None:
-        def done(response: Any) -> None:
-            code = response.topics[0].error_code if response and response.topics else -1
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._missing.discard(topic.name)
-            else:
-                self.operator.later(RETRY_MS, self._make, topic)
-
-        self.operator.create_topic(
-            topic.name, partitions=topic.partitions, configs=dict(topic.configs), done=done,
-            replication_factor=topic.replication_factor,
-        )  # fmt: skip
 
     def start(self) -> None:
         """Plan the beginnings of all clients, and all transactions."""
         self.operator.refresh(_nothing)
         for each in self.plan.ids:
-            self._at(each.begins_us, self._first, each)
+            self.world.at(each.begins_us, self._first, each)
         for loop in self.plan.loops:
-            self._at(loop.begins_us, self._begin_loop, loop)
+            self.world.at(loop.begins_us, self._begin_loop, loop)
         for reader in self.plan.readers:
-            self._at(reader.begins_us, self._begin_reader, reader)
+            self.world.at(reader.begins_us, self._begin_reader, reader)
         for deal in self.plan.deals:
-            self._at(deal.at_us, self._give, deal)
+            self.world.at(deal.at_us, self._give, deal)
         if self.plan.deleted_us:
-            self._at(self.plan.deleted_us, self._delete_passing)
-
-    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
-        self.world.after(max(0, at_us - self.world.now_us), action, *args)
+            self.world.at(self.plan.deleted_us, self._delete_passing)
 
     def _first(self, plan: IdPlan) -> None:
         self._begin(plan)
@@ -173,7 +148,7 @@ class TransactionalWorkload:
 
     def unrest(self) -> str:
         """Why these clients are not at rest, "" when they are."""
-        if not self.topics_made:
+        if not self.topics.are_made:
             return "a topic of transactions is not made"
         if not all(producer.is_idle for producer in self.producers):
             return "a producer is in a transaction"
@@ -268,12 +243,11 @@ class Asker(Scripted):
         said: dict[TopicPartition, int] | None = None
         since_us = self.world.now_us
         while group:
-            node_id = self.nodes[self.random.randrange(len(self.nodes))]
-            message = FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group])
-            (answer,) = yield [Wish(node_id, message)]
-            found = answer.coordinators[0] if answer and answer.coordinators else answer
-            if found is not None and not found.error_code and found.node_id >= 0:
-                (answer,) = yield [Wish(found.node_id, stable_offsets(group, places))]
+            (answer,) = yield [Wish(self.anybody(), find_coordinator(group))]
+            coordinator = coordinator_in(answer)
+            if coordinator != NOBODY:
+                message = committed_offsets(group, places, stable=True)
+                (answer,) = yield [Wish(coordinator, message)]
                 offsets = offsets_in(answer)
                 if offsets is None or offsets != said or not workload.loops_are_done():
                     said, since_us = offsets, self.world.now_us

@@ -26,7 +26,6 @@ from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from anabranch.core.wire.messages.end_txn import EndTxnRequest
-from anabranch.core.wire.messages.find_coordinator import FindCoordinatorRequest
 from anabranch.core.wire.messages.init_producer_id import InitProducerIdRequest
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
@@ -40,6 +39,11 @@ from anabranch.core.wire.messages.txn_offset_commit import (
 )
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.clients.client import NOBODY, Client
+from anabranch.sim.clients.group_requests import (
+    KEY_OF_IDS,
+    coordinator_in,
+    find_coordinator,
+)
 from anabranch.sim.transaction_history import ABORTED, COMMITTED, UNKNOWN
 
 if TYPE_CHECKING:
@@ -47,7 +51,6 @@ if TYPE_CHECKING:
 
 Steps: TypeAlias = Generator[Any, Any, Any]
 NO_ANSWER = -999
-KEY_OF_IDS = 1
 """The kind of key that FindCoordinator is asked for."""
 MOST_IN_FLIGHT = 3
 """Batches of one partition that are sent without waiting."""
@@ -183,16 +186,11 @@ class Session:
     def _find(self) -> Steps:
         client = self.client
         while self.coordinator == NOBODY:
-            node_id = client.nodes[client.random.randrange(len(client.nodes))]
-            message = FindCoordinatorRequest(
-                key=self.name, key_type=KEY_OF_IDS, coordinator_keys=[self.name]
-            )
-            (answer,) = yield [Wish(node_id, message)]
-            found = answer.coordinators[0] if answer and answer.coordinators else answer
-            if found is None or found.error_code or found.node_id < 0:
+            message = find_coordinator(self.name, KEY_OF_IDS)
+            (answer,) = yield [Wish(client.anybody(), message)]
+            self.coordinator = coordinator_in(answer)
+            if self.coordinator == NOBODY:
                 yield client.backoff_ms(2)
-            else:
-                self.coordinator = found.node_id
 
     def _coordinated(
         self,

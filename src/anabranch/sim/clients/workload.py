@@ -14,14 +14,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.partitions.observers import set_observers
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError
 from anabranch.core.outcome import Propose
 from anabranch.sim.clients.admin import PREFERRED, UNCLEAN, Admin
 from anabranch.sim.clients.client import Client, Patience
 from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
-from anabranch.sim.plan import SETTLED_US, ClientPlan, Fault, Operation, Plan, TopicPlan
+from anabranch.sim.clients.topics import PlannedTopics
+from anabranch.sim.plan import SETTLED_US, ClientPlan, Fault, Operation, Plan
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
@@ -36,7 +37,6 @@ SMALL_SEGMENTS = {
 """What an operator sets where small segments are wanted; what a group writes at once must fit."""
 OPERATOR = "operator"
 AUDITOR = "auditor"
-RETRY_MS = 200
 ENOUGH_OPERATIONS = 205
 AHEAD = 12
 """Operations by which clients may be ahead of an even pace."""
@@ -63,7 +63,7 @@ class Reader(Client):
 
 
 class Workload:
-    """See the module. `topics_made` is true once all topics of the plan exist."""
+    """See the module."""
 
     def __init__(self, cluster: Cluster, plan: Plan, history: History) -> None:
         self.cluster = cluster
@@ -78,47 +78,18 @@ class Workload:
         self.operator = Admin(cluster, OPERATOR, history, self.names, Patience())
         self.auditor: Reader | None = None
         self.operations = 0
-        self._missing = set(self.names)
+        self.topics = PlannedTopics(self.operator, plan.topics)
         self._lives = 0
 
     # The beginning.
-
-    @property
-    def topics_made(self) -> bool:
-        """Whether all topics of the plan exist."""
-        return not self._missing
-
-    def make_topics(self) -> None:
-        """Ask for the topics until they are there."""
-        for topic in self.plan.topics:
-            self._make(topic)
-
-    def _make(self, topic: TopicPlan) -> None:
-        def done(response: Any) -> None:
-            code = response.topics[0].error_code if response and response.topics else -1
-            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                self._missing.discard(topic.name)
-            else:
-                self.operator.later(RETRY_MS, self._make, topic)
-
-        self.operator.create_topic(
-            topic.name,
-            partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            configs=dict(topic.configs),
-            done=done,
-        )
 
     def start(self) -> None:
         """Plan the beginnings of all clients and all operations."""
         self.operator.refresh(_nothing)
         for client in self.plan.clients:
-            self._at(client.begins_us, self._begin, client)
+            self.world.at(client.begins_us, self._begin, client)
         for operation in self.plan.operations:
-            self._at(operation.at_us, self._operate, operation)
-
-    def _at(self, at_us: int, action: Callable[..., None], *args: Any) -> None:
-        self.world.after(max(0, at_us - self.world.now_us), action, *args)
+            self.world.at(operation.at_us, self._operate, operation)
 
     def _begin(self, plan: ClientPlan, name: str = "") -> None:
         name = name or plan.name
@@ -182,7 +153,7 @@ class Workload:
         elif operation.kind == "add-partitions":
             operator.add_partitions(place.topic, number)
         elif operation.kind == "make-again":
-            self._make_again(place.topic, number)
+            self.topics.make_again(place.topic, number)
         elif operation.kind == "shrink-segments":
             for name, value in SMALL_SEGMENTS.items():
                 operator.alter(place.topic, name, value)
@@ -209,20 +180,6 @@ class Workload:
         elif others:
             replicas[one] = others[chosen % len(others)]
         self.operator.move(place, replicas)
-
-    def _make_again(self, name: str, delay_ms: int) -> None:
-        """Delete a topic, and make it again after a while, come what may of the deletion."""
-        topic = next((each for each in self.plan.topics if each.name == name), None)
-        if topic is None:
-            return
-        self._missing.add(name)
-        operator = self.operator
-
-        def delete() -> None:
-            topic_id = operator.topic_id(name)  # a request that comes late deletes no other topic
-            operator.delete_topic(topic_id, lambda _: operator.later(delay_ms, self._make, topic))
-
-        operator.refresh(delete)
 
     @property
     def done(self) -> int:
