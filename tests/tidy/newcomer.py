@@ -1,0 +1,174 @@
+"""One addition by each recipe of CONTRIBUTING.md, as a newcomer would make it: path -> its edit.
+
+An edit is a whole new file, or pairs of a text that stands in the file and what it becomes. Kept as
+small as the recipe allows: the tests ask whether the named files are all that must change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+Edit = str | tuple[tuple[str, str], ...]
+CORE = "src/anabranch/core"
+
+API_KEY: Mapping[str, Edit] = {
+    f"{CORE}/wire/messages/__init__.py": (
+        ("\n)\n\nAPI_KEYS", '\n    (99, "Greet", range(1), 0),\n)\n\nAPI_KEYS'),
+    ),
+    f"{CORE}/wire/messages/greet.py": """
+from anabranch.core.wire.schema import Message, String
+
+
+class GreetRequest(Message, api_key=99, versions="0", flexible="0+"):
+    name: String = ""
+
+
+class GreetResponse(Message, api_key=99, versions="0", flexible="0+"):
+    greeting: String = ""
+""",
+    f"{CORE}/api/p99_greet.py": """
+from anabranch.core.api.handler import Handler
+from anabranch.core.wire.messages.greet import GreetResponse
+
+
+def run(_broker, request, _now_ms):
+    return GreetResponse(greeting=f"Good day, {request.body.name}.")
+
+
+HANDLER = Handler(api_key=99, name="Greet", versions=range(1), broker=run)
+""",
+}
+
+RECORD: Mapping[str, Edit] = {
+    f"{CORE}/wire/own_records.py": (
+        (
+            "\n\nclass PlanMove(Struct)",
+            '\n\nclass MottoRecord(Message, type_id=10_099, versions="0", flexible="0+"):\n'
+            '    motto: String = ""\n\n\nclass PlanMove(Struct)',
+        ),
+        ("            PlanRecord,\n", "            PlanRecord,\n            MottoRecord,\n"),
+        (
+            '    }\n)\n"""Every id',
+            '        10_099: OwnRecord("a motto", PLANS_SINCE),\n    }\n)\n"""Every id',
+        ),
+    ),
+    f"{CORE}/wire/metadata_records.py": (
+        (
+            "from anabranch.core.wire.own_records import PlanRecord as PlanRecord\n",
+            "from anabranch.core.wire.own_records import MottoRecord as MottoRecord\n"
+            "from anabranch.core.wire.own_records import PlanRecord as PlanRecord\n",
+        ),
+    ),
+    f"{CORE}/metadata/image.py": (
+        ("    placement_cursor: int = 0\n", '    placement_cursor: int = 0\n    motto: str = ""\n'),
+    ),
+    f"{CORE}/metadata/replay.py": (
+        (
+            "\n\ndef _plan(",
+            "\n\ndef _motto(builder: ImageBuilder, record: records.MottoRecord) -> None:\n"
+            '    builder.scalars["motto"] = record.motto\n\n\ndef _plan(',
+        ),
+        (
+            "    records.PlanRecord: _plan,\n",
+            "    records.PlanRecord: _plan,\n    records.MottoRecord: _motto,\n",
+        ),
+    ),
+    f"{CORE}/metadata/snapshot.py": (
+        (
+            "    if image.placement_cursor:\n",
+            "    if image.motto:\n        yield records.MottoRecord(motto=image.motto)\n"
+            "    if image.placement_cursor:\n",
+        ),
+    ),
+}
+
+SETTING: Mapping[str, Edit] = {
+    f"{CORE}/settings/tables/topic.py": (
+        (
+            '    row("cleanup.policy",',
+            '    row("anabranch.motto", "What the topic is for.", STRING, "none", LOW, OURS, IN_FORCE),\n'
+            '    row("cleanup.policy",',
+        ),
+    ),
+    f"{CORE}/settings/topic.py": (
+        ("    cleanup_policy: tuple", "    anabranch_motto: str\n    cleanup_policy: tuple"),
+    ),
+}
+
+PLACER: Mapping[str, Edit] = {
+    f"{CORE}/placement/first.py": """
+from anabranch.core.placement.placer import Placement
+
+
+def first(brokers, ask, rng):
+    ids = sorted(each.broker_id for each in brokers)[: ask.replication_factor]
+    return Placement([tuple(ids)] * ask.partition_count, ask.cursor)
+""",
+    f"{CORE}/placement/placers.py": (
+        (
+            "from anabranch.core.placement.placer ",
+            "from anabranch.core.placement.first import first\nfrom anabranch.core.placement.placer ",
+        ),
+        ('        "spread": spread,\n', '        "spread": spread,\n        "first": first,\n'),
+    ),
+}
+
+METRIC: Mapping[str, Edit] = {
+    "src/anabranch/server/exported.py": (
+        (
+            "DISKLESS: tuple[Exported, ...] = (\n",
+            'DISKLESS: tuple[Exported, ...] = (\n    Exported("anabranch_mottos", GAUGE, "Mottos."),\n',
+        ),
+    ),
+    "src/anabranch/server/metrics.py": (
+        (
+            '        yield "anabranch_start_seconds", ',
+            '        yield "anabranch_mottos", (), 1\n        yield "anabranch_start_seconds", ',
+        ),
+    ),
+}
+
+ADDITIONS: Mapping[str, Mapping[str, Edit]] = {
+    "An API key.": API_KEY,
+    "A metadata record.": RECORD,
+    "A setting.": SETTING,
+    "A placer.": PLACER,
+    "A metric.": METRIC,
+}
+
+WORKS = """
+from random import Random
+from types import SimpleNamespace
+
+from anabranch.core.api.registry import advertised, handlers
+from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.metadata.replay import replay
+from anabranch.core.metadata.snapshot import from_snapshot, snapshot_records
+from anabranch.core.placement.placer import Ask, UsableBroker, place
+from anabranch.core.placement.placers import PLACERS
+from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.settings.topic import TopicConfig
+from anabranch.core.settings.validators import PLACER
+from anabranch.core.wire import metadata_records as records
+from anabranch.core.wire.messages import API_KEYS
+from anabranch.server.metrics import NodeCollector
+
+request = SimpleNamespace(body=API_KEYS[99].request(name="Kafka"))
+assert handlers()[99].broker(None, request, 0).greeting == "Good day, Kafka."
+assert (99, 0, 0) in advertised("broker")
+record = records.decode_record(records.encode_record(records.MottoRecord(motto="flow")))
+image = replay(MetadataImage.empty(), record)
+assert from_snapshot(snapshot_records(image), 1, 0).motto == image.motto == "flow"
+broker = BrokerConfig.of({})
+assert TopicConfig.of({"anabranch.motto": "rivers"}, broker).anabranch_motto == "rivers"
+usable = [UsableBroker(number, None, False) for number in (1, 2, 3)]
+assert place(PLACERS["first"], usable, Ask(2, 2), Random(1)).rows == [(1, 2), (1, 2)]
+assert "first" in PLACER.allowed
+node = SimpleNamespace(
+    broker=None, controller=None, controller_dispatcher=None, started_seconds=1, acceptors=(),
+    memory=SimpleNamespace(held_bytes=0),
+)
+assert "anabranch_mottos" in {each.name for each in NodeCollector(node).collect()}
+print("all work")
+"""
+"""What shows that each of them has an effect."""

@@ -1,0 +1,100 @@
+"""The recipes of CONTRIBUTING.md: the files that they name are all that must change, and a file
+that is forgotten is named."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+from tests.tidy import forgotten
+from tests.tidy.newcomer import ADDITIONS, WORKS, Edit
+
+ROOT = Path(__file__).resolve().parents[2]
+OMISSIONS = [
+    [path for path in paths if path is not None]
+    for paths in zip_longest(*(list(edits) for edits in ADDITIONS.values()))
+]
+"""Of each recipe one file at a time."""
+
+
+def named_files(recipe: str) -> list[str]:
+    """The files that a recipe names, as patterns."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paragraphs = text.split(f"**{recipe}**", 1)[1].split("\n\n**", 1)[0]
+    found = re.findall(r"`(src/anabranch/[\w/<>.]+\.py)`", paragraphs)
+    return [re.sub(r"<\w+>|NN", r"\\w+", re.escape(each)) for each in found]
+
+
+def edited(path: Path, edit: Edit) -> None:
+    if isinstance(edit, str):
+        path.write_text(edit)
+        return
+    text = path.read_text()
+    for old, new in edit:
+        assert text.count(old) == 1, (
+            f"fit the newcomer's edit of {path.name} to the source: {old!r}"
+        )
+        text = text.replace(old, new)
+    path.write_text(text)
+
+
+def run(copy: Path, *command: str) -> str:
+    """What a Python prints that imports the copy."""
+    environment = {"PYTHONPATH": str(copy / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *command], env=environment, capture_output=True, text=True, timeout=60
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The sources with an addition by each recipe."""
+    copy = tmp_path_factory.mktemp("newcomer")
+    shutil.copytree(ROOT / "src" / "anabranch", copy / "src" / "anabranch")
+    for edits in ADDITIONS.values():
+        for path, edit in edits.items():
+            edited(copy / path, edit)
+    yield copy
+    shutil.rmtree(copy)
+
+
+@pytest.mark.parametrize("recipe", ADDITIONS)
+def test_a_recipe_names_every_file_of_its_addition(recipe: str) -> None:
+    patterns = named_files(recipe)
+    for path in ADDITIONS[recipe]:
+        assert any(re.fullmatch(pattern, path) for pattern in patterns), path
+
+
+@pytest.mark.parametrize("find", forgotten.RECIPES.values(), ids=lambda find: find.__name__)
+def test_nothing_is_forgotten(find) -> None:
+    assert list(find()) == []
+
+
+def test_what_the_recipes_add_works(copy: Path) -> None:
+    assert run(copy, "-c", WORKS) == "all work\n"
+    assert run(copy, str(ROOT / "tests/tidy/forgotten.py")) == ""
+
+
+@pytest.mark.parametrize("paths", OMISSIONS, ids=lambda paths: Path(paths[0]).stem)
+def test_a_file_that_is_forgotten_is_named(copy: Path, paths: list[str]) -> None:
+    whole = {path: (copy / path).read_text() for path in paths}
+    try:
+        for path in paths:
+            if (ROOT / path).exists():
+                shutil.copy(ROOT / path, copy / path)
+            else:
+                (copy / path).unlink()
+        said = run(copy, str(ROOT / "tests/tidy/forgotten.py")).splitlines()
+    finally:
+        for path, text in whole.items():
+            (copy / path).write_text(text)
+    for path in paths:
+        assert [line for line in said if line.startswith(path)], (path, said)
+    assert len(said) == len(paths), said
