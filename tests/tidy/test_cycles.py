@@ -10,10 +10,7 @@ import ast
 from collections.abc import Iterator
 
 STILL = {
-    "anabranch.core.api.context",
     "anabranch.core.groups",
-    "anabranch.core.replication.fetcher",
-    "anabranch.core.replication.replication",
     "anabranch.server.connection",
     "anabranch.server.dispatch",
     "anabranch.server.listener",

@@ -30,6 +30,7 @@ class Host(Protocol):
     unsynced: set[TopicPartition]
     faults: list[tuple[Any, StorageFault]]
     peers: Peers
+    steady_ms: int
     wall_ms: int
 
     def next_producer_id(self) -> int | None:

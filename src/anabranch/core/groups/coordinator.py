@@ -26,7 +26,7 @@ from anabranch.core.groups.timers import Action, Timer, Timers
 from anabranch.core.metadata.image import EMPTY
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.coordination.host import Host
     from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class GroupCoordinator:
     """All groups of one broker. Calls are for the loop's thread."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self.broker = broker
         self.groups: dict[str, Group] = {}
         self.shards: dict[int, Shard] = {}

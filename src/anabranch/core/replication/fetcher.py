@@ -25,8 +25,8 @@ from anabranch.core.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
     from anabranch.core.replication.following import Following
+    from anabranch.core.replication.host import Host
     from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchResponse
 
@@ -112,7 +112,7 @@ class Fetcher:
             and not self.unsynced
         )
 
-    def request(self, broker: Broker) -> SendFetch:
+    def request(self, broker: Host) -> SendFetch:
         """The next request; it is under way from now on."""
         config = broker.config
         is_full = self.session_epoch == INITIAL_EPOCH

@@ -37,7 +37,7 @@ from anabranch.core.replication.throttling import Throttle
 from anabranch.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
-    from anabranch.core.api.context import Broker
+    from anabranch.core.replication.host import Host
     from anabranch.core.replication.progress import Heard
     from anabranch.core.replication.replica import Replica
     from anabranch.core.wire.messages.alter_partition import AlterPartitionResponse
@@ -55,7 +55,7 @@ FAR_MS = 2**63 - 1
 class Replication:
     """All partitions of a broker. `statistics` counts what operators ask for."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Host) -> None:
         self._broker = broker
         self._now_ms = 0
         self._followed: dict[TopicPartition, tuple[Following, Fetcher]] = {}
