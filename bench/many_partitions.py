@@ -64,7 +64,7 @@ class Metadata:
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
         self.controller = Controller(1, CLUSTER, BrokerConfig.of(), Random(1))
-        self.controller.take_office(EPOCH, MetadataImage.empty(), CommittedLog(), 0)
+        self.controller.begin_term(EPOCH, MetadataImage.empty(), CommittedLog(), 0)
         self.followed = MetadataImage.empty()
         self.now_ms = 0
 

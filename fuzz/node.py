@@ -164,7 +164,7 @@ class Node:
         log = CommittedLog()
         for batch in batches:
             log.extend(batch)
-        self.controller.take_office(1, image, log, self.now_ms)
+        self.controller.begin_term(1, image, log, self.now_ms)
         self.producer_ids = itertools.count(FIRST_PRODUCER_ID)
         epoch = image.brokers[1].epoch if 1 in image.brokers else -1
         self.broker = Broker(

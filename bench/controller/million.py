@@ -32,7 +32,7 @@ ROUNDS = 200
 def new_controller() -> Controller:
     """A controller with two unfenced brokers."""
     controller = Controller(1, "bench", BrokerConfig.of(), Random(1))
-    controller.take_office(1, MetadataImage.empty(), CommittedLog(), 0)
+    controller.begin_term(1, MetadataImage.empty(), CommittedLog(), 0)
     brokers = [
         RegisterBrokerRecord(broker_id=number, broker_epoch=number, fenced=False)
         for number in (1, 2)

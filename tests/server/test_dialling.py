@@ -54,7 +54,7 @@ async def test_an_address_for_clients_that_refuses_here_fences_no_broker() -> No
     world = World()
     controller = world.controller
     controller.inter_broker_listener = "INTERNAL"
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     server = await asyncio.start_server(lambda reader, _: reader.read(), "127.0.0.1", 0)
     own = Listener(name="INTERNAL", host="127.0.0.1", port=server.sockets[0].getsockname()[1])
     others = [

@@ -24,7 +24,7 @@ OFTEN = BrokerConfig.of({"replica.high.watermark.checkpoint.interval.ms": "5"})
 def world(monkeypatch):
     """Its timers are due every few milliseconds."""
     monkeypatch.setattr("anabranch.server.upkeep.TICK_S", 0.001)
-    monkeypatch.setattr("anabranch.server.lasting.AGAIN_S", 0.001)
+    monkeypatch.setattr("anabranch.server.restarts.AGAIN_S", 0.001)
     made = World()
     made.broker.config = OFTEN
     return made

@@ -26,8 +26,8 @@ from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
 from anabranch.server.cleaner_worker import BUG, CORRUPT, FULL, STORAGE, Order
 from anabranch.server.clocks import steady_ms
-from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
+from anabranch.server.restarts import restarted
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -89,7 +89,7 @@ class Cleaner:
         """Begin to compact, unless `log.cleaner.enable` says no."""
         if self._broker.config.log_cleaner_enable:
             self._task = asyncio.get_running_loop().create_task(
-                lasting(self._run, "compaction", LOG)
+                restarted(self._run, "compaction", LOG)
             )
 
     async def stop(self) -> None:

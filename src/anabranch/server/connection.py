@@ -32,7 +32,7 @@ from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.types import Buffer
 from anabranch.server.clocks import steady_ms
-from anabranch.server.strangers import SMALLEST_GREETING, stranger
+from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
@@ -311,7 +311,7 @@ class Connection(asyncio.BufferedProtocol):
     def _start_large_frame(self, size: int, received: memoryview) -> bool:
         """Go on in memory of the frame's own; False: there is none now."""
         if size >= SMALLEST_GREETING and not self.received_requests:
-            why = stranger(size.to_bytes(SIZE_BYTES, "big") + bytes(received[:4]))
+            why = other_protocol(size.to_bytes(SIZE_BYTES, "big") + bytes(received[:4]))
             if why:
                 self.hang_up(why)
                 return True
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _refuse_size(self, size: int, first: bytes) -> None:
         limit = self._acceptor.largest_request_bytes
-        why = stranger(first)
+        why = other_protocol(first)
         if not why and size <= 0:
             why = f"a frame says that its size is {size}"
         elif not why:

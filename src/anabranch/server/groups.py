@@ -17,8 +17,8 @@ from anabranch.core.groups import offsets
 from anabranch.core.groups.loading import Loader
 from anabranch.core.groups.shard import Shard
 from anabranch.server.clocks import wall_ms
-from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
+from anabranch.server.restarts import restarted
 
 LOG = logger("groups")
 
@@ -43,7 +43,7 @@ class GroupShell:
     def start(self) -> None:
         """Begin to look for expired offsets."""
         self._expiring = asyncio.get_running_loop().create_task(
-            lasting(self._expire, "the expiry of offsets", LOG)
+            restarted(self._expire, "the expiry of offsets", LOG)
         )
 
     def stop(self) -> None:

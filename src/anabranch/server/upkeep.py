@@ -21,8 +21,8 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
 from anabranch.server.clocks import steady_ms
-from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
+from anabranch.server.restarts import restarted
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
@@ -63,7 +63,7 @@ class Upkeep:
     def start(self) -> None:
         """Begin to write checkpoints, apply retention and remove deleted files."""
         self._ticking = asyncio.get_running_loop().create_task(
-            lasting(self._tick, "the upkeep of logs", LOG)
+            restarted(self._tick, "the upkeep of logs", LOG)
         )
 
     def stop(self) -> None:

@@ -121,7 +121,7 @@ def test_a_fetch_from_before_its_folder_failed_brings_no_replica_back_in_sync(
         assert answer.error_code == ErrorCode.INELIGIBLE_REPLICA
         assert world.partition("t", 1).isr == (1, 3)
         controller = world.controller
-        controller.take_office(2, world.image, controller.log, world.now_ms)
+        controller.begin_term(2, world.image, controller.log, world.now_ms)
         world.beat(2, offline_log_dirs=[second])  # as with every heartbeat
     world.register(2, incarnation=2, log_dirs=[first])
     world.beat(2)

@@ -210,7 +210,7 @@ def test_the_file_allows_it_for_topics_that_say_nothing() -> None:
     world = leaderless(unclean_leader_election_interval_ms="30000")
     controller = world.controller
     controller.static_config = BrokerConfig.of({"unclean.leader.election.enable": "true"})
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     keep_alive(world, 2, 12_000)
     assert world.partition("t").leader == 2
 

@@ -140,7 +140,7 @@ def test_no_living_broker_is_fenced_however_its_connections_break(
     """Every listener refuses but the one on which brokers reach each other."""
     world = World()
     world.controller.inter_broker_listener = data.draw(st.sampled_from(("", *NAMES)))
-    world.controller.take_office(2, world.image, world.controller.log, world.now_ms)
+    world.controller.begin_term(2, world.image, world.controller.log, world.now_ms)
     among_brokers = world.controller.inter_broker_listener
     for broker_id, names in enumerate(brokers, 1):
         listeners = [
@@ -318,7 +318,7 @@ def test_a_new_controller_cannot_know_why_a_broker_is_fenced(elr: bool) -> None:
     world = alone_in_sync(elr)
     hint(world, 1)
     controller = world.controller
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     world.beat(2, want_fence=True)
     world.beat(2)
     assert world.partition("t").leader == -1
@@ -352,7 +352,7 @@ def test_who_came_back_is_suspected_no_longer(elr: bool) -> None:
 def test_what_the_controller_forgives_is_no_word_of_the_broker() -> None:
     world = started(1)
     controller = world.controller
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     world.pass_time(PROBE_AFTER_MS)
     (probe,) = controller.take_probes()
     world.now_ms += 200
@@ -364,7 +364,7 @@ def test_a_new_controller_probes_every_unfenced_broker_that_it_has_not_heard_fro
     world = started(1, 2, 3, 4)
     world.beat(4, want_fence=True)
     controller = world.controller
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     assert controller.next_tick_ms == world.now_ms and controller.tick(world.now_ms) is None
     assert controller.take_probes() == ()
     world.now_ms += 40

@@ -169,7 +169,7 @@ class History:
     def change_controllers(self, _broker: int, _number: int) -> None:
         self.epoch += 1
         controller = self.world.controller
-        controller.take_office(self.epoch, self.world.image, controller.log, self.world.now_ms)
+        controller.begin_term(self.epoch, self.world.image, controller.log, self.world.now_ms)
 
     # What has to hold.
 

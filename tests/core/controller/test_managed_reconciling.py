@@ -64,7 +64,7 @@ def fail_over(world, off_ms=0):
     world.now_ms += off_ms
     image, old = world.replayed(), world.controller
     new = Controller(1, old.cluster_id, old.static_config, Random(2))
-    new.take_office(1, image, CommittedLog(), world.now_ms)
+    new.begin_term(1, image, CommittedLog(), world.now_ms)
     world.controller = new
 
 

@@ -192,7 +192,7 @@ def test_the_next_controller_goes_on(world: World) -> None:
     pass_time(world, 600)
     before = world.image
     world.controller.resign()
-    world.controller.take_office(2, world.replayed(), CommittedLog(), world.now_ms)
+    world.controller.begin_term(2, world.replayed(), CommittedLog(), world.now_ms)
     assert world.image.plan == before.plan
     run(world)
     assert (plan(world).state, rows(world)) == (State.DONE, list(DRAIN_3.values()))

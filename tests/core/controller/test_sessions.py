@@ -105,7 +105,7 @@ def test_a_new_controller_gives_unfenced_brokers_a_whole_timeout_and_fenced_ones
     world.beat(2, want_fence=True)
     world.now_ms += 8_000
     controller = world.controller
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     epochs = {each: world.image.brokers[each].epoch for each in (1, 2)}
     assert controller.sessions.valid(1, epochs[1], world.now_ms + TIMEOUT_MS)
     assert not controller.sessions.valid(2, epochs[2], world.now_ms)

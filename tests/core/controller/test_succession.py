@@ -137,7 +137,7 @@ def test_a_new_controller_lets_in_whom_the_old_process_cannot_stand_against(at: 
     world = World()
     world.start(1)
     controller = world.controller
-    controller.take_office(2, world.image, controller.log, world.now_ms)
+    controller.begin_term(2, world.image, controller.log, world.now_ms)
     changes: dict[str, Any] = {} if at == "its place" else {"listeners": ELSEWHERE}
     if at == "elsewhere":
         first = world.register(1, incarnation=2, old_lives=True, **changes)

@@ -56,7 +56,7 @@ class World:
         self.reasons: list[Reason] = []
         self.ticks = 0
         self.now_ms = 1_000_000
-        self.controller.take_office(1, MetadataImage.empty(), CommittedLog(), self.now_ms)
+        self.controller.begin_term(1, MetadataImage.empty(), CommittedLog(), self.now_ms)
         self.commit(bootstrap_records(1))
 
     @property

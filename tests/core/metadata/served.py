@@ -95,7 +95,7 @@ class Served:
     def begin(self, epoch: int, log: CommittedLog) -> None:
         """Another epoch begins, with its control batch."""
         image = self.images[log.end_offset]
-        self.controller.take_office(epoch, image, log, 0)
+        self.controller.begin_term(epoch, image, log, 0)
         first = log.end_offset
         mark = leader_change_batch(base_offset=first, epoch=epoch, leader_id=1, now_ms=1)
         self._extend(mark, 1)

@@ -4,7 +4,7 @@ import pytest
 from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
-from anabranch.core.replication.calling import CALLS
+from anabranch.core.replication.calls import CALLS
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.replication.replication import FAR_MS
 from anabranch.core.types import TopicPartition

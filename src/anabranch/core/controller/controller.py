@@ -20,7 +20,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.duties import Duties
 from anabranch.core.controller.history import History
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.tenure.giving_way import NOTHING_GIVEN, Solitude, solitude
+from anabranch.core.controller.tenure.isolation import NOTHING_GIVEN, Isolation, isolation
 from anabranch.core.controller.topics.topics import Planner
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.metadata.committed_log import CommittedLog
@@ -121,7 +121,7 @@ class Controller:
         """What plans about topics need."""
         return Planner(self.state, self.config, self.placer, self.rng)
 
-    def take_office(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
+    def begin_term(self, epoch: int, image: MetadataImage, log: CommittedLog, now_ms: int) -> None:
         """Become the active controller with everything that is committed."""
         self.epoch = epoch
         self.state = ClusterState.of(image)
@@ -161,7 +161,7 @@ class Controller:
             return None
         state, sessions, config = self.state, self.sessions, self.config
         self.hints.look_first(state.image, sessions, now_ms)
-        alone, result = self._solitude(now_ms), None
+        alone, result = self._isolation(now_ms), None
         if alone is None:  # who hears nobody tells nobody's silence from its own deafness
             result = fencing.fence_expired(state, sessions, config, now_ms)
             if result is None:
@@ -171,13 +171,13 @@ class Controller:
         self._next_tick_ms = self._next_look_ms(now_ms, alone, again=result is not None)
         return result
 
-    def _solitude(self, now_ms: int) -> Solitude | None:
-        return solitude(self.image, self.sessions, self.node_id, now_ms)
+    def _isolation(self, now_ms: int) -> Isolation | None:
+        return isolation(self.image, self.sessions, self.node_id, now_ms)
 
     def gives_way(self, now_ms: int) -> str:
-        """Why the lease is to be given back, "" while it is not: see `giving_way.py`. To be asked
+        """Why the lease is to be given back, "" while it is not: see `isolation.py`. To be asked
         before each `tick`, after what was forgiven."""
-        alone = self._solitude(now_ms) if self.active else None
+        alone = self._isolation(now_ms) if self.active else None
         if alone is None or now_ms <= alone.until_ms:
             return ""
         return (
@@ -185,7 +185,7 @@ class Controller:
             "they may hear each other, so another controller may take over"
         )
 
-    def _next_look_ms(self, now_ms: int, alone: Solitude | None, *, again: bool) -> int:
+    def _next_look_ms(self, now_ms: int, alone: Isolation | None, *, again: bool) -> int:
         if again:
             return now_ms + AFTER_A_HIT_MS
         sessions = self.sessions

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import RECOVERING
 from anabranch.core.replication.asking import Asking
-from anabranch.core.replication.calling import Calls
+from anabranch.core.replication.calls import Calls
 from anabranch.core.replication.effects import (
     Cut,
     Effect,

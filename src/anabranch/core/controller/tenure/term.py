@@ -15,7 +15,7 @@ from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.candidacy import Candidacy
 from anabranch.core.controller.tenure.decisions import Decisions
-from anabranch.core.controller.tenure.giving_way import GivenBack
+from anabranch.core.controller.tenure.isolation import GivenBack
 from anabranch.core.controller.tenure.phases import Phase
 from anabranch.core.controller.tenure.probes import Probes
 from anabranch.core.controller.tenure.snapshots import Snapshots
@@ -55,7 +55,7 @@ class Term:
         image, _delta = replay_batch(read.image, (), batch.first_offset, batch.epoch)
         self._forgive(now_ms)
         self.snapshots.begin(image, now_ms)
-        controller.take_office(batch.epoch, image, read.log, now_ms)
+        controller.begin_term(batch.epoch, image, read.log, now_ms)
         controller.history = read.history
         state.phase = Phase.ACTIVE
         state.held.confirm(mark.asked_ms)

@@ -6,7 +6,12 @@ import ssl
 
 import pytest
 
-from anabranch.server.strangers import GREETINGS, SMALLEST_GREETING, kafka_on_http, stranger
+from anabranch.server.other_protocols import (
+    GREETINGS,
+    SMALLEST_GREETING,
+    kafka_on_http,
+    other_protocol,
+)
 
 
 def client_hello():
@@ -31,18 +36,18 @@ def client_hello():
     ],
 )
 def test_other_protocols_are_named(first, word):
-    assert word in stranger(first[:8])
-    assert word in stranger(first[:4])
+    assert word in other_protocol(first[:8])
+    assert word in other_protocol(first[:4])
 
 
 def test_a_tls_client_is_told_what_to_set():
-    assert "security.protocol=PLAINTEXT" in stranger(client_hello()[:8])
+    assert "security.protocol=PLAINTEXT" in other_protocol(client_hello()[:8])
     assert "http://" in kafka_on_http(client_hello())
 
 
 @pytest.mark.parametrize("size", [-1, 0, 100, 1 << 20, 100 << 20, (1 << 31) - 1])
 def test_a_size_is_no_greeting(size):
-    assert stranger((size & 0xFFFFFFFF).to_bytes(4, "big") + b"\0\x12\0\x03") == ""
+    assert other_protocol((size & 0xFFFFFFFF).to_bytes(4, "big") + b"\0\x12\0\x03") == ""
 
 
 def test_greetings_are_over_the_size_of_any_usual_request():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.core.controller.world import World
 
-from anabranch.core.controller.tenure.giving_way import NOTHING_GIVEN, GivenBack
+from anabranch.core.controller.tenure.isolation import NOTHING_GIVEN, GivenBack
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.metadata_records import ControllerEndpoint, RegisterControllerRecord
 
@@ -119,7 +119,7 @@ def test_brokers_that_a_hint_has_fenced_were_not_silent() -> None:
 
 def test_who_was_never_heard_in_this_term_is_fenced() -> None:
     world = world_of(1, 2, 3)
-    world.controller.take_office(2, world.image, world.controller.log, world.now_ms)
+    world.controller.begin_term(2, world.image, world.controller.log, world.now_ms)
     assert live(world, 2 * TIMEOUT_MS, 1) == [EXPIRED, EXPIRED]
 
 
@@ -160,7 +160,7 @@ def given_back(world: World) -> None:
 
 
 def take_again(world: World, epoch: int) -> None:
-    world.controller.take_office(epoch, world.image, world.controller.log, world.now_ms)
+    world.controller.begin_term(epoch, world.image, world.controller.log, world.now_ms)
 
 
 def test_when_nobody_took_the_lease_silence_goes_on() -> None:

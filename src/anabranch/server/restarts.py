@@ -1,6 +1,6 @@
 """Work that goes on for as long as a node runs, whatever happens in it.
 
-What: `lasting` says what a task's work failed with, and begins it again. Why: a task that nobody
+What: `restarted` says what a task's work failed with, and begins it again. Why: a task that nobody
 waits for ends without a word, and a node that compacts or drops nothing any more fills its disk
 weeks later. Rule kept: only for work of which a turn may be left out; without registration or
 metadata a node must stop (`registration.py`, `metadata_log.py`).
@@ -17,7 +17,7 @@ AGAIN_S = 1.0
 """Between a fault and the next beginning: what fails at once shall not fill the log."""
 
 
-async def lasting(work: Callable[[], Awaitable[None]], name: str, log: EventLog) -> None:
+async def restarted(work: Callable[[], Awaitable[None]], name: str, log: EventLog) -> None:
     """Do work that should never end; `name` is what is said to have failed."""
     while True:
         try:

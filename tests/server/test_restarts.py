@@ -9,13 +9,13 @@ import pytest
 from server_kit import SECONDS
 
 from anabranch.server.groups import GroupShell
-from anabranch.server.lasting import lasting
 from anabranch.server.logs import logger
+from anabranch.server.restarts import restarted
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch):
-    monkeypatch.setattr("anabranch.server.lasting.AGAIN_S", 0.001)
+    monkeypatch.setattr("anabranch.server.restarts.AGAIN_S", 0.001)
 
 
 def failing(times):
@@ -37,7 +37,7 @@ async def test_work_that_failed_is_said_and_begun_again(caplog):
         work()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(lasting(turn, "the sweeping of floors", logger("test")))
+    task = asyncio.create_task(restarted(turn, "the sweeping of floors", logger("test")))
     async with asyncio.timeout(SECONDS):
         await done.wait()
     task.cancel()

@@ -32,7 +32,7 @@ PART_OF_A_SESSION = 2
 """Silence for a session by this many is common silence: some heartbeats of everybody."""
 
 
-class Solitude(NamedTuple):
+class Isolation(NamedTuple):
     """All voices are silent together: how many, and when that has lasted a session, by the steady
     clock."""
 
@@ -40,9 +40,9 @@ class Solitude(NamedTuple):
     until_ms: int
 
 
-def solitude(
+def isolation(
     image: MetadataImage, sessions: Sessions, node_id: int, now_ms: int
-) -> Solitude | None:
+) -> Isolation | None:
     """The common silence of all others, None while one is heard or nobody else could do better."""
     if all(each == node_id for each in image.controllers):
         return None
@@ -55,7 +55,7 @@ def solitude(
     last_ms = max(sessions.contact_ms[key] for key in heard)
     if now_ms <= last_ms + sessions.timeout_ms // PART_OF_A_SESSION:
         return None
-    return Solitude(voices, last_ms + sessions.timeout_ms)
+    return Isolation(voices, last_ms + sessions.timeout_ms)
 
 
 class GivenBack(NamedTuple):

@@ -35,7 +35,7 @@ SMALLEST_GREETING = int.from_bytes(b"\r\n\r\n", "big")
 """What the smallest of these greetings says as a size: 218 MB."""
 
 
-def stranger(first: bytes) -> str:
+def other_protocol(first: bytes) -> str:
     """A sentence about the protocol that begins with these bytes (four or more), "" if unknown."""
     if first[:2] == TLS_HANDSHAKE:
         return TLS
