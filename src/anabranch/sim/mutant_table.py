@@ -761,6 +761,16 @@ DIRECTED = (
         caught_by=f"{BEYOND}::test_an_answer_to_an_earlier_question_proves_nothing",
     ),
     Mutant(
+        name="join-with-what-the-leader-deleted",
+        rule="a follower joins only when it has dropped what the leader has deleted",
+        module=IN_SYNC,
+        old="if UNKNOWN_OFFSET != follower.start_offset < replica.log.start_offset:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_deleted_histories.py"
+        "::test_what_was_never_committed_is_not_shown_where_records_were_deleted",
+    ),
+    Mutant(
         name="refilled-replica-passed-over",
         rule="an emptied replica may lead from the change by which it joins the ISR",
         module=ELECTIONS,

@@ -1,12 +1,12 @@
 """Who should be in sync: what a leader proposes to the controller, and what it makes of the answer.
 
 Rules kept: one change of a partition's ISR is under way at a time. A follower may join when it has
-everything up to the high watermark and reaches into this leader's epoch, and when it is a replica
-(no observer) with room for records whose broker is active and of the broker epoch that it fetched
-with: what the controller would refuse is not asked with every fetch. A follower leaves
-when it was not caught up for `replica.lag.time.max.ms`. A proposed member bounds the high watermark
-at once, because the controller may have accepted it before the answer is here; a proposed leave
-changes nothing until it is committed.
+everything up to the high watermark, reaches into this leader's epoch and has dropped what the
+leader has deleted, and when it is a replica (no observer) with room for records whose broker is
+active and of the broker epoch that it fetched with: what the controller would refuse is not asked
+with every fetch. A follower leaves when it was not caught up for `replica.lag.time.max.ms`. A
+proposed member bounds the high watermark at once, because the controller may have accepted it
+before the answer is here; a proposed leave changes nothing until it is committed.
 Source: KIP-497, KIP-841, KIP-903, Kafka's Partition. Not here: when it is sent (`replication`).
 """
 
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.controller.brokers.full_folders import without_room
 from anabranch.core.errors import ErrorCode
 from anabranch.core.metadata.image import RECOVERED
+from anabranch.core.partition import UNKNOWN_OFFSET
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
 from anabranch.core.replication.proposals import Proposal
 from anabranch.core.wire.messages.alter_partition import (
@@ -70,6 +71,8 @@ def may_join(replica: Replica, follower: Progress, image: MetadataImage) -> bool
         return False
     if follower.end_offset < max(replica.high_watermark, replica.epoch_start_offset):
         return False
+    if UNKNOWN_OFFSET != follower.start_offset < replica.log.start_offset:
+        return False  # histories cannot be compared there: it may have what was never committed
     broker = image.brokers.get(broker_id)
     if broker is None or not broker.active or _lacks_room(replica, broker, image):
         return False

@@ -1,0 +1,65 @@
+"""Records that a leader has deleted cannot be compared any more: whoever leads next shows none that
+were never committed in their place.
+
+All small histories: a broker has a tail that only it has when another one is elected, which commits
+its own records and deletes some of them. The first one follows it, and one of its messages, any of
+them, gets no answer. Then the leader's process ends, and the follower leads if it is in sync.
+"""
+
+from itertools import product
+
+import pytest
+from tests.core.api.in_memory_node import broker_image
+from tests.core.replication.peers import Peers
+
+MESSAGES = 12
+"""More than a follower that comes back needs until it is in sync and knows it."""
+
+
+def shown(peer):
+    """What readers may see, by offset: the batch that begins there."""
+    log, found = peer.replica.log, {}
+    for offset in range(log.start_offset, peer.high_watermark):
+        found[offset] = bytes(log.read(offset, max_bytes=1, upto=offset + 1, at_least_one=True))
+    return found
+
+
+def comes_back(tail, committed, deleted):
+    """Broker 1 has a tail of its own; broker 2 led meanwhile, and what it showed."""
+    peers = Peers(2)
+    peers[1].produce()
+    peers.run(3)
+    peers.lose_all()
+    for _ in range(tail):
+        peers[1].produce(timestamp=1)
+    peers.lose_all()
+    peers.brokers[1] = broker_image(1, fenced=True)
+    peers.change(leader=2, isr=(2,))
+    peers.publish(2)
+    for _ in range(committed):
+        peers[2].produce(timestamp=2)
+    before = shown(peers[2])
+    peers[2].replica.log.delete_records_before(deleted)
+    peers.brokers[1] = broker_image(1)
+    peers.publish()
+    return peers, before
+
+
+@pytest.mark.parametrize("tail", [0, 1, 2, 3])
+@pytest.mark.parametrize("committed", [1, 2, 3])
+def test_what_was_never_committed_is_not_shown_where_records_were_deleted(tail, committed):
+    joined = 0
+    for deleted, lost in product(range(committed + 2), range(MESSAGES)):
+        peers, before = comes_back(tail, committed, deleted)
+        for message in range(MESSAGES):
+            if peers.mail:
+                peers.deliver(lose_answer=message == lost)
+        if 1 not in peers.state.isr:
+            continue
+        joined += 1
+        peers.change(leader=1, isr=(1,))
+        peers.publish(1)
+        after = shown(peers[1])
+        assert after == {at: before[at] for at in after}, (deleted, lost)
+        assert all(at in after for at in before if at >= deleted)
+    assert joined
