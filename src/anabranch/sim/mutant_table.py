@@ -771,6 +771,16 @@ DIRECTED = (
         "::test_what_was_never_committed_is_not_shown_where_records_were_deleted",
     ),
     Mutant(
+        name="earlier-heartbeat-lets-a-stopping-broker-in",
+        rule="a broker that was permitted to stop is let in by no earlier heartbeat",
+        module=LIFECYCLE,
+        old="        or sessions.is_stopping(broker.broker_id, broker.epoch),\n",
+        new="        or False,\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_permitted_to_stop.py"
+        "::test_no_heartbeat_lets_a_broker_in_that_may_stop",
+    ),
+    Mutant(
         name="refilled-replica-passed-over",
         rule="an emptied replica may lead from the change by which it joins the ISR",
         module=ELECTIONS,

@@ -236,7 +236,9 @@ def heartbeat(
     request: BrokerHeartbeatRequest,
     now_ms: int,
 ) -> Result[BrokerHeartbeatResponse]:
-    """One heartbeat. Raises ClientFault STALE_BROKER_EPOCH."""
+    """One heartbeat. Raises ClientFault STALE_BROKER_EPOCH.
+
+    One that was sent before its broker was permitted to stop may come after that."""
     broker = check_broker_epoch(state.image, request.broker_id, request.broker_epoch)
     sessions.heard(broker.broker_id, broker.epoch, now_ms)
     sessions.metadata_offsets[broker.broker_id] = request.current_metadata_offset
@@ -246,11 +248,14 @@ def heartbeat(
     following = next_state(
         current,
         want_fence=request.want_fence,
-        want_shut_down=request.want_shut_down,
+        want_shut_down=request.want_shut_down
+        or sessions.is_stopping(broker.broker_id, broker.epoch),
         caught_up=caught_up,
         leads=state.led_count.get(broker.broker_id, 0) > 0,
         shutdown_seen=_shutdown_seen(state, sessions, broker.broker_id),
     )
+    if following is BrokerState.SHUTDOWN_NOW:
+        sessions.may_stop[broker.broker_id] = broker.epoch
     consequences = Consequences(state, config, sessions.suspects - {broker.broker_id})
     records = transition(consequences, broker, current, following, Cause.ASKED)
     if following is BrokerState.CONTROLLED_SHUTDOWN and records:

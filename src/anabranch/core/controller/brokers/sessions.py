@@ -42,6 +42,8 @@ class Sessions:
         """Nobody, or another, answered at its address since it was out of touch."""
         self.metadata_offsets: dict[int, int] = {}
         self.shutdown_offsets: dict[int, int] = {}
+        self.may_stop: dict[int, int] = {}
+        """Broker id and the epoch under which it was permitted to stop, the last time."""
 
     def begin(self, image: MetadataImage, now_ms: int) -> None:
         """A new controller gives every unfenced broker a whole timeout."""
@@ -119,6 +121,10 @@ class Sessions:
         self._in_touch((broker_id, epoch))
         self.metadata_offsets.pop(broker_id, None)
         self.shutdown_offsets.pop(broker_id, None)
+
+    def is_stopping(self, broker_id: int, epoch: int) -> bool:
+        """Whether the broker was permitted to stop, so that what it said before counts no more."""
+        return self.may_stop.get(broker_id) == epoch
 
     def suspect(self, broker_id: int, epoch: int) -> None:
         """The broker is fenced by a hint: it has no session, and silence has not spoken yet."""
