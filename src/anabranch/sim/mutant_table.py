@@ -771,6 +771,16 @@ DIRECTED = (
         "::test_what_was_never_committed_is_not_shown_where_records_were_deleted",
     ),
     Mutant(
+        name="own-log-start-not-told",
+        rule="a follower tells its leader each start of its log, also one that it moved by itself",
+        module="anabranch.core.replication.following",
+        old="log.start_offset != self.sent_start",
+        new="log.start_offset != answer.log_start_offset",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_deleted_records.py"
+        "::test_a_follower_that_had_dropped_them_by_itself_says_so",
+    ),
+    Mutant(
         name="earlier-heartbeat-lets-a-stopping-broker-in",
         rule="a broker that was permitted to stop is let in by no earlier heartbeat",
         module=LIFECYCLE,

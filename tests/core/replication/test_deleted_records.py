@@ -41,6 +41,26 @@ def test_it_waits_for_the_followers():
     assert [peers[each].replica.log.start_offset for each in (1, 2, 3)] == [4, 4, 4]
 
 
+def test_a_follower_that_had_dropped_them_by_itself_says_so():
+    """Retention may move a follower's log start before its leader's."""
+    peers = written()
+    for each in (2, 3):
+        peers[each].replica.log.delete_records_before(4)
+    box = delete(peers, 4)
+    peers.run(3)
+    assert [result(answer) for answer in box] == [(0, 4)]
+
+
+def test_such_a_follower_joins_the_isr():
+    peers = written()
+    peers.change(isr=(1, 2))
+    peers.publish()
+    for each in (3, 1):
+        peers[each].replica.log.delete_records_before(6)
+    peers.settle()
+    assert set(peers.state.isr) == {1, 2, 3}
+
+
 def test_it_does_not_wait_for_a_fenced_follower():
     peers = written()
     peers.brokers[3] = broker_image(3, fenced=True)

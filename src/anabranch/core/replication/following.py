@@ -70,6 +70,7 @@ class Following:
         "pauses",
         "replica",
         "sent_offset",
+        "sent_start",
     )
 
     def __init__(self, replica: Replica) -> None:
@@ -77,7 +78,7 @@ class Following:
         self.leader_id = replica.leader_id
         self.leader_epoch = replica.leader_epoch
         self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
-        self.sent_offset = NOTHING_SENT
+        self.sent_offset = self.sent_start = NOTHING_SENT
         self.obstacle = ""
         """Why the last answer could not be used, for people."""
         self.pauses = 0
@@ -99,7 +100,7 @@ class Following:
     def asked(self, max_bytes: int) -> FetchPartition:
         """The question: everything from the log's end on."""
         log = self.replica.log
-        self.sent_offset = log.end_offset
+        self.sent_offset, self.sent_start = log.end_offset, log.start_offset
         return FetchPartition(
             partition=self.key[1],
             current_leader_epoch=self.leader_epoch,
@@ -129,13 +130,12 @@ class Following:
             diverging = answer.diverging_epoch
             self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
             return Next.FETCH
-        start_offset = log.start_offset
         if answer.records:
             if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
                 replica.copied(answer.high_watermark, answer.log_start_offset)
             self._append(answer.records, wall_ms)
         replica.copied(answer.high_watermark, answer.log_start_offset)
-        moved = log.end_offset != self.sent_offset or log.start_offset != start_offset
+        moved = log.end_offset != self.sent_offset or log.start_offset != self.sent_start
         return Next.FETCH if moved else Next.UNCHANGED
 
     def _part(self, offset: int) -> None:
