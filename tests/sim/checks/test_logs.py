@@ -96,13 +96,12 @@ def test_what_a_recorded_unclean_election_loses_is_counted_under_its_name():
     acknowledged(stage, 3)  # and it may have been acknowledged before
 
 
-def test_an_unclean_election_may_change_records_that_were_deleted_by_then():
-    """Seed 710055: the former leader's log began behind the place where its successor's history
-    leaves it, so that the fork was noted too late."""
-    stage = Stage(unclean_leader_election_enable="true", min_isr=1)
+def two_histories(**settings: str) -> Stage:
+    """Node 3 is back, and has a record of its own where the others committed and deleted theirs."""
+    stage = Stage(min_isr=1, **settings)
     stage.write(1)
     stage.append(3)
-    stage.look(3)  # a record that only node 3 has
+    stage.look(3)
     stage.elect(1, [1, 2], 3)
     stage.follow(1, 2)
     stage.write(2, followers=(2,))
@@ -110,6 +109,13 @@ def test_an_unclean_election_may_change_records_that_were_deleted_by_then():
         stage.log(node_id).delete_records_before(3)
         stage.look(node_id)
     stage.commit(unfenced(stage, 3))
+    return stage
+
+
+def test_an_unclean_election_may_change_records_that_were_deleted_by_then():
+    """Seed 710055: the former leader's log began behind the place where its successor's history
+    leaves it, so that the fork was noted too late."""
+    stage = two_histories(unclean_leader_election_enable="true")
     stage.elect(3, [3], 1, 2, leader_recovery_state=1)
     stage.follow(3)
     assert stage.logs.truths[KEY].forks[0] == (1, UNCLEAN)
@@ -437,6 +443,19 @@ def test_l4_a_replica_that_joins_without_all_of_it():
     stage.change(isr=[1, 2])
     stage.write(2, followers=(2,))
     assert violated(lambda: stage.change(isr=[1, 2, 3])) == "L4"
+
+
+def test_l4_a_replica_that_joins_with_what_was_never_committed():
+    stage = two_histories()
+    assert violated(lambda: stage.change(isr=[1, 2, 3])) == "L4"
+
+
+def test_a_replica_may_join_that_has_dropped_what_was_never_committed():
+    stage = two_histories()
+    stage.log(3).truncate_fully(3)
+    stage.replica(3).high_watermark = 3
+    stage.follow(3)
+    stage.change(isr=[1, 2, 3])
 
 
 def test_l4_an_election_from_outside_though_somebody_could_lead():

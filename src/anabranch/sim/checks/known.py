@@ -81,6 +81,14 @@ class LogKnowledge:
         copy = self.certain(node_id, key)
         return None if copy is None else copy.lacks(start, upto)
 
+    def other_than_deleted(self, node_id: int, key: Key) -> Entry | None:
+        """The first batch of a replica, for certain, in whose place another one was committed
+        before it was deleted."""
+        copy = self.certain(node_id, key)
+        if copy is None or copy.replica is None or copy.is_rotten:
+            return None
+        return copy.truth.other_than_deleted(copy.entries, copy.start)
+
     def certain(self, node_id: int, key: Key) -> Copy | None:
         """A replica's copy, if it is known what it has and the metadata mean its present life."""
         seat = self.seats.get(node_id)

@@ -144,6 +144,13 @@ class LogChecks(LogKnowledge):
                     {"partition": self.model.place(key), "node": member,
                      "missing": tuple(missing), "committed": truth.high},
                 )  # fmt: skip
+            other = self.other_than_deleted(member, key)
+            if other is not None:
+                raise Violation(
+                    "L4", "A replica joined the ISR with what was never committed.",
+                    {"partition": self.model.place(key), "node": member, "batch": tuple(other),
+                     "start": truth.start},
+                )  # fmt: skip
 
     def acknowledged(self, send: Send) -> None:
         """A producer was told that its record is safe."""

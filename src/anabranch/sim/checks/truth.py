@@ -161,7 +161,7 @@ class Truth:
             end = min(end, self.entries[at].base)
             self.losses += [Loss(each, rule, epoch) for each in self.entries[at:]]
         self.high = min(self.high, end)
-        self.forks.append((self.high, rule))
+        self._fork(self.high, rule)
         self.entries = [each for each in leader if each.end <= self.high]
         self.start = min(self.start, start)
 
@@ -172,8 +172,23 @@ class Truth:
         known = self.deleted.union(self.entries)
         for entry in leader:
             if entry.base < self.high and entry not in known:
-                self.forks.append((entry.base, rule))
+                self._fork(entry.base, rule)
                 return
+
+    def _fork(self, offset: int, rule: str) -> None:
+        self.forks.append((offset, rule))
+        self.deleted = {each for each in self.deleted if each.end <= offset}
+
+    def other_than_deleted(self, entries: list[Entry], start: int) -> Entry | None:
+        """The first of a log's batches, which begins at `start`, in whose place another one was
+        committed before it was deleted; None for none."""
+        deleted = sorted(self.deleted)
+        for entry in entries:
+            if entry.end > start and entry.base < self.start:
+                at = bisect_right(deleted, entry.base, key=_end)
+                if at < len(deleted) and deleted[at].base < entry.end and deleted[at] != entry:
+                    return entry
+        return None
 
     def start_moved(self, start: int) -> None:
         """A leader's log begins later."""
