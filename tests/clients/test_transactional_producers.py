@@ -113,6 +113,24 @@ def coordinator_of(cluster, transactional_id):
     return partitions.partitions[index].leader
 
 
+def test_a_transaction_is_aborted_while_the_markers_of_another_are_written(
+    cluster, topic, producer
+):
+    """The request to join waits for these, and the end that comes behind it waits for that one."""
+    writer, values = producer(f"{topic}-writer"), []
+    for number in range(30):
+        writer.begin_transaction()
+        values += [b"%d-%d" % (number, each) for each in range(PARTITIONS)]
+        write(writer, topic, values[-PARTITIONS:])
+        writer.commit_transaction(SECONDS)
+        writer.begin_transaction()
+        write(writer, topic, [b"aborted"] * PARTITIONS)
+        writer.poll(0.001 * (number % 4))  # it asks for the partitions in the background
+        writer.abort_transaction(SECONDS)
+    write_ends(writer, topic)
+    assert sorted(committed(cluster, topic)) == sorted(values)
+
+
 def test_a_transaction_that_nobody_ends_holds_readers_back_until_its_timeout(
     cluster, topic, producer
 ):
