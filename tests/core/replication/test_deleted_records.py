@@ -79,3 +79,16 @@ def test_time_and_leadership_run_out():
     box = delete(peers, 5)
     peers.elect(2)
     assert result(box[0]) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_a_new_session_hears_at_once_of_a_log_start_that_the_follower_has_not_followed():
+    """Seed 730071: fetches that waited as long as their client were never answered in time."""
+    peers = written()
+    peers[1].replica.log.delete_records_before(6)
+    peers.lose_all()
+    peers.wait(5_000)
+    request = next(effect.request for sender, _, effect in peers.mail if sender.broker_id == 2)
+    request.max_wait_ms = 500
+    answer = peers[1].ask(request, 17)
+    assert not isinstance(answer, list)
+    assert answer.responses[0].partitions[0].log_start_offset == 6

@@ -243,6 +243,7 @@ class Fetch:
                 at_once = True
             else:
                 at_once = at_once or answer.diverging_epoch.epoch >= 0
+                at_once = at_once or (self.is_follower and _is_behind(wanted, answer))
         return Round(answers, size_bytes, at_once, readable, tuple(missing))
 
     def has_no_news(self, _wanted: Wanted) -> bool:
@@ -468,3 +469,9 @@ def _group(response: FetchResponse, answers: list[tuple[Wanted, PartitionData]])
             )
             response.responses.append(current)
         current.partitions.append(answer)
+
+
+def _is_behind(wanted: Wanted, answer: PartitionData) -> bool:
+    """Whether a follower has to hear of a log start: it joins the ISR only once it has dropped what
+    its leader deleted."""
+    return wanted.told_log_start < answer.log_start_offset > wanted.log_start_offset >= 0
