@@ -1152,6 +1152,19 @@ DIRECTED = (
         "::test_a_lost_table_of_epochs_keeps_no_more_of_a_replica_than_the_table[7]",
     ),
     Mutant(
+        name="settings-before-states",
+        rule="an image's settings and its states reach a replica in one piece",
+        module=HOSTING,
+        old="        for replica, state in updates:\n",
+        new="        for each in reconfigured:\n"
+        "            self._configure(each, image)\n"
+        "            each.advance()\n"
+        "        for replica, state in updates:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_settings_with_states.py"
+        "::test_one_image_alone_raises_a_high_watermark[old17-new17]",
+    ),
+    Mutant(
         name="log-before-the-leaders-start-counts",
         rule="a log that ends where its leader's begins has nothing that counts",
         module=FOLLOWING,

@@ -19,6 +19,7 @@ from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.room import FULL_AT_LEAST_MS
 from anabranch.core.metadata.image import (
+    RESOURCE_TOPIC,
     BrokerImage,
     MetadataDelta,
     MetadataImage,
@@ -49,6 +50,8 @@ class Stage:
         self.stuck: dict[str, str] = {}
         """Folders whose disks refuse to rename: "full" or "failed"."""
         self.topics: dict[str, TopicImage] = {}
+        self.settings: dict[str, dict[str, str]] = {}
+        """Topic -> what it is set to."""
         self.now_ms = self.number = 0
         self.start()
 
@@ -78,7 +81,9 @@ class Stage:
             topics_by_id=Map({topic.topic_id: topic for topic in self.topics.values()}),
             topic_ids_by_name=Map({topic.name: topic.topic_id for topic in self.topics.values()}),
             brokers=Map({1: BrokerImage(1, 3, bytes(16), Map())}),
-            configs=Map({}),
+            configs=Map(
+                {(RESOURCE_TOPIC, name): Map(each) for name, each in self.settings.items()}
+            ),
         )
 
     def create(self, name: str, partitions: int = 1) -> MetadataDelta:

@@ -30,7 +30,7 @@ from anabranch.core.log.files import DiskFull
 from anabranch.core.log.upkeep import look_after
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
-from anabranch.core.settings.topic import TopicConfig, log_config
+from anabranch.core.settings.topic import log_config
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, TopicPartition
 
 if TYPE_CHECKING:
@@ -222,12 +222,23 @@ class Hosting:
             yield
         if plan.drop:
             self.folders.checkpoint()  # nothing is promised for them any more
-        for replica in self._reconfigured(image, delta):
-            self._configure(replica, self.logs.topic_config(image, replica.topic_partition.topic))
-            yield
-        for replica, state in sorted(plan.update, key=lambda each: each[0].topic_partition):
+        updates = sorted(plan.update, key=lambda each: each[0].topic_partition)
+        reconfigured = set(self._reconfigured(image, delta))
+        for replica, state in updates:
+            # settings and state in one piece: what only one of them allows is not committed
+            if replica in reconfigured:
+                self._configure(replica, image)
             replica.take_state(state)
+            replica.advance()  # a state that is older than what is known changes nothing itself
             self.logs.touch(replica.topic_partition)
+            yield
+        for replica in sorted(
+            reconfigured.difference(each for each, _ in updates),
+            key=lambda each: each.topic_partition,
+        ):
+            self._configure(replica, image)
+            if replica.advance():
+                self._broker.changed.add(replica.topic_partition)
             yield
         for assignment in sorted(plan.create, key=lambda each: each.topic_partition):
             if self.is_stopping:
@@ -249,12 +260,11 @@ class Hosting:
         hosted = self._partitions.by_name
         return [replica for topic in topics for replica in hosted.get(topic, {}).values()]
 
-    def _configure(self, replica: Replica, config: TopicConfig) -> None:
+    def _configure(self, replica: Replica, image: MetadataImage) -> None:
+        config = self.logs.topic_config(image, replica.topic_partition.topic)
         replica.log.config = log_config(config, self._broker.config)
         replica.take_config(config)
         self.logs.note_config(replica)
-        if replica.advance():
-            self._broker.changed.add(replica.topic_partition)
 
     # As time passes.
 
