@@ -1142,8 +1142,7 @@ DIRECTED = (
     ),
     Mutant(
         name="rebuilt-table-begins-behind-a-gap",
-        rule="a table of epochs that is made again gives a gap at the log's start to the epoch "
-        "behind it",
+        rule="a rebuilt epoch table gives a gap at the log's start to the epoch behind it",
         module=RECOVERY,
         old="        if not epochs_known:\n            log.epochs.reach_back(log.start_offset)\n",
         new="",
