@@ -2222,6 +2222,18 @@ DIRECTED = (
         caught_by="tests/core/api/test_p00_transactions.py"
         "::test_what_is_committed_while_another_partition_is_verified_is_not_waited_for",
     ),
+    Mutant(
+        name="sequence-zero-begins-a-transaction",
+        rule="a restart finds where a transaction began by what ended before it",
+        module="anabranch.core.log.unreplicated",
+        old="    found[producer_id] = header.base_offset\n",
+        new="    found[producer_id] = header.base_offset\n"
+        "    if header.base_sequence == 0:\n"
+        "        wanted.discard(producer_id)\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_unreplicated.py"
+        "::test_sequence_zero_is_not_always_the_begin_of_a_transaction",
+    ),
 )
 """Rules that another rule stands behind, so that thousands of schedules notice nothing: the nodes
 of the simulator wait for their own registration, and an older leader epoch, broker epoch or fetch

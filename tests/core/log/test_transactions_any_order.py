@@ -20,6 +20,7 @@ from anabranch.core.wire.batch import walk
 from anabranch.core.wire.control import end_marker
 
 SEEDS = 100
+LOSING_SEEDS = 20
 STEPS = 60
 PRODUCERS = (1, 2, 3)
 
@@ -49,6 +50,7 @@ class World:
         self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.high_watermark = 0
         self.was_opened = False
+        self.loses_markers = False
 
     # What happens.
 
@@ -60,6 +62,8 @@ class World:
             first = append(self.log, batch(count, size_bytes=10))
             self.entries.append(Entry(first, first + count - 1))
             return
+        if self.loses_markers:  # in an unclean election: the producer goes on in a newer epoch
+            self.epochs[producer] += self.random.random() < 0.3
         epoch = self.epochs[producer]
         sequence = self.log.producers.next_sequence(producer, epoch)
         records = batch(
@@ -248,6 +252,15 @@ class World:
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_a_reader_sees_what_was_committed_and_stops_at_what_is_open(seed: int) -> None:
     world = World(seed)
+    for _ in range(STEPS):
+        world.step()
+        world.check()
+
+
+@pytest.mark.parametrize("seed", range(LOSING_SEEDS))
+def test_the_same_where_markers_were_lost(seed: int) -> None:
+    world = World(seed)
+    world.loses_markers = True
     for _ in range(STEPS):
         world.step()
         world.check()

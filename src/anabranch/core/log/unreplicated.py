@@ -118,7 +118,11 @@ def _begun_before(log: LogState, offset: int, wanted: set[int]) -> dict[int, int
 
 
 def _note_before(header: BatchHeader, wanted: set[int], found: dict[int, int]) -> None:
-    """A batch, each before the last one that was shown."""
+    """A batch, each before the last one that was shown.
+
+    Only what ended before bounds a transaction. Sequence 0 does not: the numbers wrap, and where an
+    unclean election lost a marker, a newer epoch of the producer goes on in the open transaction.
+    """
     producer_id = header.producer_id
     if producer_id not in wanted:
         return
@@ -126,5 +130,3 @@ def _note_before(header: BatchHeader, wanted: set[int], found: dict[int, int]) -
         wanted.discard(producer_id)
         return
     found[producer_id] = header.base_offset
-    if header.base_sequence == 0:  # the first of an epoch, so the first of a transaction
-        wanted.discard(producer_id)
