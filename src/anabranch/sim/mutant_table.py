@@ -887,6 +887,16 @@ DIRECTED = (
         "::test_a_fetch_from_before_its_folder_failed_brings_no_replica_back_in_sync",
     ),
     Mutant(
+        name="broker-without-folders-stays",
+        rule="a broker of which no folder works is fenced",
+        module=LIFECYCLE,
+        old="want_fence=request.want_fence or has_none,",
+        new="want_fence=request.want_fence,",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_directories.py"
+        "::test_a_broker_of_which_every_folder_failed_is_fenced_and_leads_nothing",
+    ),
+    Mutant(
         name="answer-drops-an-eligible-member",
         rule="a replica that an answer removes bounds the high watermark until metadata shows it",
         module=REPLICA,

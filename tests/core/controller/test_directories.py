@@ -228,3 +228,23 @@ def test_an_old_incarnation_and_an_old_level_are_refused(world: World) -> None:
     before = world.image
     world.beat(1, offline_log_dirs=[second])
     assert world.image is before
+
+
+def test_a_broker_of_which_every_folder_failed_is_fenced_and_leads_nothing(world: World) -> None:
+    """A record of its change cannot say that no folder is left: an empty list says "as before"."""
+    folders = two_folders(1)
+    assign(world, 1, {0: folders[0], 1: folders[1]})
+    world.beat(2, want_fence=True)
+    world.beat(3, want_fence=True)
+    assert world.partition("t").isr == (1,)
+    world.beat(1, offline_log_dirs=folders[:1])
+    assert not world.image.brokers[1].fenced, "a folder is left"
+    for _ in range(2):
+        assert world.beat(1, offline_log_dirs=folders).is_fenced
+        assert world.image.brokers[1].fenced
+        assert [world.partition("t", index).leader for index in (0, 1)] == [-1, -1]
+    assert "broker 1 left the ISR of t-1: its folder failed" in world.sentences("ISR_CHANGED")
+    assert len(world.sentences("FOLDER_FAILED")) == 2, "told with every heartbeat, and said once"
+    world.beat(2)
+    assert [world.partition("t", index).leader for index in (0, 1)] == [-1, -1]
+    assert world.replayed() == world.image

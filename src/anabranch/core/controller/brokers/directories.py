@@ -3,6 +3,7 @@
 What: the plans for AssignReplicasToDirs and for the offline folders that a heartbeat names. A
 replica in a failed folder leaves its ISR, and another one leads; the broker keeps everything else.
 So does a replica that its broker says is lost by itself, in a folder that works (LOST_DIRECTORY).
+A broker of which no folder works is fenced.
 Rules kept: the folders of a registration are those that work, so a replica of which the folder is
 not among them never leads (`membership.emptied`); a replica that counts for its partition and was
 lost with its folder does not come to count again because another folder holds something of that
@@ -27,7 +28,7 @@ from anabranch.core.controller.reasons import Cause, Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.metadata.image import BrokerImage, PartitionImage
+from anabranch.core.metadata.image import BrokerImage, MetadataImage, PartitionImage
 from anabranch.core.metadata.levels import level_of
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId, topic_id_text
@@ -48,22 +49,33 @@ from anabranch.core.wire.metadata_records import (
 def go_offline(
     consequences: Consequences, broker: BrokerImage, reported: Collection[bytes]
 ) -> tuple[list[MetadataRecord], tuple[Reason, ...]]:
-    """What follows from folders that a broker reports as failed; nothing for what is known."""
+    """What follows from folders that a broker reports as failed; nothing for what is known, or when
+    none works: then it is fenced (`none_works`)."""
     failed = [each for each in broker.log_dirs if each in set(reported)]
-    if not failed or not knows_directories(consequences.state.image):
-        return [], ()
     left = [each for each in broker.log_dirs if each not in failed]
+    if not failed or not left or not knows_directories(consequences.state.image):
+        return [], ()
     change = BrokerRegistrationChangeRecord(
         broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left
     )
     records = [change, *consequences.loses_folders(broker.broker_id, failed)]
+    return records, (reported_as_failed(broker, failed),)
+
+
+def none_works(image: MetadataImage, broker: BrokerImage, reported: Collection[bytes]) -> bool:
+    """Whether a broker reports all its folders as failed. It has to be fenced then: a record
+    cannot say that no folder is left, because an empty list means "as before" (KIP-858)."""
+    return knows_directories(image) and bool(broker.log_dirs) and {*reported} >= {*broker.log_dirs}
+
+
+def reported_as_failed(broker: BrokerImage, failed: Collection[bytes]) -> Reason:
+    """Says which folders a broker lost."""
     names = ", ".join(map(topic_id_text, map(TopicId, failed)))
-    reason = Reason(
+    return Reason(
         Code.FOLDER_FAILED,
         f"broker {broker.broker_id} reports failed folders: {names}",
         {"broker_id": broker.broker_id, "directories": len(failed)},
     )
-    return records, (reason,)
 
 
 def assign(

@@ -12,7 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from anabranch.core.controller.brokers.directories import go_offline
+from anabranch.core.controller.brokers.directories import (
+    go_offline,
+    none_works,
+    reported_as_failed,
+)
 from anabranch.core.controller.brokers.membership import Consequences, check_broker_epoch
 from anabranch.core.controller.brokers.room_reports import change_room
 from anabranch.core.controller.brokers.sessions import Sessions
@@ -245,9 +249,11 @@ def heartbeat(
     registered_at = state.registration_offsets.get(broker.broker_id, broker.epoch)
     caught_up = request.current_metadata_offset >= registered_at
     current = state_of(broker)
+    failed = frozenset(map(bytes, request.offline_log_dirs))
+    has_none = none_works(state.image, broker, failed)
     following = next_state(
         current,
-        want_fence=request.want_fence,
+        want_fence=request.want_fence or has_none,
         want_shut_down=request.want_shut_down
         or sessions.is_stopping(broker.broker_id, broker.epoch),
         caught_up=caught_up,
@@ -257,7 +263,8 @@ def heartbeat(
     if following is BrokerState.SHUTDOWN_NOW:
         sessions.may_stop[broker.broker_id] = broker.epoch
     consequences = Consequences(state, config, sessions.suspects - {broker.broker_id})
-    records = transition(consequences, broker, current, following, Cause.ASKED)
+    cause = Cause.FOLDER_FAILED if has_none else Cause.ASKED
+    records = transition(consequences, broker, current, following, cause)
     if following is BrokerState.CONTROLLED_SHUTDOWN and records:
         last = state.image.offset + len(records)
         sessions.shutdown_offsets.setdefault(broker.broker_id, last)
@@ -269,7 +276,8 @@ def heartbeat(
         should_shut_down=following is BrokerState.SHUTDOWN_NOW,
     )
     why = _reasons(broker, current, following)
-    failed = frozenset(map(bytes, request.offline_log_dirs))
+    if has_none:
+        why = (reported_as_failed(broker, broker.log_dirs), *why)
     if failed:
         sessions.offline_folders[broker.broker_id] = (broker.epoch, failed)
     if failed and not records:  # else it is told again by the next heartbeat
