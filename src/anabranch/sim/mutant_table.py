@@ -897,6 +897,16 @@ DIRECTED = (
         "::test_a_broker_of_which_every_folder_failed_is_fenced_and_leads_nothing",
     ),
     Mutant(
+        name="deleted-tail-keeps-its-producers",
+        rule="a log that the leader has deleted whole keeps no producers of an uncommitted tail",
+        module=FOLLOWING,
+        old="            self._begin_at(log.end_offset)\n        if answer.records:\n",
+        new="            pass\n        if answer.records:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_deleted_histories.py"
+        "::test_a_producer_of_what_was_never_committed_is_unknown_where_records_were_deleted",
+    ),
+    Mutant(
         name="answer-drops-an-eligible-member",
         rule="a replica that an answer removes bounds the high watermark until metadata shows it",
         module=REPLICA,

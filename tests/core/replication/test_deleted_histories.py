@@ -14,6 +14,8 @@ from tests.core.replication.peers import Peers
 
 MESSAGES = 12
 """More than a follower that comes back needs until it is in sync and knows it."""
+PRODUCER = {"producer_id": 77, "producer_epoch": 0, "base_sequence": 0}
+"""The first batch of an idempotent producer."""
 
 
 def shown(peer):
@@ -24,14 +26,14 @@ def shown(peer):
     return found
 
 
-def comes_back(tail, committed, deleted):
+def comes_back(tail, committed, deleted, **how):
     """Broker 1 has a tail of its own; broker 2 led meanwhile, and what it showed."""
     peers = Peers(2)
     peers[1].produce()
     peers.run(3)
     peers.lose_all()
     for _ in range(tail):
-        peers[1].produce(timestamp=1)
+        peers[1].produce(timestamp=1, **how)
     peers.lose_all()
     peers.brokers[1] = broker_image(1, fenced=True)
     peers.change(leader=2, isr=(2,))
@@ -43,6 +45,21 @@ def comes_back(tail, committed, deleted):
     peers.brokers[1] = broker_image(1)
     peers.publish()
     return peers, before
+
+
+@pytest.mark.parametrize("committed", [1, 2, 3])
+def test_a_producer_of_what_was_never_committed_is_unknown_where_records_were_deleted(committed):
+    """Else its next attempt is answered as a duplicate, and its record is nowhere."""
+    peers, _ = comes_back(1, committed, 2, **PRODUCER)
+    peers.run(4)
+    assert 1 in peers.state.isr
+    peers.change(leader=1, isr=(1,))
+    peers.publish(1)
+    end = peers[1].end
+    log = peers[1].replica.log
+    peers[1].produce(**PRODUCER)
+    assert log.start_offset == 2
+    assert peers[1].end == end + 1, "its first attempt is not in the log"
 
 
 @pytest.mark.parametrize("tail", [0, 1, 2, 3])

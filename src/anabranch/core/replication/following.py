@@ -5,7 +5,8 @@ touches the log. A log is cut where its history leaves the leader's, as the lead
 and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
 than the metadata does. When the leader's log begins after this one ends (or this one is empty), the
 copy begins anew at the leader's start; also a log of which compaction took records and committed
-ones are to be cut.
+ones are to be cut, and one that the leader has deleted whole and that may hold what was never
+committed.
 Source: KIP-101, KIP-279, KIP-320, KIP-595 (the epoch rides on the fetch). Not here: sessions and
 sending (`fetcher`).
 """
@@ -130,6 +131,8 @@ class Following:
             diverging = answer.diverging_epoch
             self._part(truncation_offset(log, diverging.epoch, diverging.end_offset))
             return Next.FETCH
+        if self._cannot_be_compared(answer.log_start_offset):
+            self._begin_at(log.end_offset)
         if answer.records:
             if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
                 replica.copied(answer.high_watermark, answer.log_start_offset)
@@ -137,6 +140,16 @@ class Following:
         replica.copied(answer.high_watermark, answer.log_start_offset)
         moved = log.end_offset != self.sent_offset or log.start_offset != self.sent_start
         return Next.FETCH if moved else Next.UNCHANGED
+
+    def _cannot_be_compared(self, leader_start: int) -> bool:
+        """Whether the leader has deleted all that this log holds, and some of it may never have
+        been committed: what it says of producers and transactions would stay in force."""
+        replica, log = self.replica, self.replica.log
+        return (
+            log.start_offset < leader_start == log.end_offset
+            and replica.high_watermark < leader_start
+            and log.epochs.latest != self.leader_epoch
+        )
 
     def _part(self, offset: int) -> None:
         """Cut the log where histories part.
