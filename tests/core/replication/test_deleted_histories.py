@@ -10,7 +10,9 @@ from itertools import product
 
 import pytest
 from tests.core.api.in_memory_node import broker_image
-from tests.core.replication.peers import Peers
+from tests.core.replication.peers import FOLDER, Peers
+
+from anabranch.core.log.checkpoints import LOG_STARTS
 
 MESSAGES = 12
 """More than a follower that comes back needs until it is in sync and knows it."""
@@ -79,4 +81,24 @@ def test_what_was_never_committed_is_not_shown_where_records_were_deleted(tail, 
         after = shown(peers[1])
         assert after == {at: before[at] for at in after}, (deleted, lost)
         assert all(at in after for at in before if at >= deleted)
+    assert joined
+
+
+@pytest.mark.parametrize("tail", [0, 1, 2, 3])
+@pytest.mark.parametrize("committed", [1, 2, 3])
+def test_deleted_records_that_come_back_are_those_that_were_committed(tail, committed):
+    joined = 0
+    for deleted in range(committed + 2):
+        peers, before = comes_back(tail, committed, deleted)
+        peers.run(MESSAGES)
+        if 1 not in peers.state.isr:
+            continue
+        joined += 1
+        peers.restart(1)
+        peers[1].files.remove(f"{FOLDER}/{LOG_STARTS}")  # as a power cut may leave it
+        peers[1].begin()
+        peers.change(leader=1, isr=(1,))
+        peers.publish(1)
+        after = shown(peers[1])
+        assert after == {at: before[at] for at in after}, deleted
     assert joined
