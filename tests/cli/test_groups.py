@@ -48,6 +48,8 @@ def test_a_consumer_that_is_told_to_end_commits_what_it_printed(verb, committed,
         [sys.executable, "-m", "anabranch", "consume", "--topic", "lines", "--from-beginning",
          "--group", group, "--bootstrap-server", committed.bootstrap],
         stdout=subprocess.PIPE, text=True,
+        # a shell starts what is in the background with SIGINT ignored
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:
         assert [reading.stdout.readline() for _ in range(5)] == ["a\n", "b\n", "c\n", "d\n", "e\n"]

@@ -171,7 +171,7 @@ def test_consume_shares_a_topic_with_members_of_another_client(verb, node):
     other.subscribe(["halved"])
     until(lambda: has(partitions=4))
     with ThreadPoolExecutor(1) as thread:
-        printed = thread.submit(lambda: verb(*words, "--timeout", "4").stdout.split())
+        printed = thread.submit(lambda: verb(*words, "--max-messages", "20").stdout.split())
         until(lambda: has(partitions=2))
         for number, each in enumerate(produced):
             producer.produce("halved", each, partition=number % 4)

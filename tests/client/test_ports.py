@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -44,5 +45,6 @@ def test_where_all_were_given_the_system_chooses(few):
 
 def test_without_a_folder_for_the_file_ports_are_still_given(monkeypatch):
     monkeypatch.setattr(ports, "_GIVEN", ports._Given())
+    monkeypatch.setattr(ports, "SHARED", Path("/nowhere"))
     monkeypatch.setattr(ports.tempfile, "gettempdir", lambda: "/nowhere")
     assert len(set(ports.free_ports(20))) == 20

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import json
 import signal
+import threading
 import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -187,7 +188,7 @@ def command(
 def _end_in_order_at_sigterm() -> None:
     """Let SIGTERM do what Ctrl-C does, so that a member commits what it printed, and leaves."""
     task = asyncio.current_task()
-    if task is not None:
+    if task is not None and threading.current_thread() is threading.main_thread():
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
 
 

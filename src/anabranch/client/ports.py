@@ -19,6 +19,8 @@ import tempfile
 from pathlib import Path
 
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+SHARED = Path("/dev/shm")
+"""One for all processes of a machine, whatever TMPDIR says, and in memory (Linux)."""
 LOWEST = 10_000
 ATTEMPTS = 10_000
 
@@ -78,7 +80,8 @@ class _Given:
 
     def _open(self) -> None:
         """Where no file can be made, ports are kept apart within this process alone."""
-        path = os.path.join(tempfile.gettempdir(), f"anabranch-ports-{os.getuid()}")
+        folder = str(SHARED) if SHARED.is_dir() else tempfile.gettempdir()
+        path = os.path.join(folder, f"anabranch-ports-{os.getuid()}")
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
         self._file, self._owner, self._here = -1, os.getpid(), set()
         with contextlib.suppress(OSError):

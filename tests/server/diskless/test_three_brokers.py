@@ -14,6 +14,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from tests.server.three_kit import partitions_of
 
 from anabranch.testing import LocalCluster
 
@@ -150,6 +151,8 @@ def test_admin_tools_work_as_on_a_classic_topic(cluster, admin):
     assert [each for each, _ in read(servers, "admin", 6)] == list(range(4, 10))
     for future in admin.create_partitions([NewPartitions("admin", 3)]).values():
         future.result(SECONDS)
+    for server in servers.split(","):  # a client may ask any of them what there is
+        partitions_of(AdminClient({"bootstrap.servers": server, "log_level": 0}), "admin", 3)
     assert write(servers, "admin", [b"x"], partition=2) == [0]
     for future in admin.delete_topics(["admin"]).values():
         future.result(SECONDS)
