@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.clients.members import until
 
 from anabranch.sim.rehearsal.library import names, text_of
 from anabranch.sim.rehearsal.outcome import differences, rehearsed
@@ -101,7 +102,15 @@ def test_a_run_that_is_ended_leaves_no_process_and_no_folder(tmp_path):
     run.terminate()
     assert run.wait(60) == 128 + signal.SIGTERM
     assert list(temporary.iterdir()) == []
-    assert [each for each in nodes if Path("/proc", each).exists()] == []
+    until(lambda: not any(_runs(each) for each in nodes), "the end of every process", 10)
+
+
+def _runs(process):
+    """Whether a process has not ended: its parent is gone, and another one reaps it when it can."""
+    try:
+        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 @pytest.mark.parametrize(
