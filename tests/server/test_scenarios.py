@@ -1,6 +1,6 @@
 """R17: rehearsals come out on real processes as they were rehearsed.
 
-Each of `tests/golden` and of the shipped ones runs once in the made-up world and once on processes
+Each of `tests/golden` and of the shipped ones runs once in the simulator and once on processes
 that are killed, stopped and cut off; what came of each event is printed by the same code from both
 and must be the same text. `anabranch rehearse FILE --real` is the same for a user. `make test` takes
 a few of them, `make rehearsals` all.

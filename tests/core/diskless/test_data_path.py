@@ -250,18 +250,6 @@ def test_an_object_of_another_is_not_taken_for_its_own_and_stays(cluster, lost_a
     assert produced(node, batch(b"b")) == (NONE, 1)
 
 
-def test_a_put_that_arrived_and_had_no_answer_is_its_own(cluster):
-    node = cluster.node()
-    cluster.topic()
-    produced(node, batch(b"warm"))
-    wait = produce(node, batch(b"a"))
-    put = node.next(does.PutObject)
-    node.perform(put, answer=False)
-    node.diskless.answered(put, ObjectsAway("no answer"), node.broker.steady_ms)
-    node.pass_time(1_000)
-    assert told(node.polled(wait)) == (NONE, 1)
-
-
 def test_five_batches_of_an_idempotent_producer_may_come_twice_and_by_another_broker(cluster):
     one, two = cluster.node(), cluster.node()
     cluster.topic()
