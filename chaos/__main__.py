@@ -13,7 +13,8 @@ import time
 from pathlib import Path
 
 from anabranch.testing import ClusterError
-from chaos.private import enter
+from chaos import streams
+from chaos.private import MARK, enter
 from chaos.report import Report
 from chaos.run import run
 
@@ -41,7 +42,12 @@ def main() -> int:
     if arguments.folder is not None and not is_free(arguments.folder):
         parser.error(f"{arguments.folder} holds something that a run would remove: name a new one")
     network = arguments.namespaces or given("NETNS") == 1
+    if MARK not in os.environ:  # where there is a network, if there is any
+        streams.fetch(say)
     private = enter(network=network, say=say)
+    program = streams.find()
+    if program is None:
+        say(f"left out, as {streams.LEFT_OUT}: Kafka Streams")
     seed = arguments.seed if arguments.seed is not None else given("SEED")
     seed = time.time_ns() % 2**31 if seed is None else int(seed)
     seconds = arguments.seconds or given("SECONDS") or SECONDS
@@ -57,6 +63,7 @@ def main() -> int:
             say=say,
             private=private,
             objects=arguments.objects,
+            program=program,
         )
     except (ClusterError, OSError) as fault:
         say(f"The run broke off: {fault}")

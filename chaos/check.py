@@ -1,14 +1,17 @@
 """`python -m chaos.check FILE…`: what is wrong with what real clients were told.
 
     lost        acknowledged, and not there when all was read at the end (lost-write, unseen)
-    duplicated  one value of an idempotent producer at two offsets
-    reordered   a producer's records stand in another order than it sent them
+    duplicated  one value of an idempotent producer at two offsets, an order with two receipts of a
+                group, or a word of an order that Kafka Streams counted twice
+    reordered   a producer's records stand in another order than it sent them, or counts of Kafka
+                Streams in another one than the orders
     mismatched  one offset, two values; or a record elsewhere than its producer was told
     phantom     a value that nobody wrote there
     went back   a reader was shown an older record after a newer one, a member began before what
                 its group had committed, a reader stood where the log has no place
     skipped     a reader was not shown a record between two that it was shown, or a group never
-                was shown one before what it committed (after its drain: any)
+                was shown one before what it committed (after its drain: any), or an order has no
+                receipt of a group, or a word of it no count
     beyond      a group committed an offset behind the log's end
     forgotten   a commit was acknowledged and is not in the offsets topic (asked with `--logs`)
     expired     an offset, or a record, was gone before its retention was over
@@ -82,6 +85,10 @@ HEADINGS = {
     "held-back": "unread",
     "not-processed": "skipped",
     "processed-twice": "duplicated",
+    "not-counted": "skipped",
+    "counted-twice": "duplicated",
+    "counted-late": "reordered",
+    "count-phantom": "phantom",
 }
 """An anomaly's name among the simulator's -> under what it is counted here."""
 
@@ -114,6 +121,8 @@ class Verdict:
     """Acknowledged records that a later one of their key replaced."""
     transactions: int = 0
     """Committed ones that were seen at the end."""
+    counted: int = 0
+    """Orders that Kafka Streams counted."""
     idle: list[str] = field(default_factory=list)
     """Kinds of clients that did nothing."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -146,7 +155,8 @@ class Verdict:
             f"{self.acks:,} of {self.sends:,} records acknowledged, {self.seen:,} there at the end"
             f" in {self.partitions} partitions ({self.compacted:,} compacted away);"
             f" {self.shown:,} shown to readers, {self.commits:,} commits,"
-            f" {self.rebalances:,} rebalances, {self.transactions:,} transactions;"
+            f" {self.rebalances:,} rebalances, {self.transactions:,} transactions,"
+            f" {self.counted:,} orders counted by Kafka Streams;"
             f" longest gap {self.longest_gap_ms / 1000:.1f} s",
             ", ".join(f"{count:,} {name}" for name, count in counts.items()),
             *self.examples,
@@ -450,6 +460,7 @@ def judge(paths: Iterable[Path], logs: Iterable[Path] = (), scratch: Path | None
             drained = spool.drained(parse_place(at).topic)
             PlaceJudge(at, verdict, spool.events).judge(spool.lines(at), drained)
         verdict.transactions = spool.transactions.count
+        verdict.counted = spool.transactions.counted
         for violation in (
             *check_kept.judge(spool.kept, spool.events),
             *spool.transactions.judge(),

@@ -26,7 +26,7 @@ but its processes."""
 
 EVENTS = {"clock", "deletion", "reborn"}
 KEPT = {"kept", "recalled"}
-TRANSACTIONAL = {"transaction", "committed", "held-back", "processed"}
+TRANSACTIONAL = {"transaction", "committed", "held-back", "processed", "counting"}
 
 
 class Spool:

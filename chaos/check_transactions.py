@@ -4,7 +4,8 @@ What: the truth is what one reader of committed records found at the end, when a
 it are held: what each transfer was told, what other readers were shown while everything failed, and
 the receipts of each group of processors. Rules kept: a transaction whose outcome no client knows
 may be there or not, but whole; amounts of all that is there add up to 0; each committed order has
-exactly one receipt of each group. Not here: writing histories (`clients_transactions.py`).
+exactly one receipt of each group. Not here: writing histories (`clients_transactions.py`), what
+Kafka Streams counted (`check_counts.py`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from anabranch.sim.checks.violation import Violation
+from chaos import check_counts
 from chaos.history import parse_place
-from chaos.transfers import ORDERS, PARTS, RECEIPTS, entry_of
+from chaos.transfers import COUNTS, ORDERS, PARTS, RECEIPTS, entry_of
 
 VERDICT = "verdict"
 
@@ -33,11 +35,18 @@ class Transactions:
         """Reader -> what it was shown while the run went on."""
         self._held_back: list[Mapping[str, Any]] = []
         self._groups: set[str] = set()
+        self._is_counting = False
+        """Whether Kafka Streams took part."""
 
     @property
     def count(self) -> int:
         """Transfers that are there."""
         return len(self._parts())
+
+    @property
+    def counted(self) -> int:
+        """Orders that Kafka Streams counted."""
+        return check_counts.counted(self._truth)
 
     def take(self, line: Mapping[str, Any], role: str) -> None:
         """One line, of a client with this role."""
@@ -48,6 +57,8 @@ class Transactions:
             self._held_back.append(line)
         elif op == "processed":
             self._groups.add(line["group"])
+        elif op == "counting":
+            self._is_counting = True
         elif op == "committed":
             shown = self._truth if role == VERDICT else self._shown[line["client"]]
             for offset, value in line["records"]:
@@ -58,6 +69,8 @@ class Transactions:
         yield from self._transfers()
         yield from self._readers()
         yield from self._receipts()
+        if self._is_counting:
+            yield from check_counts.judge(self._truth)
         for line in self._held_back:
             told = {key: line[key] for key in ("client", "at", "position", "end")}
             sentence = "A reader of committed records did not come to the end of a log."
@@ -70,7 +83,7 @@ class Transactions:
         found: dict[str, list[tuple[int, int]]] = defaultdict(list)
         for (at, _), value in self._truth.items():
             entry = entry_of(value)
-            if entry is not None and parse_place(at)[0] != RECEIPTS:
+            if entry is not None and parse_place(at)[0] not in (RECEIPTS, COUNTS):
                 found[entry.transaction].append((entry.index, entry.amount))
         return found
 

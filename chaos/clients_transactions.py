@@ -24,7 +24,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartiti
 from chaos.clients_reading import Notes
 from chaos.clients_transacting import AiokafkaTransacting, ConfluentTransacting, Transacting
 from chaos.history import Place, Writer
-from chaos.transfers import ACCOUNTS, ORDERS, PARTITIONS, PARTS, TIMEOUT_MS, entries
+from chaos.transfers import ACCOUNTS, ORDERS, PARTITIONS, PARTS, TIMEOUT_MS, entries, shown_as
 
 PAUSE_SECONDS = 0.04
 AGAIN_SECONDS = 0.5
@@ -213,7 +213,7 @@ class Committed:
             error = message.error()
             place = Place(message.topic(), message.partition())
             if error is None:
-                text = (message.value() or b"").decode("utf-8", "replace")
+                text = shown_as(place.topic, message.key(), message.value())
                 found.setdefault(place, []).append((message.offset(), text))
             elif error.code() == KafkaError._PARTITION_EOF:
                 self._ends[place] = message.offset()

@@ -2,7 +2,8 @@
 
 What: who writes, reads and forms groups, with which library and how fast. Rules kept: a client that
 ends by itself is a finding; producers end before the last reads begin. Source: `clients.py` says
-what each role does. Not here: what they are told (`history`), judgement (`check`).
+what each role does, `streams.py` what the one does that is no Python. Not here: what they are told
+(`history`), judgement (`check`).
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ PARTS = (
     Part("x1", "confluent", "processor", "orders", ("--group", "x")),
     Part("x2", "confluent", "processor", "orders", ("--group", "x")),
     Part("y1", "aiokafka", "processor", "orders", ("--group", "y")),
-    Part("c1", "confluent", "committed", "accounts,orders,receipts"),
+    Part("c1", "confluent", "committed", ",".join(PARTITIONS)),
     Part("g1a", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g1b", "confluent", "member", "plain,wide", ("--group", "g1")),
     Part("g4a", "confluent", "member", "diskless", ("--group", "g4")),
@@ -73,9 +74,11 @@ PARTS = (
 class Client:
     """One client's process, started again under another name when it was killed."""
 
+    stdin = subprocess.DEVNULL
+
     def __init__(self, part: Part, folder: Path, seed: int) -> None:
         self.part = part
-        self._folder, self._seed = folder, seed
+        self.folder, self._seed = folder, seed
         self.bootstrap = ""
         self.prefix: tuple[str, ...] = ()
         """What stands before its command."""
@@ -90,11 +93,15 @@ class Client:
     @property
     def history(self) -> Path:
         """What it writes down."""
-        return self._folder / f"{self.name}.jsonl"
+        return self.folder / f"{self.name}.jsonl"
 
-    def start(self) -> None:
-        """Start it, as a client that nobody knows yet."""
-        self.lives += 1
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / f"{self.name}.log"
+
+    def command(self) -> list[str]:
+        """The program, and what it is told."""
         part = self.part
         words = [
             "--kind", part.kind, "--role", part.role, "--name", self.name,
@@ -103,18 +110,26 @@ class Client:
         ]  # fmt: skip
         if part.role == "producer":
             words += ["--flush-seconds", str(FLUSH_SECONDS)]
-        output = (self._folder / f"{self.name}.log").open("ab")
-        with output:
+        return [sys.executable, "-m", "chaos.clients", *words]
+
+    def start(self) -> None:
+        """Start it, as a client that nobody knows yet."""
+        self.lives += 1
+        with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*self.prefix, sys.executable, "-m", "chaos.clients", *words],
-                cwd=ROOT, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True,
+                [*self.prefix, *self.command()], cwd=ROOT, stdin=self.stdin, stdout=output,
+                stderr=output, start_new_session=True,
             )  # fmt: skip
 
     def signal(self, number: int) -> None:
         """Send it a signal, if it runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.send_signal(number)
+
+    def ask_to_end(self) -> None:
+        """In order, once it hears."""
+        wait_at_most(BEGIN_SECONDS, lambda: self.hears)
+        self.signal(signal.SIGTERM)
 
     @property
     def code(self) -> int | None:
@@ -132,8 +147,9 @@ class Crowd:
     """All clients of one cluster. `surprises` are ends that nobody asked for."""
 
     def __init__(
-        self, folder: Path, seed: int, parts: Sequence[Part] = PARTS, host: Host | None = None
-    ) -> None:
+        self, folder: Path, seed: int, parts: Sequence[Part] = PARTS, host: Host | None = None,
+        more: Sequence[Client] = (),
+    ) -> None:  # fmt: skip
         self.folder, self.seed = folder, seed
         self.bootstrap = ""
         self._prefix = host.prefix if host else ()
@@ -141,6 +157,7 @@ class Crowd:
         self.clients = [
             Client(part, folder, seed * 1000 + index * 50) for index, part in enumerate(parts)
         ]
+        self.clients += more
         self._last: list[Client] = []
         self._is_ending = False
         self.surprises: list[str] = []
@@ -167,6 +184,10 @@ class Crowd:
         """One of them."""
         return self.clients[int(aim * len(self.clients)) % len(self.clients)]
 
+    def one_of(self, role: str) -> Client | None:
+        """The first that does this."""
+        return next((each for each in self.clients if each.part.role == role), None)
+
     def kill(self, client: Client) -> None:
         """SIGKILL: what it had under way is not known."""
         with self._lock:
@@ -189,8 +210,8 @@ class Crowd:
                     client.start()
 
     def _ended(self, client: Client) -> str:
-        text = (self.folder / f"{client.name}.log").read_text(errors="replace")
-        own = [line for line in text.splitlines() if line.strip() and not line.startswith("%")]
+        lines = client.log.read_text(errors="replace").splitlines()
+        own = [line for line in lines if line.strip() and not line.startswith(("%", "\t"))]
         word = own[-1] if own else "without a word"
         return f"client {client.name} ended with code {client.code} ({word})"
 
@@ -202,8 +223,7 @@ class Crowd:
         for client in chosen:
             client.signal(signal.SIGCONT)
         for client in chosen:
-            wait_at_most(BEGIN_SECONDS, lambda: client.hears)  # noqa: B023 - asked at once
-            client.signal(signal.SIGTERM)
+            client.ask_to_end()
         for client in end_all(END_SECONDS, chosen):
             self._not_ended(client)
         for client in chosen:
@@ -216,7 +236,7 @@ class Crowd:
                     self.remarks.append(f"{log.stem}: {client_logs.NOT_RETURNED}, {left} times")
 
     def _not_ended(self, client: Client) -> None:
-        log = self.folder / f"{client.name}.log"
+        log = client.log
         what = f"client {client.name} did not end when it was asked to"
         waited = client_logs.waits_for(log, time.time())
         if waited:

@@ -41,6 +41,7 @@ from chaos.objects import OF_VOLUMES, S3Objects
 from chaos.operator_log import OperatorLog, now_us
 from chaos.plan import FAMILIES, Fault
 from chaos.stores import Nothing, PostgresDatabase, SqliteFile, wait_at_most
+from chaos.streams import ROLE as STREAMS
 from chaos.topics import create
 from chaos.watch import Watch
 
@@ -91,6 +92,8 @@ class Scene:
             absent |= {*FAMILIES["wires"], "part-objects"}
         elif not isinstance(self.store, PostgresDatabase):
             absent |= {"part-store"}
+        if self.crowd.one_of(STREAMS) is None:
+            absent |= set(FAMILIES["streams"])
         if not isinstance(self.diskless.objects, S3Objects):
             absent |= {"part-objects"}
         return frozenset(possible - absent)
@@ -406,8 +409,11 @@ def _ask(scene: Scene, question: Callable[[Cluster], Awaitable[T]]) -> T:
 
 @contextlib.contextmanager
 def _client(scene: Scene, fault: Fault) -> Iterator[str]:
-    client = scene.crowd.pick(fault.aim)
-    if fault.kind == "pause-client":
+    is_streams = fault.kind in FAMILIES["streams"]
+    client = scene.crowd.one_of(STREAMS) if is_streams else scene.crowd.pick(fault.aim)
+    if client is None:
+        raise Nothing("Kafka Streams takes no part")
+    if fault.kind.startswith("pause"):
         client.signal(signal.SIGSTOP)
         yield f"pause client {client.name}"
         client.signal(signal.SIGCONT)
@@ -469,6 +475,8 @@ ACTS: dict[str, Act] = {
     "recreate": _recreate,
     "kill-client": _client,
     "pause-client": _client,
+    "kill-streams": _client,
+    "pause-streams": _client,
 }
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable, Sequence
 
 from anabranch.client import transactions
 from anabranch.client.cluster import Cluster
 from anabranch.core.errors import ApiError
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
-from chaos.transfers import PARTITIONS, TIMEOUT_MS
+from chaos.transfers import TIMEOUT_MS
 
 WAIT_SECONDS = TIMEOUT_MS / 1000 + 60
 """A timeout, a round of the search, and a machine that others use, too."""
@@ -22,17 +23,17 @@ UNDER_WAY = ("Ongoing", "PrepareCommit", "PrepareAbort")
 LOOK_SECONDS = 1.0
 
 
-def left_open(bootstrap: str) -> list[str]:
+def left_open(bootstrap: str, topics: Iterable[str]) -> list[str]:
     """A sentence for each transaction that is open when none may be any more."""
-    return asyncio.run(_left_open(bootstrap))
+    return asyncio.run(_left_open(bootstrap, (*topics, OFFSETS_TOPIC)))
 
 
-async def _left_open(bootstrap: str) -> list[str]:
+async def _left_open(bootstrap: str, topics: Sequence[str]) -> list[str]:
     until = time.monotonic() + WAIT_SECONDS
     while True:
         try:
             async with Cluster(bootstrap, deadline_seconds=10.0) as cluster:
-                found = await _open(cluster)
+                found = await _open(cluster, topics)
         except (ApiError, OSError) as fault:
             found = [f"it cannot be asked: {fault}"]
         if not found or time.monotonic() > until:
@@ -40,12 +41,8 @@ async def _left_open(bootstrap: str) -> list[str]:
         await asyncio.sleep(LOOK_SECONDS)
 
 
-async def _open(cluster: Cluster) -> list[str]:
-    places = [
-        (topic, index)
-        for topic in (*PARTITIONS, OFFSETS_TOPIC)
-        for index in await cluster.leaders(topic)
-    ]
+async def _open(cluster: Cluster, topics: Sequence[str]) -> list[str]:
+    places = [(topic, index) for topic in topics for index in await cluster.leaders(topic)]
     now_ms = time.time_ns() // 1_000_000
     hanging = await transactions.find_hanging(cluster, places, now_ms=now_ms, longest_ms=0)
     under_way = await transactions.list_transactions(cluster, states=UNDER_WAY)

@@ -16,6 +16,7 @@ from typing import Any
 from chaos.check import Verdict
 from chaos.diskless import Settled
 from chaos.replicas import Comparison
+from chaos.streams import Figures
 
 LEAST = {"acks": 1_000_000, "elections": 50, "truncations": 10, "lease changes": 5}
 """What a run must reach to count as a proof."""
@@ -47,6 +48,7 @@ class PartReport:
     """What the judge of histories says."""
     compared: Comparison = field(default_factory=Comparison)
     diskless: Settled = field(default_factory=Settled)
+    streams: Figures = field(default_factory=Figures)
 
     @property
     def acks(self) -> int:
@@ -85,6 +87,8 @@ class PartReport:
             f"healing in {healing[len(healing) // 2]:.1f} s (median), {healing[-1]:.1f} s at most",
             f"  {self.compared.line()}",
             f"  {self.diskless.line()}",
+            f"  {self.streams.line()}",
+            *(f"  REMARK Kafka Streams replaced a thread: {why}" for why in self.streams.replaced),
             *(f"  {count:>6} x {said}" for said, count in self.sentences.most_common(8)),
             *(f"  REMARK {each}" for each in self.remarks),
             *(f"  ANOMALY {each}" for each in self.complaints),
@@ -97,6 +101,7 @@ class PartReport:
             "verdict": self.verdict.as_dict(),
             "compared": vars(self.compared),
             "diskless": self.diskless._asdict(),
+            "streams": self.streams._asdict(),
         }
 
 

@@ -35,7 +35,10 @@ from chaos.plan import draw_config, draw_round
 from chaos.private import Private
 from chaos.report import PartReport
 from chaos.stores import PostgresDatabase, SqliteFile, wait_at_most
+from chaos.streams import ROLE as STREAMS
+from chaos.streams import Program, StreamsClient
 from chaos.topics import DISKLESS, MOVABLE, PLACES, REBORN, create_topics
+from chaos.transfers import APPLICATION, PARTITIONS
 from chaos.volume import is_possible
 from chaos.watch import Watch
 
@@ -66,7 +69,7 @@ class Part:
     def __init__(
         self, folder: Path, seed: int, number: int, store: str, say: Callable[[str], None],
         network: Network | None = None, *, has_mounts: bool = False,
-        objects: str = FolderObjects.name,
+        objects: str = FolderObjects.name, program: Program | None = None,
     ) -> None:  # fmt: skip
         self.folder, self.seed, self.number, self._say = folder, seed, number, say
         folder.mkdir(parents=True)
@@ -91,7 +94,10 @@ class Part:
         self.logs = NodeLogs(self.nodes.outputs)
         self.watch = Watch(self.store.url)
         clients = network.clients if network else None
-        self.crowd = Crowd(folder / "histories", seed, host=clients)
+        histories = folder / "histories"
+        self.streams = StreamsClient(program, histories, folder / "streams") if program else None
+        more = [self.streams] if self.streams else []
+        self.crowd = Crowd(histories, seed, host=clients, more=more)
         self.acks = Acks(self.crowd.folder)
         self.operator = OperatorLog(self.crowd.folder, self.watch.topic_id)
         self.scene = Scene(
@@ -214,7 +220,7 @@ class Part:
         self.say("faults are over; producers finish what they have under way")
         self.crowd.end("producer", "keeper", "transfer")
         self._none_open()
-        self.crowd.end("processor")
+        self.crowd.end("processor", STREAMS)
         self._none_open()
         self.crowd.end("reader", "member", "committed")
         self.crowd.last_reads()
@@ -235,6 +241,8 @@ class Part:
         report.bugs = list(self.logs.bugs)
         self.say("judging")
         report.verdict = check.judge(self.crowd.histories, self.nodes.folders)
+        if self.streams is not None:
+            report.streams = self.streams.figures(report.verdict.counted)
         report.compared = replicas.compare(self.nodes.folders, self._placed())
         try:
             report.diskless = self.diskless.settle()
@@ -244,7 +252,9 @@ class Part:
 
     def _none_open(self) -> None:
         """What clients left open is ended by its coordinator: nothing hangs."""
-        if open_places := left_open(self.nodes.bootstrap):
+        topics = {topic.name for topic in self.watch.image.topics_by_id.values()}
+        own = {each for each in topics if each.startswith(APPLICATION)}
+        if open_places := left_open(self.nodes.bootstrap, {*PARTITIONS, *own}):
             self.report.surprises.append(f"transactions are still open: {'; '.join(open_places)}")
 
     def _placed(self) -> dict[TopicPartition, set[str]]:
@@ -273,7 +283,7 @@ LONG_SECONDS = 600.0
 
 def run(
     folder: Path, *, seed: int, seconds: float, store: str, say: Callable[[str], None],
-    private: Private, objects: str = FolderObjects.name,
+    private: Private, objects: str = FolderObjects.name, program: Program | None = None,
 ) -> list[PartReport]:  # fmt: skip
     """All parts; what they wrote is left in `folder`."""
     shutil.rmtree(folder, ignore_errors=True)
@@ -289,6 +299,7 @@ def run(
             network,
             has_mounts=private.mounts,
             objects=objects,
+            program=program,
         )
         reports.append(part.run(part_seconds))
         say("\n".join(reports[-1].lines()))

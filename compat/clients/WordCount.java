@@ -1,8 +1,10 @@
-// Kafka Streams' word count in the DSL: reads APPLICATION-lines, writes
-// APPLICATION-counts, until its standard input ends. It prints its states, and what it restored its
-// store from. As Kafka Streams has it, no instance leaves its group: the next one waits for the
-// session of the one before to end, six seconds.
-// Run as: java -cp JARS WordCount.java ADDRESS APPLICATION STATE_FOLDER THREADS [GUARANTEE]
+// Kafka Streams' word count in the DSL: reads INPUT (APPLICATION-lines), writes
+// APPLICATION-counts, until its standard input ends. It prints its states, what it restored its
+// store from, and why a thread of its own ended; another thread follows that one. As Kafka Streams
+// has it, no instance leaves its group: the next one waits for the session of the one before to
+// end, six seconds.
+// Run as: java -cp JARS WordCount.java ADDRESS APPLICATION STATE_FOLDER THREADS
+//     [GUARANTEE [INPUT [SETTING=VALUE…]]]
 
 import java.time.Duration;
 import java.util.Arrays;
@@ -16,6 +18,7 @@ import org.apache.kafka.common.utils.Bytes;
 import org.apache.kafka.streams.KafkaStreams;
 import org.apache.kafka.streams.StreamsBuilder;
 import org.apache.kafka.streams.StreamsConfig;
+import org.apache.kafka.streams.errors.StreamsUncaughtExceptionHandler.StreamThreadExceptionResponse;
 import org.apache.kafka.streams.kstream.Materialized;
 import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.processor.StateRestoreListener;
@@ -25,7 +28,7 @@ public final class WordCount {
   public static void main(String[] words) throws Exception {
     String application = words[1];
     StreamsBuilder builder = new StreamsBuilder();
-    builder.<String, String>stream(application + "-lines")
+    builder.<String, String>stream(words.length > 5 ? words[5] : application + "-lines")
         .flatMapValues(line -> Arrays.asList(line.toLowerCase(Locale.ROOT).split(" ")))
         .groupBy((key, word) -> word)
         .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("counts"))
@@ -35,6 +38,7 @@ public final class WordCount {
     KafkaStreams streams = new KafkaStreams(builder.build(), settings(words));
     streams.setStateListener((now, before) -> System.out.println("state " + now));
     streams.setGlobalStateRestoreListener(new Restored());
+    streams.setUncaughtExceptionHandler(WordCount::replace);
     streams.start();
     while (System.in.read() >= 0) { }
     System.out.println("closed " + streams.close(Duration.ofSeconds(30)));
@@ -53,7 +57,20 @@ public final class WordCount {
         StreamsConfig.DEFAULT_VALUE_SERDE_CLASS_CONFIG, Serdes.StringSerde.class.getName(),
         ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, "6000"));
     settings.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, "500");
+    for (int index = 6; index < words.length; index++) {
+      String[] parts = words[index].split("=", 2);
+      settings.put(parts[0], parts[1]);
+    }
     return settings;
+  }
+
+  private static StreamThreadExceptionResponse replace(Throwable error) {
+    Throwable cause = error;
+    while (cause.getCause() != null) {
+      cause = cause.getCause();
+    }
+    System.out.println("replaced " + String.valueOf(cause).replace('\n', ' '));
+    return StreamThreadExceptionResponse.REPLACE_THREAD;
   }
 
   private static final class Restored implements StateRestoreListener {

@@ -23,6 +23,8 @@ CACHE = ROOT / ".cache" / "clients"
 KAFKAJS = "2.2.4"
 SPARK = "4.2.0"
 VERSITYGW = "v1.8.0"
+MARK = "fetched-version"
+"""The file that says which version a folder holds."""
 FETCH_SECONDS = 900.0
 
 KCAT_PACKAGES = ("kcat", "librdkafka1", "libyajl2")
@@ -58,13 +60,18 @@ def once(name: str, version: str, fill: Callable[[Path], None]) -> Path:
     The version is written last, so that a folder filled by half is filled again.
     """
     folder = CACHE / name
-    mark = folder / "fetched-version"
-    if not mark.exists() or mark.read_text() != version:
+    if not is_fetched(name, version):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         fill(folder)
-        mark.write_text(version)
+        (folder / MARK).write_text(version)
     return folder
+
+
+def is_fetched(name: str, version: str) -> bool:
+    """Whether the folder of a client holds this version, whole."""
+    mark = CACHE / name / MARK
+    return mark.exists() and mark.read_text() == version
 
 
 def fetch_kcat() -> None:
@@ -114,6 +121,23 @@ def fetch_maven_jars(name: str) -> Path:
             ["mvn", *copy, "dependency:copy-dependencies", f"-DoutputDirectory={folder}"], folder
         ),
     )
+
+
+def compile_word_count(jars: Path) -> Path:
+    """Compile `WordCount.java`, for programs that start it often; the folder of its classes."""
+    needs("javac")
+    source = HERE / "WordCount.java"
+    compiler = ["javac", "-proc:none", "-cp", f"{jars}/*"]
+    return once(
+        "word-count",
+        word_count_version(),
+        lambda folder: run([*compiler, "-d", folder, source], folder),
+    )
+
+
+def word_count_version() -> str:
+    """What the classes depend on: the program, and the jars that it is compiled against."""
+    return (HERE / "WordCount.java").read_text() + (HERE / "streams.pom.xml").read_text()
 
 
 def fetch_spark() -> None:
