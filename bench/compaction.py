@@ -103,11 +103,17 @@ def compact(server: Server, topic: str) -> float:
 
 
 class Paced:
-    """A producer and a consumer with a record on its way every few milliseconds."""
+    """A producer and a consumer with a record on its way every few milliseconds.
 
-    def __init__(self, server: Server, topic: str = PACED_TOPIC) -> None:
+    A record's time begins when it was due, so `pace_seconds` must be more than one takes: else the
+    figure is the length of a queue.
+    """
+
+    def __init__(
+        self, server: Server, topic: str = PACED_TOPIC, pace_seconds: float = PACE_SECONDS
+    ) -> None:
         self.taken_ms: list[float] = []
-        self._topic = topic
+        self._topic, self._pace_seconds = topic, pace_seconds
         self._over = threading.Event()
         settings = {"bootstrap.servers": server.bootstrap, **workloads.CLIENT}
         self._producer = Producer({**settings, "acks": "all", "linger.ms": 0})
@@ -139,7 +145,7 @@ class Paced:
                 return
             now = time.perf_counter()
             self.taken_ms.append((now - due) * 1000)
-            due += PACE_SECONDS
+            due += self._pace_seconds
             time.sleep(max(0.0, due - now))
 
     def p99_ms(self, since: int = 0) -> float:

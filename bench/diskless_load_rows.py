@@ -6,6 +6,7 @@ Those of the data path one by one are in diskless_rows.py, which has the servers
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from urllib.request import urlopen
 
@@ -39,6 +40,10 @@ EVERY = 20
 """Of so many records one is timed."""
 RACKED_PARTITIONS, TOPIC_PARTITIONS = 100_000, 5_000
 SHUFFLE_SECONDS = 120.0
+RACKED_PACE_SECONDS = 0.02
+"""A diskless record takes up to 8 ms from end to end on a quiet machine."""
+SCRAPE_SECONDS = 0.25
+"""Between two looks at the backlog: an answer has the metrics of every partition."""
 BACKLOG = "kafka_controller_diskless_reassignment_backlog"
 
 
@@ -184,7 +189,7 @@ def racks(server: Server) -> Sample:
         for future in admin.create_topics([topic], request_timeout=120).values():
             future.result(130)
     workloads.create(server, ["paced"])
-    with Paced(server, "paced") as paced:
+    with Paced(server, "paced", RACKED_PACE_SECONDS) as paced:
         quiet, taken = wiped.quiet_p99_ms(paced), len(paced.taken_ms)
         server.begin_last()
         begin = _first_move(server)
@@ -193,14 +198,20 @@ def racks(server: Server) -> Sample:
     return Sample({"seconds": seconds, **wiped.clients_figures(quiet, busy)})
 
 
+def _await_backlog(server: Racked, wanted: Callable[[int], bool], sentence: str) -> None:
+    outage.await_true(
+        lambda: wanted(server.backlog()), sentence, SHUFFLE_SECONDS, every_seconds=SCRAPE_SECONDS
+    )
+
+
 def _first_move(server: Racked) -> float:
     """When the controller has found the new rack."""
-    outage.await_true(lambda: server.backlog() > 0, "the rack was not found", SHUFFLE_SECONDS)
+    _await_backlog(server, lambda backlog: backlog > 0, "the rack was not found")
     return time.perf_counter()
 
 
 def _await_steady(server: Racked) -> float:
-    outage.await_true(lambda: server.backlog() == 0, "partitions wait", SHUFFLE_SECONDS)
+    _await_backlog(server, lambda backlog: backlog == 0, "partitions wait")
     ended = time.perf_counter()
     topics = workloads.admin_of(server).list_topics(timeout=120).topics
     for name, topic in topics.items():

@@ -107,13 +107,15 @@ def longest_gap(acked_at: list[float], fault: float) -> float:
     return max((later - sooner for sooner, later in pairs if later >= fault), default=0.0)
 
 
-def await_true(condition: object, sentence: str, seconds: float) -> None:
+def await_true(
+    condition: object, sentence: str, seconds: float, *, every_seconds: float = 0.02
+) -> None:
     """Ask again until it is so. Ends the run with the sentence when it does not become so."""
     deadline = time.perf_counter() + seconds
     while not condition():  # type: ignore[operator]
         if time.perf_counter() > deadline:
             raise SystemExit(f"{sentence} within {seconds:g} s")
-        time.sleep(0.02)
+        time.sleep(every_seconds)
 
 
 def choose(server: Server, *, decides: bool) -> tuple[Trio, int]:
