@@ -127,6 +127,8 @@ def test_a_schema_that_is_not_given_grows_while_the_job_runs(spark, job, write_j
             one.topic, {"id": 2, "name": "b", "city": None}, {"id": "x", "lost": 1}, {"id": 3}
         )  # fmt: skip
         query.processAllAvailable()
+        names = [each.name for each in spark.streams.active]
+        assert names == [f"{one.topic} to {one.table}"], "what Spark's page calls it"
         write_json(
             one.topic, {"id": 4, "city": "Oslo", "rain": 1}, {"id": 5, "Id": 5},
             {"id": 6, "rain": 1.5, "at": {"x": [1], "y": None}}, {"id": 7, "_offset": 7}, {"id": 8, "a b": 8},

@@ -115,7 +115,7 @@ def _started(
     rows = parsed(records, schema, grows=job.schema is None)
     writer = rows.writeStream.format(FORMAT)
     writer = writer.option("table", table).option("deadLetters", dead_letters)
-    writer = writer.option("application", application)
+    writer = writer.option("application", application).queryName(f"{job.topic} to {table}")
     writer = writer.option("checkpointLocation", checkpoint)
     return writer.start() if follow else writer.trigger(availableNow=True).start()
 
