@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.chaos.test_replicas import Disks
 
-from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.records import offset_record
 from anabranch.core.log import checkpoints
 from anabranch.core.types import TopicPartition

@@ -9,7 +9,7 @@ from tests.core.groups.group_world import GroupWorld, subscription
 from anabranch.core.access.authorize import Operation, ResourceType
 from anabranch.core.errors import ErrorCode
 from anabranch.core.groups import offsets
-from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, java_hash, offsets_topic
 from anabranch.core.groups.records import offset_record
 from anabranch.core.settings.broker import BrokerConfig

@@ -12,7 +12,7 @@ from tests.core.groups.group_world import GroupWorld
 from tests.core.groups.test_offsets import replicated
 
 from anabranch.core.errors import ErrorCode, StorageFault
-from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.loading import Loader
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.groups.records import nothing_said, offset_record

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from anabranch.core.errors import Bug
 from anabranch.core.groups.answers import Answer
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.states import EMPTY, MAY_COME_FROM, GroupState
 from anabranch.core.groups.subscription import subscribed_topics
 from anabranch.core.groups.timers import Timer
-from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from anabranch.core.groups.shard import Shard
@@ -27,19 +27,6 @@ CONSUMER = "consumer"
 
 Protocols = tuple[tuple[str, bytes], ...]
 """(name, metadata) in the order of the member's preference."""
-
-
-class CommittedOffset(NamedTuple):
-    """How far a group has read one partition; -1 where nothing is known.
-
-    `topic_id` is of the topic that it was committed for, all zeros where that is not known."""
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
-    commit_timestamp_ms: int = -1
-    expire_timestamp_ms: int = -1
-    topic_id: TopicId = ZERO_TOPIC_ID
 
 
 class Member:

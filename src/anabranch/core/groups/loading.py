@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.coordination.log_reader import READ_BYTES, LogReader
 from anabranch.core.errors import ProtocolError
-from anabranch.core.groups.group import CommittedOffset, Group, Member
+from anabranch.core.groups.committed_offset import CommittedOffset
+from anabranch.core.groups.group import Group, Member
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.offsets import current_topic_id
 from anabranch.core.groups.records import committed_offset

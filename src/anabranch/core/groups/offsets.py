@@ -18,11 +18,13 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.committed_offset import CommittedOffset
+from anabranch.core.groups.group import Group
+from anabranch.core.groups.group_records import group_deleted
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.members import forget_if_unused, member_fault
 from anabranch.core.groups.rebalance import keep_alive
-from anabranch.core.groups.records import group_deleted, offset_record
+from anabranch.core.groups.records import offset_record
 from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 

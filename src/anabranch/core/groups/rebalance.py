@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.groups.records import group_record
+from anabranch.core.groups.group_records import group_record
 from anabranch.core.groups.states import (
     COMPLETING_REBALANCE,
     EMPTY,

@@ -1,9 +1,8 @@
-"""What groups write to `__consumer_offsets`: keys and values as Kafka 4.1 writes them.
+"""Committed offsets as records of `__consumer_offsets`, as Kafka 4.1 writes them.
 
-A committed offset is (group, topic, partition) -> offset; a group is (group) -> generation, members
-and their assignments. A null value deletes. Source: Kafka's OffsetCommitValue version 4, with the
-topic's id (version 1, which has no room for one, where the client set a retention), and
-GroupMetadataValue version 3.
+A committed offset is (group, topic, partition) -> offset; a null value deletes it. Source: Kafka's
+OffsetCommitValue version 4, with the topic's id (version 1, which has no room for one, where the
+client set a retention). Not here: the records of groups themselves (`group_records`).
 """
 
 from __future__ import annotations
@@ -11,12 +10,9 @@ from __future__ import annotations
 from functools import lru_cache
 from struct import Struct
 
-from anabranch.core.groups.group import CommittedOffset, Group
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.types import ZERO_TOPIC_ID
 from anabranch.core.wire.offsets_records import (
-    GroupMetadataKey,
-    GroupMetadataValue,
-    MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
     encode_key,
@@ -26,7 +22,6 @@ from anabranch.core.wire.records import Record
 
 OFFSET_VERSION = 4
 OFFSET_VERSION_WITH_EXPIRY = 1
-GROUP_VERSION = 3
 
 NO_TOPIC = ""
 
@@ -89,39 +84,3 @@ def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
         max(value.expire_timestamp, value.kept_until),
         value.topic_id,
     )
-
-
-def group_key(group_id: str) -> bytes:
-    """The key of a group."""
-    return encode_key(GroupMetadataKey(group=group_id))
-
-
-def group_deleted(group_id: str, now_ms: int) -> Record:
-    """A group that is no more."""
-    return Record(0, now_ms, group_key(group_id), None)
-
-
-def group_record(group: Group, assignments: dict[str, bytes], now_ms: int) -> Record:
-    """A group with its members, as it will be once `assignments` are handed out."""
-    members = [
-        MemberMetadata(
-            member_id=member.member_id,
-            group_instance_id=member.instance_id,
-            client_id=member.client_id,
-            client_host=member.client_host,
-            rebalance_timeout=member.rebalance_timeout_ms,
-            session_timeout=member.session_timeout_ms,
-            subscription=member.metadata(group.protocol),
-            assignment=assignments.get(member.member_id, b""),
-        )
-        for member in group.members.values()
-    ]
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation_id,
-        protocol=group.protocol,
-        leader=group.leader_id if members else None,
-        current_state_timestamp=group.state_since_ms,
-        members=members,
-    )
-    return Record(0, now_ms, group_key(group.group_id), encode_value(value, GROUP_VERSION))

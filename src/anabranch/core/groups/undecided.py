@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
-from anabranch.core.groups.group import CommittedOffset
+from anabranch.core.groups.committed_offset import CommittedOffset
 from anabranch.core.groups.in_flight import InFlight, Place
 
 Key: TypeAlias = tuple[str, Place]
