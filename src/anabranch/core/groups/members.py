@@ -35,7 +35,7 @@ from anabranch.core.wire.messages.join_group import JoinGroupResponse
 from anabranch.core.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.coordinator import GroupCoordinator
+    from anabranch.core.groups.host import Groups
 
 UNKNOWN_MEMBER = ""
 
@@ -70,7 +70,7 @@ class Join(NamedTuple):
 # Joining.
 
 
-def join(coordinator: GroupCoordinator, asked: Join, now_ms: int) -> JoinGroupResponse | Answer:
+def join(coordinator: Groups, asked: Join, now_ms: int) -> JoinGroupResponse | Answer:
     """A member joins, again or for the first time. Raises ApiError for the coordinator's state."""
     if not asked.group_id:
         return join_refused(ErrorCode.INVALID_GROUP_ID, asked.member_id)
@@ -100,7 +100,7 @@ def join(coordinator: GroupCoordinator, asked: Join, now_ms: int) -> JoinGroupRe
     return outcome
 
 
-def _is_storable(coordinator: GroupCoordinator, asked: Join) -> bool:
+def _is_storable(coordinator: Groups, asked: Join) -> bool:
     """Whether what the member says could ever be part of its group's record.
 
     Kafka keeps it in memory and fails when the group is to be written.
@@ -109,7 +109,7 @@ def _is_storable(coordinator: GroupCoordinator, asked: Join) -> bool:
     return len(asked.protocols) <= MOST_PROTOCOLS and said <= coordinator.config.message_max_bytes
 
 
-def _has_room(coordinator: GroupCoordinator, group: Group, member_id: str) -> bool:
+def _has_room(coordinator: Groups, group: Group, member_id: str) -> bool:
     most = coordinator.config.group_max_size
     member = group.members.get(member_id)
     if group.state is EMPTY:
@@ -120,7 +120,7 @@ def _has_room(coordinator: GroupCoordinator, group: Group, member_id: str) -> bo
     return member is not None or len(group.members) < most
 
 
-def _drop(coordinator: GroupCoordinator, group: Group, member_id: str, now_ms: int) -> None:
+def _drop(coordinator: Groups, group: Group, member_id: str, now_ms: int) -> None:
     member = group.members.get(member_id)
     if member is not None:
         rebalance.refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -128,7 +128,7 @@ def _drop(coordinator: GroupCoordinator, group: Group, member_id: str, now_ms: i
         rebalance.complete_if_all_joined(coordinator, group, now_ms)
 
 
-def forget_if_unused(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def forget_if_unused(coordinator: Groups, group: Group, now_ms: int) -> None:
     """A group that only a refused or silent client has named leaves nothing behind."""
     if (
         group.state is EMPTY
@@ -141,7 +141,7 @@ def forget_if_unused(coordinator: GroupCoordinator, group: Group, now_ms: int) -
 
 
 def _join_new(
-    coordinator: GroupCoordinator, group: Group, asked: Join, now_ms: int
+    coordinator: Groups, group: Group, asked: Join, now_ms: int
 ) -> JoinGroupResponse | Answer:
     if asked.instance_id is not None:
         replaced_id = group.static_members.get(asked.instance_id)
@@ -159,16 +159,14 @@ def _join_new(
     return _add(coordinator, group, asked, asked.new_member_id, now_ms)
 
 
-def _never_joined(coordinator: GroupCoordinator, group: Group, member_id: str, now_ms: int) -> None:
+def _never_joined(coordinator: Groups, group: Group, member_id: str, now_ms: int) -> None:
     """A client was given a member id and did not come back with it."""
     del group.pending_members[member_id]
     rebalance.complete_if_all_joined(coordinator, group, now_ms)
     forget_if_unused(coordinator, group, now_ms)
 
 
-def _add(
-    coordinator: GroupCoordinator, group: Group, asked: Join, member_id: str, now_ms: int
-) -> Answer:
+def _add(coordinator: Groups, group: Group, asked: Join, member_id: str, now_ms: int) -> Answer:
     pending = group.pending_members.pop(member_id, None)
     if pending is not None:
         pending.cancel()
@@ -189,7 +187,7 @@ def _add(
     return answer
 
 
-def _go_on(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def _go_on(coordinator: Groups, group: Group, now_ms: int) -> None:
     if group.state is PREPARING_REBALANCE:
         rebalance.complete_if_all_joined(coordinator, group, now_ms)
     else:
@@ -197,7 +195,7 @@ def _go_on(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
 
 
 def _join_known(
-    coordinator: GroupCoordinator, group: Group, asked: Join, now_ms: int
+    coordinator: Groups, group: Group, asked: Join, now_ms: int
 ) -> JoinGroupResponse | Answer:
     if asked.member_id in group.pending_members:
         return _add(coordinator, group, asked, asked.member_id, now_ms)
@@ -215,7 +213,7 @@ def _join_known(
 
 
 def _stay(
-    coordinator: GroupCoordinator, group: Group, member: Member, now_ms: int
+    coordinator: Groups, group: Group, member: Member, now_ms: int
 ) -> JoinGroupResponse | Answer:
     """The generation that there is, once a record that is written now is committed: who leads after
     this broker has it, so that nobody had begun a later generation when the member asked."""
@@ -239,7 +237,7 @@ def _stay(
 
 
 def _join_again(
-    coordinator: GroupCoordinator, group: Group, member: Member, asked: Join, now_ms: int
+    coordinator: Groups, group: Group, member: Member, asked: Join, now_ms: int
 ) -> Answer:
     """Take over what the member says now, and have everybody join again."""
     _update(group, member, asked)
@@ -271,7 +269,7 @@ def member_fault(group: Group, member_id: str, instance_id: str | None) -> Error
 
 
 def _replace_static(
-    coordinator: GroupCoordinator, group: Group, asked: Join, old: Member, now_ms: int
+    coordinator: Groups, group: Group, asked: Join, old: Member, now_ms: int
 ) -> JoinGroupResponse | Answer:
     """A static member started again: it takes its predecessor's place, if possible in peace."""
     was_leader, old_leader = group.leader_id == old.member_id, group.leader_id or ""
@@ -298,7 +296,7 @@ def _replace_static(
 
 
 def _keep_generation(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group: Group,
     member: Member,
     asked: Join,
@@ -337,7 +335,7 @@ class Sync(NamedTuple):
     assignments: dict[str, bytes]
 
 
-def sync(coordinator: GroupCoordinator, asked: Sync, now_ms: int) -> SyncGroupResponse | Answer:
+def sync(coordinator: Groups, asked: Sync, now_ms: int) -> SyncGroupResponse | Answer:
     """A member asks for its assignment; the leader brings those of all."""
     if not asked.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
@@ -390,9 +388,7 @@ def _note_synced(group: Group, member: Member) -> None:
         group.phase_timer = None
 
 
-def _assign(
-    coordinator: GroupCoordinator, group: Group, assignments: dict[str, bytes], now_ms: int
-) -> None:
+def _assign(coordinator: Groups, group: Group, assignments: dict[str, bytes], now_ms: int) -> None:
     """The leader's word: written first, then handed out."""
     generation_id = group.generation_id
 
@@ -419,7 +415,7 @@ def _assign(
 
 
 def heartbeat(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group_id: str,
     generation_id: int,
     member_id: str,
@@ -447,7 +443,7 @@ def heartbeat(
 
 
 def leave(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group_id: str,
     member_id: str,
     instance_id: str | None,

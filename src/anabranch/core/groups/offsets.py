@@ -30,7 +30,7 @@ from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from anabranch.core.groups.answers import Answer
-    from anabranch.core.groups.coordinator import GroupCoordinator
+    from anabranch.core.groups.host import Groups
     from anabranch.core.groups.shard import Shard
     from anabranch.core.metadata.image import MetadataImage
 
@@ -41,7 +41,7 @@ NO_GENERATION = -1
 
 
 def committing_group(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group_id: str,
     generation_id: int,
     member_id: str,
@@ -70,7 +70,7 @@ def committing_group(
 
 
 def transactions_group(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group_id: str,
     generation_id: int,
     member_id: str,
@@ -96,7 +96,7 @@ def transactions_group(
 
 
 def commit(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group: Group,
     offsets: Sequence[tuple[Place, CommittedOffset]],
     done: Answer,
@@ -129,7 +129,7 @@ def commit(
 
 
 def commit_in_transaction(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group: Group,
     offsets: Sequence[tuple[Place, CommittedOffset]],
     producer: tuple[int, int],
@@ -160,7 +160,7 @@ def commit_in_transaction(
 
 
 def decide(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     shard: Shard,
     marker: bytearray,
     producer_id: int,
@@ -190,7 +190,7 @@ def decide(
         raise
 
 
-def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
+def _present(coordinator: Groups, group: Group, now_ms: int) -> Group:
     """The group, or what has its name now: it may have been deleted before what is committed now
     was written, which counts all the same."""
     if group.state is not DEAD:
@@ -198,7 +198,7 @@ def _present(coordinator: GroupCoordinator, group: Group, now_ms: int) -> Group:
     return _named(coordinator, group.shard, group.group_id, now_ms)
 
 
-def _named(coordinator: GroupCoordinator, shard: Shard, group_id: str, now_ms: int) -> Group:
+def _named(coordinator: Groups, shard: Shard, group_id: str, now_ms: int) -> Group:
     """The group of that name, which may be new."""
     known = coordinator.groups.get(group_id)
     if known is None:
@@ -210,7 +210,7 @@ def _named(coordinator: GroupCoordinator, shard: Shard, group_id: str, now_ms: i
 
 
 def delete_offsets(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group: Group,
     places: Iterable[Place],
     now_ms: int,
@@ -231,7 +231,7 @@ def delete_offsets(
 
 
 def _write_deletion(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     shard: Shard,
     group_id: str,
     places: Sequence[Place],
@@ -253,7 +253,7 @@ def _tell(done: Answer | None) -> None:
         done.give(ErrorCode.NONE)
 
 
-def _drop(coordinator: GroupCoordinator, group_id: str, places: Iterable[Place]) -> Group | None:
+def _drop(coordinator: Groups, group_id: str, places: Iterable[Place]) -> Group | None:
     """Take offsets from the group of that name, which may be another than when that was written."""
     group = coordinator.groups.get(group_id)
     if group is None:
@@ -267,7 +267,7 @@ def _drop(coordinator: GroupCoordinator, group_id: str, places: Iterable[Place])
 
 
 def delete_group(
-    coordinator: GroupCoordinator, group: Group, now_ms: int, done: Answer | None = None
+    coordinator: Groups, group: Group, now_ms: int, done: Answer | None = None
 ) -> None:
     """Delete an empty group with its offsets; `done` is given NONE once that counts.
 
@@ -280,7 +280,7 @@ def delete_group(
 
 
 def _delete_whole(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     group: Group,
     places: Sequence[Place],
     now_ms: int,
@@ -320,7 +320,7 @@ def is_of(topic_id: TopicId, committed: CommittedOffset) -> bool:
     return committed.topic_id == topic_id != ZERO_TOPIC_ID
 
 
-def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int) -> None:
+def topics_deleted(coordinator: Groups, topics: set[str], now_ms: int) -> None:
     """Offsets of topics that are no more are forgotten, in every group, also those whose commits
     are in flight; in groups that are being read, once they are (`forget_gone`)."""
     doomed: dict[tuple[Shard, str], dict[Place, None]] = {}
@@ -337,7 +337,7 @@ def topics_deleted(coordinator: GroupCoordinator, topics: set[str], now_ms: int)
         _forget(coordinator, shard, group_id, list(places_of), now_ms)
 
 
-def forget_gone(coordinator: GroupCoordinator, groups: Iterable[Group], now_ms: int) -> None:
+def forget_gone(coordinator: Groups, groups: Iterable[Group], now_ms: int) -> None:
     """Forget what was read of topics that were deleted while it was read, or while no broker led
     its partition. The metadata shows every topic that an earlier leader can have known, or that it
     was deleted."""
@@ -347,14 +347,14 @@ def forget_gone(coordinator: GroupCoordinator, groups: Iterable[Group], now_ms: 
             _forget(coordinator, group.shard, group.group_id, gone, now_ms)
 
 
-def _is_gone(coordinator: GroupCoordinator, group: Group, place: Place) -> bool:
+def _is_gone(coordinator: Groups, group: Group, place: Place) -> bool:
     topic, partition = place
     topic_id = current_topic_id(coordinator.broker.image, topic)
     return not is_of(topic_id, group.offsets[topic][partition])
 
 
 def _forget(
-    coordinator: GroupCoordinator,
+    coordinator: Groups,
     shard: Shard,
     group_id: str,
     places: Sequence[Place],
@@ -371,7 +371,7 @@ def _forget(
 # Expiring.
 
 
-def expire(coordinator: GroupCoordinator, now_ms: int) -> None:
+def expire(coordinator: Groups, now_ms: int) -> None:
     """Forget offsets whose time is over, and empty groups that have none left."""
     retention_ms = coordinator.config.offsets_retention_minutes * MINUTE_MS
     for group in list(coordinator.groups.values()):
@@ -382,9 +382,7 @@ def expire(coordinator: GroupCoordinator, now_ms: int) -> None:
                 continue  # the log refuses; the next round tries again
 
 
-def _expire_group(
-    coordinator: GroupCoordinator, group: Group, retention_ms: int, now_ms: int
-) -> None:
+def _expire_group(coordinator: Groups, group: Group, retention_ms: int, now_ms: int) -> None:
     """What is in flight is left alone: it is younger than what it replaces."""
     under_way = group.shard.under_way(group.group_id)
     places = _places(group)

@@ -29,8 +29,8 @@ from anabranch.core.wire.messages.join_group import JoinGroupResponse, JoinGroup
 from anabranch.core.wire.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from anabranch.core.groups.coordinator import GroupCoordinator
     from anabranch.core.groups.group import Group, Member
+    from anabranch.core.groups.host import Groups
 
 NEW_MEMBER_TIMEOUT_MS = 5 * 60_000
 """How long a member may wait for its first generation: its client may be gone meanwhile."""
@@ -90,7 +90,7 @@ def refuse_sync(member: Member, code: ErrorCode) -> None:
         answer.give(SyncGroupResponse(error_code=code))
 
 
-def refuse_all(coordinator: GroupCoordinator, group: Group, code: ErrorCode) -> None:
+def refuse_all(coordinator: Groups, group: Group, code: ErrorCode) -> None:
     """Answer everybody who waits in a group with an error."""
     for member in group.members.values():
         refuse_join(group, member, code)
@@ -101,17 +101,17 @@ def refuse_all(coordinator: GroupCoordinator, group: Group, code: ErrorCode) -> 
 # Sessions.
 
 
-def keep_alive(coordinator: GroupCoordinator, group: Group, member: Member) -> None:
+def keep_alive(coordinator: Groups, group: Group, member: Member) -> None:
     """A member was heard of: its session begins anew."""
     _expect_by(coordinator, group, member, member.session_timeout_ms)
 
 
-def expect_first_generation(coordinator: GroupCoordinator, group: Group, member: Member) -> None:
+def expect_first_generation(coordinator: Groups, group: Group, member: Member) -> None:
     """A new member waits for its first generation, but not for ever."""
     _expect_by(coordinator, group, member, NEW_MEMBER_TIMEOUT_MS)
 
 
-def _expect_by(coordinator: GroupCoordinator, group: Group, member: Member, within_ms: int) -> None:
+def _expect_by(coordinator: Groups, group: Group, member: Member, within_ms: int) -> None:
     member.alive_until_ms = coordinator.broker.steady_ms + within_ms
     timer = member.timer
     if timer is not None and timer.action is not None:
@@ -121,7 +121,7 @@ def _expect_by(coordinator: GroupCoordinator, group: Group, member: Member, with
     member.timer = coordinator.after(within_ms, partial(_silent, coordinator, group, member))
 
 
-def _silent(coordinator: GroupCoordinator, group: Group, member: Member, now_ms: int) -> None:
+def _silent(coordinator: Groups, group: Group, member: Member, now_ms: int) -> None:
     """A member's timer rings: it was heard of since, or waits for us, or its session is over."""
     if group.members.get(member.member_id) is not member:
         return
@@ -135,7 +135,7 @@ def _silent(coordinator: GroupCoordinator, group: Group, member: Member, now_ms:
     member.timer = coordinator.after(left_ms, partial(_silent, coordinator, group, member))
 
 
-def expel(coordinator: GroupCoordinator, group: Group, member: Member, now_ms: int) -> None:
+def expel(coordinator: Groups, group: Group, member: Member, now_ms: int) -> None:
     """A member has left or its session is over: the others take what it had."""
     refuse_join(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     refuse_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -149,7 +149,7 @@ def expel(coordinator: GroupCoordinator, group: Group, member: Member, now_ms: i
 # Rebalancing.
 
 
-def prepare(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def prepare(coordinator: Groups, group: Group, now_ms: int) -> None:
     """Ask everybody to join again."""
     if group.state is COMPLETING_REBALANCE:
         for member in group.members.values():
@@ -170,7 +170,7 @@ def prepare(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
 
 
 def _wait_for_more(
-    coordinator: GroupCoordinator, group: Group, delay_ms: int, remaining_ms: int, now_ms: int
+    coordinator: Groups, group: Group, delay_ms: int, remaining_ms: int, now_ms: int
 ) -> None:
     """The first members of a group wait a little, so that the others need no rebalance."""
 
@@ -189,7 +189,7 @@ def _wait_for_more(
     group.phase_timer = coordinator.after(delay_ms, ring)
 
 
-def complete_if_all_joined(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def complete_if_all_joined(coordinator: Groups, group: Group, now_ms: int) -> None:
     """Begin the next generation if nobody is missing; a first one waits for its delay."""
     if (
         group.state is PREPARING_REBALANCE
@@ -199,7 +199,7 @@ def complete_if_all_joined(coordinator: GroupCoordinator, group: Group, now_ms: 
         complete(coordinator, group, now_ms)
 
 
-def complete(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def complete(coordinator: Groups, group: Group, now_ms: int) -> None:
     """Begin the next generation with those who have joined."""
     _end_phase(group)
     for member in list(group.members.values()):
@@ -219,7 +219,7 @@ def complete(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
         group.phase_timer = coordinator.after(timeout_ms, partial(_not_synced, coordinator, group))
 
 
-def _begin_generation(coordinator: GroupCoordinator, group: Group, member: Member) -> None:
+def _begin_generation(coordinator: Groups, group: Group, member: Member) -> None:
     answer = member.awaiting_join
     group.await_join(member, None)
     if answer is not None:
@@ -230,7 +230,7 @@ def _begin_generation(coordinator: GroupCoordinator, group: Group, member: Membe
     keep_alive(coordinator, group, member)
 
 
-def _become_empty(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def _become_empty(coordinator: Groups, group: Group, now_ms: int) -> None:
     """Nobody is left: write it down, so that its offsets expire from now on."""
     group.next_generation(now_ms, EMPTY)
     try:
@@ -243,7 +243,7 @@ def _nothing(_now_ms: int) -> None:
     return None
 
 
-def _not_synced(coordinator: GroupCoordinator, group: Group, now_ms: int) -> None:
+def _not_synced(coordinator: Groups, group: Group, now_ms: int) -> None:
     """Time is over for those who joined and never asked for their assignment."""
     group.phase_timer = None
     late = [group.members[name] for name in sorted(group.pending_syncs) if name in group.members]
