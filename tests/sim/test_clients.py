@@ -13,7 +13,8 @@ from anabranch.sim.clients.workload import Reader, Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.history import FAILED, OK, UNKNOWN, History
 from anabranch.sim.network import LinkFault
-from anabranch.sim.plan import SECOND_US, TopicPlan, plain_plan
+from anabranch.sim.plan import plain_plan
+from anabranch.sim.plan_parts import SECOND_US, TopicPlan
 from anabranch.sim.trace import Trace, line_of
 from anabranch.sim.world import World
 

@@ -10,7 +10,8 @@ from anabranch.core.wire.batch import crc_is_valid, read_header
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.sim.faults import rotten_byte
 from anabranch.sim.life import draw_plan
-from anabranch.sim.plan import FAULTS, SECOND_US, SEEDS_OF_PLANS, Fault, plain_plan
+from anabranch.sim.plan import FAULTS, SEEDS_OF_PLANS, plain_plan
+from anabranch.sim.plan_parts import SECOND_US, Fault
 from anabranch.sim.schedule import run_plan
 
 KINDS = sorted({kind for family in FAULTS.values() for kind in family})

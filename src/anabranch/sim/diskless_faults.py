@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.diskless import DisklessHands, Remotes
     from anabranch.sim.node import SimNode
-    from anabranch.sim.plan import Fault
+    from anabranch.sim.plan_parts import Fault
 
 Undo = Callable[[], None]
 MOST_SLOW_US = 3_000_000

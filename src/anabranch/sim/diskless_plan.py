@@ -8,22 +8,22 @@ of their own, so that the rest of the plan is what it was. Not here: carrying it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.clients.producer import Manner
-from anabranch.sim.plan import (
-    BY_NAME,
+from anabranch.sim.plan import BY_NAME, Plan
+from anabranch.sim.plan_parts import (
     SAFETY_US,
     SECOND_US,
     SETTLED_US,
     ClientPlan,
+    DisklessPlan,
     Fault,
     Operation,
-    Plan,
     TopicPlan,
 )
 
@@ -50,28 +50,6 @@ ONLY_LATE = 3
 MADE_AGAIN = 0.35
 LOOK = "look"
 THRESHOLD = "diskless.managed.rf.rack.unavailable.threshold.ms"
-
-
-@dataclass(frozen=True, slots=True)
-class DisklessPlan:
-    """What a schedule has of diskless topics. Skews are of clocks, in milliseconds."""
-
-    topics: tuple[TopicPlan, ...]
-    clients: tuple[ClientPlan, ...]
-    operations: tuple[Operation, ...]
-    interval_ms: int
-    """Between two objects of a broker that are not full."""
-    coordinator_skew_ms: int
-    objects_skew_ms: int
-
-    @property
-    def places(self) -> list[TopicPartition]:
-        """Every partition of them."""
-        return [
-            TopicPartition(topic.name, index)
-            for topic in self.topics
-            for index in range(topic.partitions)
-        ]
 
 
 def with_diskless(plan: Plan) -> Plan:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicId
     from anabranch.sim.checks.marks import Marks
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.plan import Fault, Plan
+    from anabranch.sim.plan import Plan
+    from anabranch.sim.plan_parts import Fault
 
 AHEAD_MS = 1_200_000
 """Beyond every lease."""

@@ -23,7 +23,8 @@ from anabranch.core.wire.batch import MAGIC_AT, walk
 from anabranch.sim.lease_faults import LeaseFaults
 from anabranch.sim.metadata_faults import metadata_faults
 from anabranch.sim.network import HEALTHY, LinkFault
-from anabranch.sim.plan import SECOND_US, Fault, Plan
+from anabranch.sim.plan import Plan
+from anabranch.sim.plan_parts import SECOND_US, Fault
 from anabranch.sim.processes import State
 from anabranch.sim.registration_faults import RegistrationFaults
 

@@ -17,18 +17,9 @@ from anabranch.core.types import TopicPartition
 from anabranch.sim.diskless_plan import with_diskless
 from anabranch.sim.metadata_plan import with_metadata_faults
 from anabranch.sim.offset_plan import with_offsets
-from anabranch.sim.plan import (
-    BY_NAME,
-    SAFETY_US,
-    SECOND_US,
-    SEEDS_OF_PLANS,
-    SETTLED_US,
-    ClientPlan,
-    Operation,
-    Plan,
-    plain_plan,
-)
-from anabranch.sim.plan import TopicPlan as Topic
+from anabranch.sim.plan import BY_NAME, SEEDS_OF_PLANS, Plan, plain_plan
+from anabranch.sim.plan_parts import SAFETY_US, SECOND_US, SETTLED_US, ClientPlan, Operation
+from anabranch.sim.plan_parts import TopicPlan as Topic
 from anabranch.sim.registration_plan import with_registration_faults
 from anabranch.sim.transaction_plan import with_transactions
 

@@ -17,7 +17,7 @@ from anabranch.sim.processes import State
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.node import SimNode
-    from anabranch.sim.plan import Fault
+    from anabranch.sim.plan_parts import Fault
 
 Undo = Callable[[], None]
 Begin = Callable[["Fault"], Undo | None]

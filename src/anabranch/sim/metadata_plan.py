@@ -11,7 +11,8 @@ from __future__ import annotations
 from dataclasses import replace
 from random import Random
 
-from anabranch.sim.plan import FAULTS, Fault, Plan, draw_fault
+from anabranch.sim.plan import FAULTS, Plan, draw_fault
+from anabranch.sim.plan_parts import Fault
 
 FEW_BYTES = "metadata.log.max.record.bytes.between.snapshots"
 

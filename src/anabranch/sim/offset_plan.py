@@ -10,37 +10,17 @@ Not here: carrying it out (`offset_run.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from anabranch.core.types import TopicPartition
-from anabranch.sim.plan import SAFETY_US, SECOND_US, SETTLED_US, Plan
+from anabranch.sim.plan import Plan
+from anabranch.sim.plan_parts import SAFETY_US, SECOND_US, SETTLED_US, NamePlan, OffsetPlan
 
 FIRST_SEED, EVERY, OF_EACH = 100, 8, 0
 """From the first on, of each eight seeds the one whose offsets expire."""
 LOOK_EVERY_US = 1_500_000
 CHECK_INTERVAL = "offsets.retention.check.interval.ms"
-
-
-@dataclass(frozen=True, slots=True)
-class NamePlan:
-    """One name, and what is committed under it: always with the same retention."""
-
-    name: str
-    retention_ms: int
-    version: int
-    """Of OffsetCommit: one that has a retention."""
-    commits: tuple[tuple[int, tuple[TopicPartition, ...]], ...]
-    """When, and of which partitions."""
-
-
-@dataclass(frozen=True, slots=True)
-class OffsetPlan:
-    """What a schedule has of offsets that expire."""
-
-    names: tuple[NamePlan, ...]
-    looks_us: tuple[int, ...]
-    """When all that is committed is asked for."""
 
 
 def with_offsets(plan: Plan) -> Plan:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import TYPE_CHECKING
 
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
@@ -22,17 +21,19 @@ from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import Manner
+from anabranch.sim.plan_parts import (
+    SAFETY_US,
+    SECOND_US,
+    SETTLED_US,
+    ClientPlan,
+    DisklessPlan,
+    Fault,
+    OffsetPlan,
+    Operation,
+    TopicPlan,
+    TransactionPlan,
+)
 
-if TYPE_CHECKING:
-    from anabranch.sim.diskless_plan import DisklessPlan
-    from anabranch.sim.offset_plan import OffsetPlan
-    from anabranch.sim.transaction_plan import TransactionPlan
-
-SECOND_US = 1_000_000
-SETTLED_US = 4 * SECOND_US
-"""When clients begin; brokers have registered and topics are made by then."""
-SAFETY_US = 64 * SECOND_US
-"""When faults end: 60 virtual seconds of them and of operations."""
 LONG_COMMIT_MS = 30_000
 """Within it a frozen broker is let go on: real clients wait for an answer as long, or longer."""
 EVERY, OF_EACH = 8, 3
@@ -74,63 +75,6 @@ APART = frozenset({"folders", "metadata", "registration", LEASE})
 """Families with draws of their own, beside those of the others."""
 LEASE_SEEDS = 7
 """Faults of the lease are drawn for seeds with this remainder by eight; folders have another."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPlan:
-    """A topic that is made before the faults begin."""
-
-    name: str
-    partitions: int
-    replication_factor: int
-    configs: tuple[tuple[str, str], ...]
-    added: int = 0
-    """Partitions that it gets later."""
-    is_made_again: bool = False
-    """Whether it is deleted and made again under its name."""
-
-    @property
-    def is_compacted(self) -> bool:
-        """Whether its records need keys."""
-        return "compact" in dict(self.configs).get("cleanup.policy", "")
-
-
-@dataclass(frozen=True, slots=True)
-class ClientPlan:
-    """One client: exactly one of `manner` and `reading` is set, `membership` beside the latter."""
-
-    name: str
-    patience: Patience
-    manner: Manner | None = None
-    reading: Reading | None = None
-    membership: Membership | None = None
-    versions: tuple[tuple[int, int], ...] = ()
-    begins_us: int = SETTLED_US
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """Something a client is told to do: `kind` is "send" for producers, else the operator's."""
-
-    at_us: int
-    kind: str
-    client: str
-    place: TopicPartition
-    number: int = 0
-    """Records of a batch, kind of an election, value of a setting, percent of the records."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """Something that goes wrong. `aim` and `other` choose whom, as far as that is open."""
-
-    at_us: int
-    kind: str
-    lasts_us: int
-    aim: int
-    other: int
-    strength: float
-    """Between 0 and 1: how bad it is."""
 
 
 @dataclass(frozen=True, slots=True)

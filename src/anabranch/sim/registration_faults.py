@@ -19,7 +19,7 @@ from anabranch.sim.twins import Twin
 if TYPE_CHECKING:
     from anabranch.sim.faults import Faults
     from anabranch.sim.node import SimNode
-    from anabranch.sim.plan import Fault
+    from anabranch.sim.plan_parts import Fault
 
 Undo = Callable[[], None]
 BACK_US = 300_000

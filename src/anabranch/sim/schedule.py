@@ -26,7 +26,8 @@ from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
 from anabranch.sim.life import draw_plan
 from anabranch.sim.offset_run import OffsetRun
-from anabranch.sim.plan import SECOND_US, SETTLED_US, Plan
+from anabranch.sim.plan import Plan
+from anabranch.sim.plan_parts import SECOND_US, SETTLED_US
 from anabranch.sim.trace import Trace
 from anabranch.sim.transaction_run import TransactionRun
 from anabranch.sim.world import World

@@ -18,7 +18,7 @@ from anabranch.sim.processes import State
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.node import SimNode
-    from anabranch.sim.plan import Fault
+    from anabranch.sim.plan_parts import Fault
 
 Undo = Callable[[], None]
 MOST_LATE_US = 4_000_000

@@ -9,7 +9,7 @@ of the plan is what it was. Not here: carrying it out (`clients/transactional_wo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from random import Random
 
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
@@ -17,22 +17,26 @@ from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import Reading
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.transactions import Manner
-from anabranch.sim.plan import (
-    FAULTS,
+from anabranch.sim.plan import FAULTS, Plan, draw_fault
+from anabranch.sim.plan_parts import (
+    PASSING,
+    RESULTS,
     SAFETY_US,
     SECOND_US,
     SETTLED_US,
+    TRANSFERS,
+    Deal,
     Fault,
+    IdPlan,
+    LoopPlan,
     Operation,
-    Plan,
+    ReaderPlan,
     TopicPlan,
-    draw_fault,
+    TransactionPlan,
 )
 
 FIRST_SEED, EVERY, OF_EACH = 100, 8, 3
 """From the first on, of each eight seeds the one whose schedule has transactions."""
-TRANSFERS, RESULTS, PASSING = "transfers", "results", "passing"
-"""What producers write to, what loops write to, and what is deleted meanwhile."""
 STATE_TOPIC = "__transaction_state"
 OWN_FAULTS = (
     "id-dies", "id-dies", "id-twin", "id-twin", "id-stalls", "id-stalls",
@@ -44,79 +48,6 @@ CLOCKS = tuple(kind for kind in FAULTS["lease"] if kind in ("suspend", "clock-ju
 COMMIT, ABORT, HANG = "commit", "abort", "hang"
 TRANSACTION_VERSION = "transaction.version"
 EXPIRES_MS, NEVER_MS = 15_000, 604_800_000
-
-
-@dataclass(frozen=True, slots=True)
-class IdPlan:
-    """A transactional id that one process after another uses."""
-
-    name: str
-    patience: Patience
-    manner: Manner
-    begins_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class LoopPlan:
-    """A member of the group that reads, writes and commits offsets in transactions."""
-
-    name: str
-    patience: Patience
-    manner: Manner
-    membership: Membership
-    reading: Reading
-    begins_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderPlan:
-    """A reader of all topics of transactions."""
-
-    name: str
-    patience: Patience
-    reading: Reading
-    begins_us: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deal:
-    """One transaction of a producer: how many batches where, and how it ends."""
-
-    at_us: int
-    id_name: str
-    writes: tuple[tuple[TopicPartition, int], ...]
-    ending: str
-    pause_ms: int
-    """Between the last write and the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class TransactionPlan:
-    """What a schedule has of transactions."""
-
-    topics: tuple[TopicPlan, ...]
-    ids: tuple[IdPlan, ...]
-    loops: tuple[LoopPlan, ...]
-    readers: tuple[ReaderPlan, ...]
-    deals: tuple[Deal, ...]
-    version: int
-    """transaction.version of the cluster."""
-    deleted_us: int = 0
-    """When the passing topic is deleted."""
-
-    @property
-    def places(self) -> list[TopicPartition]:
-        """Every partition that stays."""
-        return [place for place in self.all_places if place.topic != PASSING]
-
-    @property
-    def all_places(self) -> list[TopicPartition]:
-        """Every partition."""
-        return [
-            TopicPartition(topic.name, index)
-            for topic in self.topics
-            for index in range(topic.partitions)
-        ]
 
 
 def with_transactions(plan: Plan) -> Plan:

@@ -17,7 +17,7 @@ from anabranch.sim.checks.stable_offsets import StableOffsets
 from anabranch.sim.checks.transactions import TransactionChecks
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.clients.transactional_workload import TransactionalWorkload
-from anabranch.sim.plan import SECOND_US
+from anabranch.sim.plan_parts import SECOND_US
 from anabranch.sim.transaction_faults import TransactionFaults
 from anabranch.sim.transaction_history import COMMITTED, UNKNOWN, TransactionHistory
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.sim.checks.suite import Suite
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.plan import Fault, Plan
+    from anabranch.sim.plan import Plan
+    from anabranch.sim.plan_parts import Fault
 
 INTERVAL = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 HEALED_US = 60 * SECOND_US

@@ -8,7 +8,7 @@ from anabranch.core.types import TopicPartition
 from anabranch.sim.checks.marks import Marks
 from anabranch.sim.checks.offset_expiry import NONE_TOLD, OffsetExpiryChecks
 from anabranch.sim.checks.violation import Violation
-from anabranch.sim.offset_plan import NamePlan
+from anabranch.sim.plan_parts import NamePlan
 
 PLACE = TopicPartition("t", 0)
 PLAN = NamePlan("name-0", retention_ms=4_000, version=3, commits=())

@@ -21,7 +21,7 @@ from anabranch.sim.checks.violation import Violation
 
 if TYPE_CHECKING:
     from anabranch.sim.checks.marks import Marks
-    from anabranch.sim.offset_plan import NamePlan
+    from anabranch.sim.plan_parts import NamePlan
 
 NONE_TOLD = -1
 NOT_ACKNOWLEDGED = -1

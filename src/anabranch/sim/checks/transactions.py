@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
 from anabranch.sim.checks.violation import Violation
+from anabranch.sim.plan_parts import PASSING, RESULTS, TRANSFERS
 from anabranch.sim.transaction_history import ABORTED, COMMITTED, NEVER, OPEN, UNKNOWN
-from anabranch.sim.transaction_plan import PASSING, RESULTS, STATE_TOPIC, TRANSFERS
+from anabranch.sim.transaction_plan import STATE_TOPIC
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
     from anabranch.sim.checks.offset_expiry import OffsetExpiryChecks
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.offset_plan import NamePlan
+    from anabranch.sim.plan_parts import NamePlan
 
 OFFSET_COMMIT = 8
 NO_GENERATION = -1

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
     from anabranch.sim.checks.diskless_clients import DisklessClientChecks
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.diskless_plan import DisklessPlan
-    from anabranch.sim.plan import ClientPlan, Operation
+    from anabranch.sim.plan_parts import ClientPlan, DisklessPlan, Operation
 
 OPERATOR, AUDITOR = "diskless-operator", "diskless-auditor"
 

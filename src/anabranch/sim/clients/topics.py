@@ -14,7 +14,7 @@ from anabranch.core.errors import ErrorCode
 
 if TYPE_CHECKING:
     from anabranch.sim.clients.admin import Admin
-    from anabranch.sim.plan import TopicPlan
+    from anabranch.sim.plan_parts import TopicPlan
 
 RETRY_MS = 200
 

@@ -26,8 +26,8 @@ from anabranch.sim.transaction_history import Transaction, Written
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
+    from anabranch.sim.plan_parts import Deal
     from anabranch.sim.transaction_history import TransactionHistory
-    from anabranch.sim.transaction_plan import Deal
 
 ABORT, HANG = "abort", "hang"
 MOST_WAITING = 3

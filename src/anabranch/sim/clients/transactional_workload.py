@@ -27,9 +27,7 @@ from anabranch.sim.clients.transactional_loop import TransactionalMember
 from anabranch.sim.clients.transactional_reader import TransactionalReader
 from anabranch.sim.clients.transactions import Scripted, Steps, Wish
 from anabranch.sim.history import History
-from anabranch.sim.processes import State
-from anabranch.sim.transaction_plan import (
-    COMMIT,
+from anabranch.sim.plan_parts import (
     PASSING,
     RESULTS,
     TRANSFERS,
@@ -39,10 +37,12 @@ from anabranch.sim.transaction_plan import (
     ReaderPlan,
     TransactionPlan,
 )
+from anabranch.sim.processes import State
+from anabranch.sim.transaction_plan import COMMIT
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.plan import Fault
+    from anabranch.sim.plan_parts import Fault
     from anabranch.sim.transaction_history import TransactionHistory
 
 RETRY_MS = 200

@@ -22,7 +22,8 @@ from anabranch.sim.clients.fetcher import Fetcher, Reading
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
 from anabranch.sim.clients.topics import PlannedTopics
-from anabranch.sim.plan import SETTLED_US, ClientPlan, Fault, Operation, Plan
+from anabranch.sim.plan import Plan
+from anabranch.sim.plan_parts import SETTLED_US, ClientPlan, Fault, Operation
 
 if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
