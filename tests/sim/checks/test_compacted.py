@@ -48,14 +48,12 @@ def violated(act) -> str:
 def test_a_compacted_log_is_compared_as_what_it_was():
     stage = stage_with(b"a", b"b", b"a", b"b", b"c")
     compacted(stage, 2)
-    truth = stage.logs.truths[KEY]
-    assert truth.compacted is not None
-    assert truth.compacted.taken_out > 0
+    assert stage.logs.compacted_logs[KEY].taken_out > 0
     assert len(stage.log(2).read(0, max_bytes=1 << 20, upto=5, at_least_one=True)) < len(
         stage.log(1).read(0, max_bytes=1 << 20, upto=5, at_least_one=True)
     )
     entries = [stage.logs.seats[node_id].copies[KEY].entries for node_id in (1, 2)]
-    assert entries[0] == entries[1] == truth.entries
+    assert entries[0] == entries[1] == stage.logs.truths[KEY].entries
     stage.elect(2, [2, 3], 1)
     stage.follow(2, 3)  # a compacted log may lead: it lacks nothing
 
@@ -91,9 +89,7 @@ def transactional_stage(*, committed: bool) -> Stage:
 def test_what_a_transaction_wrote_counts_when_it_is_committed(committed):
     stage = transactional_stage(committed=committed)
     compacted(stage, 1)
-    truth = stage.logs.truths[KEY]
-    assert truth.compacted is not None
-    assert truth.compacted.taken_out > 0
+    assert stage.logs.compacted_logs[KEY].taken_out > 0
 
 
 def test_c1_the_newest_record_of_a_key_is_not_one_that_was_aborted(monkeypatch):
@@ -139,12 +135,11 @@ def test_c3_where_a_leader_epoch_began_unless_that_was_deleted(monkeypatch, dele
 
 def test_c4_what_nobody_has_written():
     stage = stage_with(b"a", b"b", b"c")
-    truth = stage.logs.truths[KEY]
-    assert truth.compacted is not None
-    first, second, third = truth.entries
-    lost = truth.compacted._by_base.pop(second.base)
+    log = stage.logs.compacted_logs[KEY]
+    first, second, third = stage.logs.truths[KEY].entries
+    lost = log._by_base.pop(second.base)
     assert lost == [second]
-    read = truth.compacted.read
+    read = log.read
     assert violated(lambda: read(third, b"", first, 0, 0, {})) == "C4"
 
 

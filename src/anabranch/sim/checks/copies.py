@@ -23,6 +23,7 @@ from anabranch.sim.checks.violation import Violation
 if TYPE_CHECKING:
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import Buffer
+    from anabranch.sim.checks.compacted import Compacted
     from anabranch.sim.checks.truth import Truth
     from anabranch.sim.node import SimNode
 
@@ -34,6 +35,7 @@ class Copy:
 
     __slots__ = (
         "_sound",
+        "compacted",
         "cut_to",
         "end",
         "entries",
@@ -55,9 +57,11 @@ class Copy:
         "truth",
     )
 
-    def __init__(self, node: SimNode, truth: Truth) -> None:
+    def __init__(self, node: SimNode, truth: Truth, compacted: Compacted | None = None) -> None:
         self.node = node
         self.truth = truth
+        self.compacted = compacted
+        """What its batches had, where the topic is compacted."""
         self.entries: list[Entry] = []
         self.holes: set[Entry] = set()
         """Those of the batches that compaction took out of this log."""
@@ -147,7 +151,7 @@ class Copy:
 
     def _read(self, entry: Entry, batch: Buffer) -> list[Entry]:
         """The batch, after those that compaction took out before it."""
-        compacted = self.truth.compacted
+        compacted = self.compacted
         if compacted is None or self.replica is None:
             return [entry]
         before = self.entries[-1] if self.entries else None

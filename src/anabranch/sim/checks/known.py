@@ -34,6 +34,8 @@ class LogKnowledge:
         self.marks = marks
         self.seats: dict[int, Seat] = {}
         self.truths: dict[Key, Truth] = {}
+        self.compacted_logs: dict[Key, Compacted] = {}
+        """What the batches had of the partitions whose topics are compacted."""
         self.places: dict[TopicPartition, Truth] = {}
         self.deletes_asked: set[TopicPartition] = set()
         """Partitions of which an operator has deleted records, or has tried to."""
@@ -45,7 +47,7 @@ class LogKnowledge:
             place = self.model.place(key)
             truth = Truth(key, has_offsets=place.topic == OFFSETS_TOPIC)
             if "compact" in self.model.setting(key, "cleanup.policy", "delete"):
-                truth.compacted = Compacted(truth, lambda: self._tombstones_stay_ms(key))
+                self.compacted_logs[key] = Compacted(truth, lambda: self._tombstones_stay_ms(key))
             truth.expires = self.model.expires(key)
             self.truths[key] = self.places[place] = truth
         return truth

@@ -196,7 +196,9 @@ class LogChecks(LogKnowledge):
             copy = seat.copies.get(key)
             if copy is None or (same_life and copy.replica not in (None, replica)):
                 # Or: one event brought the end of a role, with its log, and a new role.
-                copy = seat.copies[key] = Copy(seat.node, self.truth(key))
+                copy = seat.copies[key] = Copy(
+                    seat.node, self.truth(key), self.compacted_logs.get(key)
+                )
             if copy.replica is not replica:
                 copy.forget()
                 copy.replica = replica

@@ -167,7 +167,7 @@ class ReplicaChecks:
         elif gone and log.start_offset > 0:
             self._known.marks.hit("restart-at-leader-start")
         is_empty = log.end_offset == log.start_offset
-        if truth.compacted is not None and truth.reset_epoch != NEVER and is_empty:
+        if copy.compacted is not None and truth.reset_epoch != NEVER and is_empty:
             return  # holes cannot be compared with a leader who has less: it copies all of it anew
         for entry in cut:
             if entry.base >= truth.start and truth.holds(entry) and not copy.is_rotten:

@@ -19,7 +19,6 @@ from anabranch.sim.checks.model import Key
 
 if TYPE_CHECKING:
     from anabranch.core.types import Buffer
-    from anabranch.sim.checks.compacted import Compacted
 
 NEVER = -1
 
@@ -43,7 +42,6 @@ class Truth:
 
     __slots__ = (
         "commits",
-        "compacted",
         "deleted",
         "deleted_to",
         "dropped",
@@ -66,8 +64,6 @@ class Truth:
 
     def __init__(self, key: Key, *, has_offsets: bool = False) -> None:
         self.key = key
-        self.compacted: Compacted | None = None
-        """What its batches had, where the topic is compacted."""
         self.commits: dict[Entry, tuple[Committed, ...]] | None = {} if has_offsets else None
         """What each batch commits, of a partition of `__consumer_offsets`."""
         self.entries: list[Entry] = []
