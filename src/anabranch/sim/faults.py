@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import MAGIC_AT, walk
+from anabranch.sim.fault_targets import FaultTargets, Undo, mend
 from anabranch.sim.lease_faults import LeaseFaults
 from anabranch.sim.metadata_faults import metadata_faults
 from anabranch.sim.network import HEALTHY, LinkFault
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.node import SimNode
 
-Undo = Callable[[], None]
 CUT, CLOG = LinkFault(cut=True), LinkFault(clogged=True)
 OLDER = {0: 11, 1: 14, 3: 12, 56: 2}
 """API key -> the newest version that an older broker speaks."""
 PLANES = ("all", "all", "all", "data", "control")
 
 
-class Faults:
+class Faults(FaultTargets):
     """See the module. `happened` counts faults that found something to do, by kind."""
 
     def __init__(
@@ -48,12 +48,10 @@ class Faults:
         plan: Plan,
         client_faults: dict[str, Callable[[Fault], Undo | None]],
     ) -> None:
-        self.cluster = cluster
-        self.world = cluster.world
+        super().__init__(cluster)
         self.network = cluster.network
         self.plan = plan
         self.happened: dict[str, int] = {}
-        self._over = False
         self._undone: dict[Fault, Undo] = {}
         """Of the faults of clients, which are ended before the world heals."""
         self.rotten: list[tuple[SimNode, str]] = []
@@ -74,12 +72,12 @@ class Faults:
 
     def end(self) -> None:
         """No fault begins any more, and those of clients are over."""
-        self._over = True
+        self.are_over = True
         for undo in list(self._undone.values()):
             undo()
 
     def _begin(self, fault: Fault) -> None:
-        if self._over:
+        if self.are_over:
             return
         undo = self._kinds[fault.kind](fault)
         if undo is None:
@@ -90,28 +88,12 @@ class Faults:
         self.world.after(fault.lasts_us, self._end, fault, undo)
 
     def _end(self, fault: Fault, undo: Undo) -> None:
-        if not self._over:
+        if not self.are_over:
             self.world.note("fault-ends", "world", fault.kind)
             self._undone.pop(fault, None)
             undo()
 
-    def note(self, fault: Fault, who: str, text: str = "") -> None:
-        """One line of the trace: a fault begins."""
-        self.world.note("fault", who, f"{fault.kind} {text}".rstrip())
-
     # Whom it hits.
-
-    def _nodes(self) -> list[SimNode]:
-        nodes = self.cluster.nodes
-        return [nodes[node_id] for node_id in sorted(nodes)]
-
-    def _running(self) -> list[SimNode]:
-        return [node for node in self._nodes() if node.state is State.RUNNING]
-
-    def aimed(self, fault: Fault) -> SimNode | None:
-        """The running node that a fault hits, if any runs."""
-        running = self._running()
-        return running[fault.aim % len(running)] if running else None
 
     def _leader(self, fault: Fault) -> SimNode | None:
         """Who leads the partition that the fault aims at, if it runs."""
@@ -125,7 +107,7 @@ class Faults:
         return places[fault.aim % len(places)]
 
     def _other(self, fault: Fault, node: SimNode) -> SimNode:
-        others = [each for each in self._nodes() if each is not node]
+        others = [each for each in self.nodes() if each is not node]
         return others[fault.other % len(others)]
 
     # What it does. Each returns what undoes it, or None when there was nothing to do.
@@ -200,7 +182,7 @@ class Faults:
 
     def _cut(self, fault: Fault) -> Undo | None:
         """One way only: requests arrive and answers do not, or the other way round."""
-        nodes = self._nodes()
+        nodes = self.nodes()
         one = nodes[fault.aim % len(nodes)]
         other = self._other(fault, one)
         self.note(fault, one.name, f"to {other.name}")
@@ -208,7 +190,7 @@ class Faults:
 
     def _isolate(self, fault: Fault) -> Undo | None:
         """From all other brokers; clients still reach it."""
-        nodes = self._nodes()
+        nodes = self.nodes()
         one = nodes[fault.aim % len(nodes)]
         self.note(fault, one.name)
         links = []
@@ -218,7 +200,7 @@ class Faults:
         return self._links(fault, links)
 
     def _split(self, fault: Fault) -> Undo | None:
-        nodes = self._nodes()
+        nodes = self.nodes()
         size = 1 + fault.other % (len(nodes) - 1)
         turned = [nodes[(fault.aim + n) % len(nodes)] for n in range(len(nodes))]
         one, other = turned[:size], turned[size:]
@@ -231,7 +213,7 @@ class Faults:
 
     def _swizzle(self, fault: Fault) -> Undo | None:
         """Clog some brokers one after another; unclog them in another order."""
-        nodes = self._nodes()
+        nodes = self.nodes()
         chosen = [nodes[(fault.aim + n) % len(nodes)] for n in range(1 + fault.other % len(nodes))]
         order = sorted(chosen, key=lambda node: (node.node_id * 7919 + fault.other) % 104_729)
         step_us = fault.lasts_us // (2 * len(chosen) + 1)
@@ -243,10 +225,10 @@ class Faults:
         return _nothing
 
     def _clog(self, node: SimNode, clogged: bool) -> None:
-        if self._over:
+        if self.are_over:
             return
         self.world.note("clog" if clogged else "unclog", node.name)
-        for other in self._nodes():
+        for other in self.nodes():
             if other is not node:
                 link = CLOG if clogged else None
                 self.cluster.spoil(node.node_id, other.node_id, link)
@@ -372,13 +354,6 @@ class Faults:
             node.lose_folder(node.folders[fault.other % len(node.folders)])
         return node.start
 
-    def restart_mended(self, node: SimNode) -> None:
-        """A folder that failed stays offline until its process starts again."""
-        mend(node)
-        if node.state is State.RUNNING:
-            node.crash(power=False)
-        node.start()
-
     # Processes.
 
     def _down(
@@ -407,15 +382,6 @@ class Faults:
         restart(OLDER)
         return lambda: restart({})
 
-    def later(self, delay_us: int, action: Undo) -> None:
-        """Do something after a while, unless faults are over by then."""
-
-        def act() -> None:
-            if not self._over:
-                action()
-
-        self.world.after(delay_us, act)
-
     def _pause(self, fault: Fault, node: SimNode | None) -> Undo | None:
         if node is None or node.state is not State.RUNNING:
             return None
@@ -439,12 +405,12 @@ class Faults:
         def restart(node: SimNode) -> None:
             node.shut_down(lambda: self.later(step_us // 4, node.start))
 
-        for number, node in enumerate(self._nodes()):
+        for number, node in enumerate(self.nodes()):
             self.later(number * step_us, partial(restart, node))
         return _nothing
 
     def _all_down(self, fault: Fault, *, power: bool) -> Undo | None:
-        up = [node for node in self._nodes() if node.is_up]
+        up = [node for node in self.nodes() if node.is_up]
         if not up:
             return None
         self.note(fault, "world")
@@ -452,7 +418,7 @@ class Faults:
             node.crash(power=power)
 
         def undo() -> None:
-            for number, node in enumerate(self._nodes()):
+            for number, node in enumerate(self.nodes()):
                 delay_us = (fault.other * (number + 1) * 7919) % (3 * SECOND_US)
                 self.later(delay_us, node.start)
 
@@ -482,16 +448,6 @@ def rotten_byte(log: bytes, strength: float) -> int:
         return len(log) - 1
     position, header = batches[int(len(batches) * strength)]
     return position + MAGIC_AT + int((header.size_bytes - MAGIC_AT) * strength)
-
-
-def mend(node: SimNode) -> None:
-    """Let a disk be fast, whole and roomy again; what it has lost stays lost."""
-    node.disk_delay_us = 0
-    node.disk.mend()
-    node.disk.broken.clear()
-    node.disk.rooms.clear()
-    node.metadata_disk.mend()
-    node.advertised_host = node.name
 
 
 def _delay_us(fault: Fault) -> int:

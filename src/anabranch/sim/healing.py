@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.batch import crc_is_valid, walk
-from anabranch.sim.faults import mend
+from anabranch.sim.fault_targets import mend
 from anabranch.sim.plan_parts import SECOND_US
 from anabranch.sim.store import StoreFaults
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from anabranch.sim.processes import State
 
 if TYPE_CHECKING:
-    from anabranch.sim.faults import Faults
+    from anabranch.sim.fault_targets import FaultTargets
     from anabranch.sim.node import SimNode
     from anabranch.sim.plan_parts import Fault
 
@@ -29,7 +29,7 @@ MOST_DRIFT = 0.2
 class LeaseFaults:
     """See the module."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: FaultTargets) -> None:
         self.faults = faults
         self.cluster = faults.cluster
 

@@ -17,7 +17,7 @@ from anabranch.sim.processes import State
 from anabranch.sim.twins import Twin
 
 if TYPE_CHECKING:
-    from anabranch.sim.faults import Faults
+    from anabranch.sim.fault_targets import FaultTargets
     from anabranch.sim.node import SimNode
     from anabranch.sim.plan_parts import Fault
 
@@ -33,9 +33,9 @@ ALL_FAIL = 0.7
 
 
 class RegistrationFaults:
-    """Carries them out with the means of `Faults`."""
+    """Carries them out with the means of `FaultTargets`."""
 
-    def __init__(self, faults: Faults) -> None:
+    def __init__(self, faults: FaultTargets) -> None:
         self._faults = faults
         self._later = faults.later
         self._note = faults.note
