@@ -75,11 +75,11 @@ class ControllerShell(Performer):
             copy=node.follower.first_end,
             first_records=self._first_records,
         )
-        self._alarm = Alarm(node, self._due_ms, self._tick)
+        self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
         self._watched: Lease | None = None
         self._connected: dict[str, tuple[int, int]] = {}
         remotes = cluster.remotes
-        self.rows = None if remotes is None else LogRowsHands(node, remotes.coordinator)
+        self.rows = None if remotes is None else LogRowsHands(node.world, node, remotes.coordinator)
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""

@@ -14,14 +14,15 @@ from anabranch.sim.coordinator import SimCoordinator
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
-    from anabranch.sim.node import SimNode
-    from anabranch.sim.processes import Timer
+    from anabranch.sim.processes import Process, Timer
+    from anabranch.sim.world import World
 
 
 class LogRowsHands:
     """One life of a node's keeping of rows."""
 
-    def __init__(self, node: SimNode, coordinator: SimCoordinator) -> None:
+    def __init__(self, world: World, node: Process, coordinator: SimCoordinator) -> None:
+        self.world = world
         self.node = node
         self.machine = LogRows()
         self._coordinator = coordinator
@@ -42,7 +43,7 @@ class LogRowsHands:
         self._go_on()
 
     def _go_on(self) -> None:
-        world = self.node.world
+        world = self.world
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -57,12 +58,12 @@ class LogRowsHands:
         node, life = self.node, self.node.life
 
         def told(result: Any) -> None:
-            self.machine.answered(effect, result, node.world.steady_ms)
+            self.machine.answered(effect, result, self.world.steady_ms)
             self._go_on()
 
         def done(result: Any) -> None:
             if node.life == life:
-                node.world.after_in(node, 0, told, result)
+                self.world.after_in(node, 0, told, result)
 
         self._coordinator.ask(node.name, *_call(effect), done)
 

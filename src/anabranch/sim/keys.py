@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
-    from anabranch.sim.processes import Timer
+    from anabranch.sim.processes import Process, Timer
+    from anabranch.sim.world import World
 
 
 class Keys(dict[Hashable, None]):
@@ -32,14 +32,19 @@ class Keys(dict[Hashable, None]):
 
 
 class Alarm:
-    """One deadline of a node's life that moves about: `due` says where it is by now."""
+    """One deadline of a process's life that moves about: `due` says where it is by now."""
 
-    __slots__ = ("_action", "_due", "_due_ms", "_node", "_timer")
+    __slots__ = ("_action", "_due", "_due_ms", "_process", "_timer", "_world")
 
     def __init__(
-        self, node: SimNode, due: Callable[[], float | None], action: Callable[[], None]
+        self,
+        world: World,
+        process: Process,
+        due: Callable[[], float | None],
+        action: Callable[[], None],
     ) -> None:
-        self._node = node
+        self._world = world
+        self._process = process
         self._due = due
         self._action = action
         self._timer: Timer | None = None
@@ -54,15 +59,14 @@ class Alarm:
             if due_ms >= self._due_ms:
                 return
             self._timer.cancel()
-        world = self._node.world
         self._due_ms = due_ms
-        delay_us = max(0, int(due_ms * 1000) - world.now_us)
-        self._timer = world.after_in(self._node, delay_us, self._ring)
+        delay_us = max(0, int(due_ms * 1000) - self._world.now_us)
+        self._timer = self._world.after_in(self._process, delay_us, self._ring)
 
     def _ring(self) -> None:
         self._timer = None
         due_ms = self._due()
-        if due_ms is not None and due_ms * 1000 > self._node.world.now_us:
+        if due_ms is not None and due_ms * 1000 > self._world.now_us:
             self.set()
         else:
             self._action()

@@ -198,11 +198,11 @@ class SimNode(Machine, Performer):
         self.asking = Asking(self)
         self.diskless = hands_of(self, self.cluster)
         deadline = self.purgatory.next_deadline
-        self._waits_alarm = Alarm(self, deadline, self._waits_are_over)
+        self._waits_alarm = Alarm(self.world, self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline
-        self._controller_alarm = Alarm(self, deadline, self._controller_waits_are_over)
+        self._controller_alarm = Alarm(self.world, self, deadline, self._controller_waits_are_over)
         due = self.broker.groups.timers.next_due_ms
-        self._groups_alarm = Alarm(self, due, self._groups_are_due)
+        self._groups_alarm = Alarm(self.world, self, due, self._groups_are_due)
 
     def _boot(self) -> None:
         if not self.follower.is_open:

@@ -28,7 +28,7 @@ class Replicating:
         self.world = node.world
         self.replication = node.broker.replication
         self._is_touched = True
-        self._alarm = Alarm(node, self._due_ms, self._tick)
+        self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
 
     def touch(self) -> None:
         """A step may have left something to be sent: the next `perform` looks."""

@@ -76,7 +76,7 @@ class Session:
         self.logs_are_open = False
         self._left: Callable[[], None] | None = None
         self._is_doing = False
-        self._alarm = Alarm(node, self._due_ms, self._tick)
+        self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
 
     @property
     def incarnation_id(self) -> bytes:
