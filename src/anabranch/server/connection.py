@@ -25,7 +25,7 @@ import socket
 import sys
 from collections import deque
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.client.buffers import BufferPool
 from anabranch.core.access.principal import ANONYMOUS
@@ -36,7 +36,6 @@ from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
-    from anabranch.server.listener import Acceptor
 
 SIZE = Struct(">i").unpack_from
 SIZE_BYTES = 4
@@ -140,19 +139,35 @@ class ReceiveMemory:
             connection.memory_freed()
 
 
+class Admission(Protocol):
+    """Who lets connections in, and counts them: see `listener.Acceptor`."""
+
+    name: str
+    largest_request_bytes: int
+
+    def admit(self, connection: Connection) -> str:
+        """Count a new connection in; a sentence when there is no room for it."""
+
+    def leave(self, connection: Connection) -> None:
+        """Count a connection out."""
+
+    def hung_up(self, connection: Connection, why: str) -> None:
+        """The node closes a connection, and says why."""
+
+
 class Connection(asyncio.BufferedProtocol):
     """One client's connection on one listener."""
 
     __slots__ = (
-        "_acceptor", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
+        "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
         "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
         "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
         "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
         "received_requests", "session",
     )  # fmt: skip
 
-    def __init__(self, acceptor: Acceptor, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
-        self._acceptor = acceptor
+    def __init__(self, admission: Admission, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
+        self._admission = admission
         self._dispatcher = dispatcher
         self._memory = memory
         self._transport: Any = None
@@ -174,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         self.promised_bytes = 0
         self.is_touched = False
         self.is_draining = False
-        self.listener = acceptor.name
+        self.listener = admission.name
         self.session = Session(ANONYMOUS)
         self.host = ""
         self.identity = 0
@@ -188,7 +203,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = transport
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
-        refusal = self._acceptor.admit(self)
+        refusal = self._admission.admit(self)
         if refusal:
             self.closing = True
             self._transport.abort()
@@ -211,7 +226,7 @@ class Connection(asyncio.BufferedProtocol):
         self._queue.clear()
         self._frame = None
         self._out.clear()
-        self._acceptor.leave(self)
+        self._admission.leave(self)
 
     def get_buffer(self, _size_hint: int) -> memoryview:
         """Where the next bytes go: the rest of a large frame, or the shared buffer."""
@@ -293,7 +308,7 @@ class Connection(asyncio.BufferedProtocol):
         position = 0
         while end - position >= SIZE_BYTES:
             size = SIZE(buffer, position)[0]
-            if not 0 < size <= self._acceptor.largest_request_bytes:
+            if not 0 < size <= self._admission.largest_request_bytes:
                 self._refuse_size(size, bytes(view[position : min(end, position + 8)]))
                 return
             start = position + SIZE_BYTES
@@ -334,7 +349,7 @@ class Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _refuse_size(self, size: int, first: bytes) -> None:
-        limit = self._acceptor.largest_request_bytes
+        limit = self._admission.largest_request_bytes
         why = other_protocol(first)
         if not why and size <= 0:
             why = f"a frame says that its size is {size}"
@@ -497,7 +512,7 @@ class Connection(asyncio.BufferedProtocol):
         """Say why in the log, send what was promised, and close."""
         if self.closing:
             return
-        self._acceptor.hung_up(self, why)
+        self._admission.hung_up(self, why)
         self.close()
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from typing import Any, Protocol
 
 from anabranch.core.api.handler import Handler
 from anabranch.core.api.purgatory import Parked, Purgatory
-from anabranch.core.broker.gate import Verdict, admit
+from anabranch.core.broker.gate import Session, Verdict, admit
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.errors import ErrorCode, ProtocolError, error_code_of
 from anabranch.core.log.files import ColdRead
@@ -37,7 +37,6 @@ from anabranch.core.wire.codec import decoder
 from anabranch.core.wire.frame import API_VERSIONS_KEY, frame_response, read_request_header
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.connection import Connection
 from anabranch.server.logs import logger
 
 LOG = logger("dispatch")
@@ -58,6 +57,28 @@ class Shell(Protocol):
 
     async def forward(self, frame: memoryview, request: Request) -> bytes:
         """Pass a request on to the active controller; returns response header and body."""
+
+
+class Peer(Protocol):
+    """A connection as its requests see it: see `connection.Connection`."""
+
+    listener: str
+    host: str
+    identity: int
+    session: Session
+    held_bytes: int
+    """Of answers that wait for those before them."""
+    promised_bytes: int
+    """What the answers that it waits for may bring."""
+
+    def touch(self) -> None:
+        """Something may be ready to be sent or run."""
+
+    def brought(self, *, is_crowded: bool) -> None:
+        """Its last request brought what waits for a store."""
+
+    def hang_up(self, why: str) -> None:
+        """Say why in the log, send what was promised, and close."""
 
 
 class Slot:
@@ -81,7 +102,7 @@ class Slot:
     )  # fmt: skip
 
     def __init__(
-        self, connection: Connection, route: Route | None, request: Request | None,
+        self, connection: Peer, route: Route | None, request: Request | None,
         frame: memoryview | None,
     ) -> None:  # fmt: skip
         self.connection = connection
@@ -176,7 +197,7 @@ class Dispatcher(Performer):
         """Read the clock, once for everything that this step does."""
         self.now_ms = wall_ms()
 
-    def handle(self, connection: Connection, frame: memoryview) -> list[Buffer] | Slot | None:
+    def handle(self, connection: Peer, frame: memoryview) -> list[Buffer] | Slot | None:
         """The answer to one frame, its place in the order, or None: the connection was closed."""
         try:
             api_key, version, correlation_id = PEEK(frame)
@@ -233,7 +254,7 @@ class Dispatcher(Performer):
     # Routes.
 
     def _find_route(
-        self, connection: Connection, api_key: int, version: int, correlation_id: int
+        self, connection: Peer, api_key: int, version: int, correlation_id: int
     ) -> Route | list[Buffer] | None:
         handler = self._handlers.get(api_key)
         run = None if handler is None else getattr(handler, self.role)
@@ -251,7 +272,7 @@ class Dispatcher(Performer):
         route = self._routes[api_key, version] = Route(handler, run, version)
         return route
 
-    def _admits(self, connection: Connection, route: Route) -> bool:
+    def _admits(self, connection: Peer, route: Route) -> bool:
         """Whether the gate lets a request through; else its connection is closed."""
         session = connection.session
         verdict = admit(session, opens_session=route.opens_session, now_ms=steady_ms())
@@ -422,14 +443,14 @@ class Dispatcher(Performer):
 
     # What connections call.
 
-    def answered_slot(self, connection: Connection, buffers: list[Buffer]) -> Slot:
+    def answered_slot(self, connection: Peer, buffers: list[Buffer]) -> Slot:
         """A slot for an answer that is there but must wait for the ones before it."""
         slot = Slot(connection, None, None, None)
         slot.hold(buffers)
         slot.is_done = True
         return slot
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: Peer) -> None:
         """A connection has ended, for any cause."""
 
     def abandon(self, slot: Slot) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import replace
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
 from anabranch.core.api.context import METADATA, Broker
@@ -39,7 +39,7 @@ from anabranch.server.broker_statistics import BrokerStatistics, transaction_cou
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.diskless.shell import DisklessShell
-from anabranch.server.dispatch import Dispatcher
+from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
 from anabranch.server.groups import GroupShell
 from anabranch.server.late_transactions import say_late
@@ -54,22 +54,38 @@ from anabranch.server.upkeep import Upkeep
 if TYPE_CHECKING:
     from anabranch.core.controller.controller import Controller
     from anabranch.server.config import NodeConfig
-    from anabranch.server.connection import Connection
+    from anabranch.server.connection import ReceiveMemory
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
     from anabranch.server.diskless.opening import Opening
+    from anabranch.server.files import RealFiles
     from anabranch.server.folders import HeldFolders
-    from anabranch.server.node import Node
 
 LOG = logger("broker")
 
 HEARTBEAT_KEY = 63
 
 
+class Surroundings(Protocol):
+    """What a broker needs of the node that it is a role of: see `node.Node`."""
+
+    config: NodeConfig
+    cluster_id: str
+    files: RealFiles
+    memory: ReceiveMemory
+    stores: Opening | None
+
+    def advertised(self) -> list[tuple[str, str, int]]:
+        """(listener name, host, port) as clients are told."""
+
+    def stop_because(self, sentence: str) -> None:
+        """Something happened after which the node must not go on."""
+
+
 class BrokerRole:
     """A node that keeps partitions and serves clients."""
 
-    def __init__(self, node: Node, channel: ControllerChannel, held: HeldFolders) -> None:
+    def __init__(self, node: Surroundings, channel: ControllerChannel, held: HeldFolders) -> None:
         config = node.config
         self._node = node
         self._channel = channel
@@ -384,7 +400,7 @@ class ControllerDispatcher(Dispatcher):
         self.now_ms = steady_ms()
         self._side.look_at_lease()
 
-    def left(self, connection: Connection) -> None:
+    def left(self, connection: Peer) -> None:
         """A connection has ended: it may have been a broker's."""
         self._side.left(connection.identity)
 
