@@ -195,4 +195,4 @@ def test_what_real_processes_cannot_do_is_told_in_one_line(rehearse, plan_file):
     )
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 1
-    assert said.stderr.startswith("Error: Line 6: `add` is for made-up nodes only.")
+    assert said.stderr.startswith("Error: Line 6: `add` is for simulated nodes only.")

@@ -1,4 +1,4 @@
-"""What made-up clients do that real ones do: retry, renumber, come back, start over."""
+"""What simulated clients do that real ones do: retry, renumber, come back, start over."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Three made-up brokers elect, replicate, lose their leader and nothing else; all of it again."""
+"""Three simulated brokers elect, replicate, and lose their leader but no record; a second run is the same."""
 
 from __future__ import annotations
 

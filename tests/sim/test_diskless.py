@@ -212,7 +212,7 @@ def test_one_seed_of_eight_has_diskless_topics_and_the_others_are_as_they_were()
     having = [seed for seed in range(2 * FIRST_SEED) if draw_plan(seed).diskless is not None]
     assert having == [n for n in range(FIRST_SEED, 2 * FIRST_SEED) if n % EVERY == OF_EACH]
     kinds = {fault.kind for seed in range(4, 4_000, 8) for fault in draw_plan(seed).faults}
-    assert {"objects-away", "coordinator-flaky", "writer-haunts", "crash-after-put"} <= kinds
+    assert {"objects-away", "coordinator-flaky", "writer-lingers", "crash-after-put"} <= kinds
     assert {"sleep-after-put", "objects-away-for-minutes"} <= kinds
 
 

@@ -1,4 +1,4 @@
-"""The made-up world keeps its rules: order, processes, links, the store's contract, the dark."""
+"""The simulated world keeps its rules: order, processes, links, the store's contract, power cuts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""A made-up world for the core: disks that fail, and later clocks and networks that do."""
+"""The simulator: the core with a clock, a network, disks and stores that fail on purpose."""

@@ -1,4 +1,4 @@
-"""What a made-up broker does for its machines' questions to other brokers: sends them.
+"""What a simulated broker does for its machines' questions to other brokers: sends them.
 
 Rule kept: every answer, or that there was none, comes back with its ask, in a step of its own. Not
 here: any decision (`core/broker/peers.py`).
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Asking:
-    """The hands of `broker.peers`. One a life of a node."""
+    """Performs what `broker.peers` wants done. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:
         self.node = node

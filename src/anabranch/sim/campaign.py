@@ -7,7 +7,7 @@ core or simulator change. A failure is shrunk and printed as a trace, one line a
 
 Rule kept: this file alone knows the machine's clock and its processes; a schedule knows neither.
 A mark that no schedule hits is a failure too, once enough have been run: then the clients or the
-faults are too tame for the check that waits there.
+faults are too weak for the check that waits there.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def sentences(report: Report) -> list[str]:
     losses = ", ".join(f"{name} {count}" for name, count in sorted(tally.losses.items()))
     return [
         f"seeds {report.first_seed} to {report.next_seed - 1}: {tally.clean} clean, "
-        f"{len(tally.failures)} failed, {tally.uncounted} too tame to count",
+        f"{len(tally.failures)} failed, {tally.uncounted} with too few operations or faults",
         f"{rate:.0f} schedules a minute, {busy_rate:.0f} a minute of processor time",
         f"{tally.virtual_us / 3.6e9:.1f} virtual hours, "
         f"{tally.operations} operations, {tally.faults} faults",

@@ -1,4 +1,4 @@
-"""Compaction on one made-up broker: what `server/cleaner.py` does, without threads and processes.
+"""Compaction on one simulated broker: what `server/cleaner.py` does, without threads and processes.
 
 What: every `log.cleaner.backoff.ms` the dirtiest log gets a pass (`core.log.cleaner`). Reading and
 writing takes virtual time, and so does each step of the exchange of segments, so that a crash, a

@@ -1,6 +1,6 @@
-"""A made-up cluster: some nodes, a network between them, and a metadata store.
+"""A simulated cluster: some nodes, a network between them, and a metadata store.
 
-What: `Cluster` builds the nodes in a world, starts them, and carries calls of made-up clients to
+What: `Cluster` builds the nodes in a world, starts them, and carries calls of simulated clients to
 them. Watchers are told after each event whose it was, and of what no look at the state could show:
 what the store committed, which log got shorter, which process started or ended.
 

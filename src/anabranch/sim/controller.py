@@ -24,7 +24,7 @@ from anabranch.core.outcome import Propose
 from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.metadata_records import MetadataRecord
 from anabranch.sim.dialling import Dial, dial
-from anabranch.sim.diskless_rows import LogRowsHands
+from anabranch.sim.diskless_rows import RowsPerformer
 from anabranch.sim.keys import Alarm
 from anabranch.sim.store_calls import carry_out
 
@@ -79,7 +79,9 @@ class ControllerShell(Performer):
         self._watched: Lease | None = None
         self._connected: dict[str, tuple[int, int]] = {}
         remotes = cluster.remotes
-        self.rows = None if remotes is None else LogRowsHands(node.world, node, remotes.coordinator)
+        self.rows = (
+            None if remotes is None else RowsPerformer(node.world, node, remotes.coordinator)
+        )
 
     def start(self) -> None:
         """Begin to want the lease, unless the store is older than this node's copy."""

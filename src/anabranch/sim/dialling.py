@@ -1,4 +1,4 @@
-"""Connections that close, and dialling anew: how made-up controllers find a process that is gone.
+"""Connections that close, and dialling anew: how simulated controllers find a process that is gone.
 
 What: a process that ends closes its connections, and so does a broker that moves on to another
 controller; whoever it was connected to hears that. A controller then dials the node: a machine
@@ -67,7 +67,7 @@ class Dial:
 
     def _arrive(self) -> None:
         target = self._target
-        if target is None or target.state is State.DARK:
+        if target is None or target.state is State.POWERED_OFF:
             return
         answer = Answer.REFUSED
         if target.listens:

@@ -1,9 +1,9 @@
-"""What a simulated broker does for its diskless half: makes its calls, and tells what they gave.
+"""What a simulated broker does for its diskless topics: makes the calls, and tells what they gave.
 
-What: the hands of `broker.diskless` in one life of a node: each effect becomes a call of the
+What: performs the effects of `broker.diskless` in one life of a node: each becomes a call of the
 simulated store or coordinator; the registration of the broker epoch and the watch are kept up. A
-call under way outlives the process that made it. `haunt` lets the hands of a dead process go on by
-themselves, as a process does that was thought to be dead: two writers then have one broker id. Rule
+call under way outlives the process that made it. `linger` lets a process whose node has crashed
+write on, as a process does that was thought to be dead: two writers then have one broker id. Rule
 kept: nothing is decided here. Not here: garbage, retention, rows (`diskless_upkeep.py`).
 """
 
@@ -48,7 +48,7 @@ class Remotes:
         """What came about of faults that wait for something."""
 
 
-class DisklessHands:
+class DisklessPerformer:
     """See the module."""
 
     def __init__(self, node: SimNode, remotes: Remotes) -> None:
@@ -70,7 +70,7 @@ class DisklessHands:
 
     @property
     def is_alive(self) -> bool:
-        """Whether these hands still do something."""
+        """Whether its process still runs."""
         return self._process.life == self._life
 
     def start(self) -> None:
@@ -84,16 +84,16 @@ class DisklessHands:
         self.epoch = broker_epoch
         self._register(broker_epoch)
 
-    def haunt(self) -> None:
-        """The process is dead, and its hands go on."""
-        ghost = Process(f"{self.name}/ghost-{self._life}")
-        ghost.state = State.RUNNING
-        self._process, self._life, self._timer = ghost, ghost.life, None
-        self.name = ghost.name
+    def linger(self) -> None:
+        """The node has crashed, and this process goes on beside its next life."""
+        former = Process(f"{self.name}/former-{self._life}")
+        former.state = State.RUNNING
+        self._process, self._life, self._timer = former, former.life, None
+        self.name = former.name
         self._step(lambda: None)
 
     def end(self) -> None:
-        """These hands, of a process that is dead, do nothing any more."""
+        """A process that lingered does nothing any more."""
         self._process.life += 1
 
     # Steps.
@@ -270,25 +270,25 @@ class DisklessHands:
         self._hop(told)
 
 
-def _hopping(hands: DisklessHands, told: Callable[[Any], None]) -> Callable[[Any], None]:
-    return lambda result: hands._hop(told, result)
+def _hopping(performer: DisklessPerformer, told: Callable[[Any], None]) -> Callable[[Any], None]:
+    return lambda result: performer._hop(told, result)
 
 
-def hands_of(node: SimNode, cluster: Cluster) -> DisklessHands | None:
-    """The hands of a node's new life, where the cluster has diskless topics."""
-    return None if cluster.remotes is None else DisklessHands(node, cluster.remotes)
+def performer_of(node: SimNode, cluster: Cluster) -> DisklessPerformer | None:
+    """The performer of a node's new life; None in a cluster without diskless topics."""
+    return None if cluster.remotes is None else DisklessPerformer(node, cluster.remotes)
 
 
-_TABLE: dict[type, Callable[[DisklessHands, Any], None]] = {
-    does.PrepareObjects: DisklessHands._prepare,
-    does.PutObject: DisklessHands._put,
-    does.CommitObject: DisklessHands._commit,
-    does.AskOutcome: DisklessHands._outcome,
-    does.RefuseObjects: DisklessHands._refuse,
-    does.AskStates: DisklessHands._states,
-    does.FindRuns: DisklessHands._find,
-    does.FindByTime: DisklessHands._by_time,
-    does.DeleteBefore: DisklessHands._delete_before,
-    does.ReadObject: DisklessHands._read,
-    does.ReadOn: DisklessHands._read_on,
+_TABLE: dict[type, Callable[[DisklessPerformer, Any], None]] = {
+    does.PrepareObjects: DisklessPerformer._prepare,
+    does.PutObject: DisklessPerformer._put,
+    does.CommitObject: DisklessPerformer._commit,
+    does.AskOutcome: DisklessPerformer._outcome,
+    does.RefuseObjects: DisklessPerformer._refuse,
+    does.AskStates: DisklessPerformer._states,
+    does.FindRuns: DisklessPerformer._find,
+    does.FindByTime: DisklessPerformer._by_time,
+    does.DeleteBefore: DisklessPerformer._delete_before,
+    does.ReadObject: DisklessPerformer._read,
+    does.ReadOn: DisklessPerformer._read_on,
 }

@@ -2,8 +2,8 @@
 
 What: either of the two is away, slow, cut off from a broker, or loses, swallows and delays calls;
 the coordinator's clock jumps, so that leases are over; watches break; a broker dies between put and
-commit, or sleeps there until its object's lease is over; the hands of a dead process write on under
-its id. Rule kept: a fault draws nothing itself.
+commit, or sleeps there until its object's lease is over; a process whose node has crashed writes on
+under its id. Rule kept: a fault draws nothing itself.
 Not here: what a fault does inside a call (`remote.py`), beginning and ending faults (`faults.py`).
 """
 
@@ -17,7 +17,7 @@ from anabranch.sim.remote import Remote, RemoteFaults
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
-    from anabranch.sim.diskless import DisklessHands, Remotes
+    from anabranch.sim.diskless import DisklessPerformer, Remotes
     from anabranch.sim.node import SimNode
     from anabranch.sim.plan_parts import Fault
 
@@ -37,14 +37,14 @@ class DisklessFaults:
         self.cluster = cluster
         self.world = cluster.world
         self.remotes = remotes
-        self._ghosts: list[DisklessHands] = []
+        self._lingering: list[DisklessPerformer] = []
 
     def table(self) -> dict[str, Callable[[Fault], Undo | None]]:
         """Kind -> what begins it."""
         table: dict[str, Callable[[Fault], Undo | None]] = {
             "watch-breaks": self._break_watches,
             "coordinator-clock": self._jump,
-            "writer-haunts": self._haunt,
+            "writer-lingers": self._linger,
             "crash-after-put": self._crash_after_put,
             "sleep-after-put": self._sleep_after_put,
         }
@@ -66,9 +66,9 @@ class DisklessFaults:
         """Both answer, and nobody writes under the id of another."""
         for remote in (self.remotes.objects, self.remotes.coordinator):
             remote.faults = RemoteFaults()
-        for ghost in self._ghosts:
-            ghost.end()
-        self._ghosts.clear()
+        for performer in self._lingering:
+            performer.end()
+        self._lingering.clear()
         self.remotes.after_put.clear()
 
     def _note(self, fault: Fault, who: str, text: str = "") -> None:
@@ -144,16 +144,16 @@ class DisklessFaults:
 
     # Of writers.
 
-    def _haunt(self, fault: Fault) -> Undo | None:
-        """The process ends for the cluster, and its hands write on; the next one starts."""
+    def _linger(self, fault: Fault) -> Undo | None:
+        """The node crashes, and its process writes on; the next one starts."""
         node = self._aimed(fault)
         if node is None or node.diskless is None:
             return None
         self._note(fault, node.name)
-        hands = node.diskless
+        performer = node.diskless
         node.crash()
-        hands.haunt()
-        self._ghosts.append(hands)
+        performer.linger()
+        self._lingering.append(performer)
         if fault.other % 2:
             node.start()
         return node.start

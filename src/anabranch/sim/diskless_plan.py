@@ -32,7 +32,7 @@ FIRST_SEED, EVERY, OF_EACH = 100, 8, 4
 FAULTS = (
     "objects-away", "objects-slow", "objects-flaky", "objects-flaky", "objects-cut",
     "coordinator-away", "coordinator-slow", "coordinator-flaky", "coordinator-flaky",
-    "coordinator-cut", "coordinator-clock", "watch-breaks", "writer-haunts", "writer-haunts",
+    "coordinator-cut", "coordinator-clock", "watch-breaks", "writer-lingers", "writer-lingers",
     "crash-after-put", "crash-after-put",
 )  # fmt: skip
 """Kinds of faults; one that stands twice is drawn twice as often."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anabranch.sim.world import World
 
 
-class LogRowsHands:
+class RowsPerformer:
     """One life of a node's keeping of rows."""
 
     def __init__(self, world: World, node: Process, coordinator: SimCoordinator) -> None:

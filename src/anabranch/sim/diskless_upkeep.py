@@ -27,7 +27,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.sim.coordinator import MARK
 
 if TYPE_CHECKING:
-    from anabranch.sim.diskless import DisklessHands
+    from anabranch.sim.diskless import DisklessPerformer
 
 RETENTION_MS, GARBAGE_MS = 2_000, 500
 """How often each loop looks."""
@@ -45,9 +45,9 @@ Chain = Generator[Ask, Any, None]
 class Upkeep:
     """The loops of one life of a node."""
 
-    def __init__(self, hands: DisklessHands) -> None:
-        self.hands = hands
-        self.node = hands.node
+    def __init__(self, performer: DisklessPerformer) -> None:
+        self.performer = performer
+        self.node = performer.node
         self.rounds = GarbageRounds(PACE)
 
     def start(self) -> None:
@@ -73,13 +73,13 @@ class Upkeep:
         node = self.node
 
         def told(found: Any) -> None:
-            if self.hands.is_alive:
+            if self.performer.is_alive:
                 node.world.after_in(node, 0, self._go_on, chain, found, ended)
 
         ask(told)
 
     def _ask(self, name: str, *args: Any) -> Ask:
-        coordinator = self.hands.remotes.coordinator
+        coordinator = self.performer.remotes.coordinator
         return lambda done: coordinator.ask(self.node.name, name, args, done)
 
     # Retention.
@@ -91,7 +91,7 @@ class Upkeep:
             yield self._expire(limits)
 
     def _expire(self, limits: Limits) -> Ask:
-        coordinator = self.hands.remotes.coordinator
+        coordinator = self.performer.remotes.coordinator
 
         def act() -> Any:
             result = coordinator.memory.expire(
@@ -122,7 +122,7 @@ class Upkeep:
             self.rounds.ended(self.node.world.steady_ms, brokers, left)
 
     def _collect(self) -> Generator[Ask, Any, int]:
-        objects, pace = self.hands.remotes.objects, self.rounds.pace
+        objects, pace = self.performer.remotes.objects, self.rounds.pace
         for _ in range(STEPS_A_ROUND):
             if not (yield self._ask("mark_expired", MARK_AT_ONCE)):
                 break
@@ -136,7 +136,7 @@ class Upkeep:
         return len(waiting) if len(waiting) >= DELETE_AT_ONCE else 0
 
     def _sweep(self) -> Chain:
-        objects, name = self.hands.remotes.objects, self.node.name
+        objects, name = self.performer.remotes.objects, self.node.name
         prefix = object_prefix(self.node.broker.cluster_id)
         page = yield lambda done: objects.list(name, prefix, done)
         old = [each.key for each in page if self.rounds.is_old(each, self.node.world.now_ms)]

@@ -1,4 +1,4 @@
-"""What made-up clients did and saw: the only evidence that counts at the end of a run.
+"""What simulated clients did and saw: the only evidence that counts at the end of a run.
 
 What: records of sends, polls, commits and assignments, in the order in which they were written
 down, and counts of what clients were answered. Why: the promise is made to clients, so it is judged

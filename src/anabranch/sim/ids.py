@@ -1,4 +1,4 @@
-"""Producer ids of one made-up broker, from blocks that the controller grants (KIP-730).
+"""Producer ids of one simulated broker, from blocks that the controller grants (KIP-730).
 
 Rule kept: an id is handed out once; while a block is on its way there is none. The next block is
 asked for when the present one is used up. Source: `server/producer_ids.py`.

@@ -1,4 +1,4 @@
-"""Two small things that a made-up node needs: keys in the order in which they came, and an alarm.
+"""Two small things that a simulated node needs: keys in the order in which they came, and an alarm.
 
 `Keys` stands where a broker keeps the set of what has changed: sets of text have another order in
 each process of Python, and whoever waits must be woken in the same order in every run.

@@ -1,4 +1,4 @@
-"""A machine of the made-up world and the process on it: what ends it, and what outlives it.
+"""A machine of the simulated world and the process on it: what ends it, and what outlives it.
 
 What: `Machine` has the disks, the copy of the metadata log, and the ids of the log folders, which
 stay when its process ends; and the ways in which a process ends, waits, or goes on. A crash closes
@@ -100,13 +100,8 @@ class Machine(Server):
         self.open_calls.clear()  # nobody is told
         self.disk.cut_power()
         self.metadata_disk.cut_power()
-        self.end("power", State.DARK)
+        self.end("power", State.POWERED_OFF)
         self.copy = None  # what is left of it shows when it is opened
-
-    def light(self) -> None:
-        """The machine has power again, but the process is not started: callers are refused."""
-        if self.state is State.DARK:
-            self.state = State.CRASHED
 
     def pause(self) -> None:
         """Stop the process where it is; its memory and its connections stay."""

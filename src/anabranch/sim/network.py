@@ -1,4 +1,4 @@
-"""The made-up network: messages between named places, late, lost, doubled, or not at all.
+"""The simulated network: messages between named places, late, lost, doubled, or not at all.
 
 What: `send` brings a message over the link from one place to another. A link is one-way; by default
 it keeps the order of what it carries, as a TCP connection does, and takes a fraction of a

@@ -1,4 +1,4 @@
-"""One made-up node: broker and controller in one process, around the same core as a real one.
+"""One simulated node: broker and controller in one process, around the same core as a real one.
 
 What: `SimNode` does what `server/dispatch.py`, `roles.py` and `node.py` do on a machine: it has
 handlers look at requests, parks those that wait, follows the metadata, performs what replication
@@ -41,7 +41,7 @@ from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.asking import Asking
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
-from anabranch.sim.diskless import DisklessHands, hands_of
+from anabranch.sim.diskless import DisklessPerformer, performer_of
 from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import Hosting
 from anabranch.sim.ids import ProducerIds
@@ -81,7 +81,7 @@ class SimNode(Machine, Performer):
     link: ControllerLink
     follower: MetadataFollower
     session: Session
-    diskless: DisklessHands | None
+    diskless: DisklessPerformer | None
     now_ms: int
     _previous_epoch: int
 
@@ -196,7 +196,7 @@ class SimNode(Machine, Performer):
         self.session = Session(self, self._previous_epoch)
         self.replicating = Replicating(self)
         self.asking = Asking(self)
-        self.diskless = hands_of(self, self.cluster)
+        self.diskless = performer_of(self, self.cluster)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self.world, self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline

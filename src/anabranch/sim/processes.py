@@ -1,4 +1,4 @@
-"""Processes of the made-up world: alive, paused, or dead.
+"""Processes of the simulated world: alive, paused, or dead.
 
 What: what the world must know of whoever its events belong to. A life begins with each start and
 ends with each crash; an event that was planned in one life does not happen in another. A paused
@@ -20,7 +20,7 @@ class State(Enum):
     PAUSED = "paused"
     CRASHED = "crashed"
     """The process is gone, its machine is not: who speaks to it is refused."""
-    DARK = "dark"
+    POWERED_OFF = "powered off"
     """The machine has no power: nobody answers at all."""
 
 

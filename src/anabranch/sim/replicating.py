@@ -1,4 +1,4 @@
-"""What a made-up broker does for its replication: sends what it wants sent, and tells the time.
+"""What a simulated broker does for its replication: sends what it wants sent, and tells the time.
 
 Rule kept: effects are performed in their order, and every answer, or that there was none, comes
 back with its effect. Not here: any decision (`core/replication`).
@@ -21,7 +21,7 @@ ALTER_MS = 5_000
 
 
 class Replicating:
-    """The hands of `broker.replication`. One a life of a node."""
+    """Performs what `broker.replication` wants done. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:
         self.node = node

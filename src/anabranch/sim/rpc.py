@@ -1,4 +1,4 @@
-"""Requests and answers in the made-up world.
+"""Requests and answers in the simulated world.
 
 What: a call brings a message over the network to a node, has the handler of `core.api` look at it
 as the real dispatcher does, and brings the answer back. For speed the message objects themselves
@@ -95,7 +95,7 @@ class Call:
         state = self.target.state
         if state is State.CRASHED:
             self.lose()
-        elif state is not State.DARK:
+        elif state is not State.POWERED_OFF:
             self.body = received(self.message, self.version, wire=self._calls.world.wire)
             self.target.open_calls[self] = None
             self.target.receive(self)

@@ -1,4 +1,4 @@
-"""The made-up metadata store: one log of committed batches and one lease, with their faults.
+"""The simulated metadata store: one log of committed batches and one lease, with their faults.
 
 What: the contract of a node's metadata store, with answers that come later. An append is committed
 only for the holder of the newest lease and only at the log's end; it answers `Committed`, `Deposed`

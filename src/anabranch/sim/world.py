@@ -1,4 +1,4 @@
-"""A made-up world: its clock, what happens next in it, and its chance.
+"""A simulated world: its clock, what happens next in it, and its chance.
 
 What: `World` keeps a virtual clock in whole microseconds and a heap of what is to happen. Running
 it takes the next event, moves the clock there, and does it. Every source of chance has its own

@@ -1,4 +1,4 @@
-"""A stage for the checks: nodes that are only logs on made-up disks, moved by hand.
+"""A stage for the checks: nodes that are only logs on simulated disks, moved by hand.
 
 Everything that a check reads is real (disk, log, replica, image, committed records); what would
 move it (network, requests, controller) is the test.

@@ -1,4 +1,4 @@
-"""All checks on a made-up cluster: clean when it is, and not when it is not."""
+"""All checks on a simulated cluster: clean when it is, and not when it is not."""
 
 from __future__ import annotations
 

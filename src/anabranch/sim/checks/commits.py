@@ -1,4 +1,4 @@
-"""Which offsets the batches of `__consumer_offsets` commit, as they lie on the made-up disks.
+"""Which offsets the batches of `__consumer_offsets` commit, as they lie on the simulated disks.
 
 What: the bytes of a batch, decoded into (group, partition, offset). Rule kept: a batch whose
 checksum is wrong says nothing; it rotted, and another copy of it is sound. Not here: which batches

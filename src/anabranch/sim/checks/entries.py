@@ -1,4 +1,4 @@
-"""Reading the headers of a log's batches from its made-up disk, without the log's own code.
+"""Reading the headers of a log's batches from its simulated disk, without the log's own code.
 
 What: every batch as the few numbers by which copies are compared. The bytes are those that the
 process sees; they are taken from the disk's files directly, so that looking counts no call of the

@@ -1,4 +1,4 @@
-"""What has to happen somewhere in a campaign, or its faults and clients are too tame.
+"""What has to happen somewhere in a campaign, or its faults and clients find too little.
 
 A mark is counted when the thing that it names was seen. Rule kept: a mark is a fact about a run,
 never a judgement. Source: the `sometimes` assertions of FoundationDB and Antithesis.

@@ -1,10 +1,10 @@
 """Whether each replica's last stable offset is before its first undecided transaction.
 
-What: reads the batches of the topics of transactions on each made-up disk, notes where transactions
-begin and which markers stand where, and compares after each event of a node. Undecided is what has
-no marker, or one that lies at or above the replica's high watermark. Rule kept: nothing of what the
-replica knows of its producers is used. A log in which a bit flipped is not read any more. Not here:
-what clients are shown (`transactions.py`).
+What: reads the batches of the topics of transactions on each simulated disk, notes where
+transactions begin and which markers stand where, and compares after each event of a node. Undecided
+is what has no marker, or one that lies at or above the replica's high watermark. Rule kept: nothing
+of what the replica knows of its producers is used. A log in which a bit flipped is not read any
+more. Not here: what clients are shown (`transactions.py`).
 """
 
 from __future__ import annotations

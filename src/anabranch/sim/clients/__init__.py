@@ -1,1 +1,1 @@
-"""Made-up clients: they speak the messages of real ones, and write down what they saw."""
+"""Simulated clients: they speak the messages of real ones, and write down what they saw."""

@@ -1,4 +1,4 @@
-"""A made-up operator: creates topics, deletes records, elects leaders, alters settings, looks.
+"""A simulated operator: creates topics, deletes records, elects leaders, alters settings, looks.
 
 What: one request an operation, to any broker, again at another one for as long as none answers.
 What is done and in which order is the schedule's; the operator only carries it out. Rule kept: an

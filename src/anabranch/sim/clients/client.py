@@ -1,4 +1,4 @@
-"""What every made-up client has: a name, a view of the cluster, and patience.
+"""What every simulated client has: a name, a view of the cluster, and patience.
 
 A client asks any broker for metadata, sends to the leaders that it was told, and asks again after a
 pause when it gets no answer or one that says so. All its choices come from a random stream of its

@@ -1,4 +1,4 @@
-"""A made-up client that commits offsets under a name without members, as a simple consumer does.
+"""A simulated client that commits offsets under a name without members, as a simple consumer does.
 
 What: it finds the coordinator, commits rising numbers with a retention of its own, and asks what is
 committed. What fails is not tried again: the next commit is another one. Rule kept: each number is

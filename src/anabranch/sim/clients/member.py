@@ -1,4 +1,4 @@
-"""A made-up member of a consumer group, with the classic protocol.
+"""A simulated member of a consumer group, with the classic protocol.
 
 What: it finds the coordinator, joins, divides the partitions if it leads, takes its share, reads
 from the committed offsets on, commits now and then, heartbeats, and leaves or dies. When anything

@@ -1,4 +1,4 @@
-"""A made-up producer: batches a partition, in order, with up to five on their way.
+"""A simulated producer: batches a partition, in order, with up to five on their way.
 
 What: idempotent producers number their batches, send again what was not answered, and begin a new
 epoch when the broker has lost the thread; plain ones send with acks 0, 1 or all and may send the

@@ -1,4 +1,4 @@
-"""Rehearsals: a cluster and its accidents from a small file, run in the made-up world, answered.
+"""Rehearsals: a cluster and its failures from a small file, run in the simulated world, answered.
 
 Why: what survives which loss is decided by settings that people choose long before the loss. A
 rehearsal shows it on their own cluster's shape: what goes offline or read-only and for how long,

@@ -1,9 +1,9 @@
 """Doing what a rehearsal's events say: to processes, to links, and as an operator would.
 
 The rule it keeps: an operator's request goes to a broker over the network, as every client's does;
-processes and links are what the made-up world has hands on. Who is meant by a role is looked up
-when it happens. An event that does not fit the state (starting who is up) does nothing, as it would
-not on a machine. Not here: when, and what is seen.
+processes and links are changed directly. Who is meant by a role is looked up when it happens. An
+event that does not fit the state (starting a process that runs) does nothing, as on a machine. Not
+here: when, and what is seen.
 """
 
 from __future__ import annotations

@@ -2,11 +2,11 @@
 
 What: a row an event says what changed in the watched partition's metadata, in order, who leads and
 is in sync when that had come to rest, how far each log is, what is served, and what a client was
-told of what it sent. Why without times: machines are slower than made-up ones, and what matters
+told of what it sent. Why without times: machines are slower than simulated ones, and what matters
 is what happens and in which order, not when.
 
-Rule kept: whoever made the rows, the same happenings give the same text. Events of one moment are
-one row, since nothing can be seen between them. Not here: the transcript with its times
+Rule kept: the same events give the same text, whichever way the rows were made. Events of one
+moment are one row, since nothing can be seen between them. Not here: the transcript with its times
 (`transcript.py`), rows of real processes (`testing/staging`).
 """
 
@@ -196,7 +196,7 @@ def title(events: list[tuple[Event, tuple[int, ...]]]) -> str:
 
 
 def rehearsed(plan: Rehearsal) -> Outcome:
-    """Run a plan in the made-up world and write down what came of it."""
+    """Run a plan in the simulated world and write down what came of it."""
     stage = Stage(plan)
     watch = _Watch(stage)
     stage.run()

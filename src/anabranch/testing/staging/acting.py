@@ -1,6 +1,6 @@
 """What a rehearsal's events do to processes, and what its operator asks of them.
 
-The rule it keeps: an event means here what it means in the made-up world (`acting.py` of
+The rule it keeps: an event means here what it means in the simulated world (`acting.py` of
 `sim/rehearsal`) as far as a process allows; what it cannot do is refused before anything runs. Not
 here: what clients send and read (`asking.py`).
 """
@@ -56,7 +56,7 @@ def refuse(plan: Rehearsal) -> None:
     for event in plan.events:
         if event.action in ON_MADE_UP_NODES_ONLY:
             raise ClusterError(
-                f"Line {event.line}: `{event.action.value}` is for made-up nodes only. Leave it "
+                f"Line {event.line}: `{event.action.value}` is for simulated nodes only. Leave it "
                 "out on real processes."
             )
 

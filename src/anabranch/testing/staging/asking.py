@@ -1,7 +1,7 @@
 """What clients of a rehearsal on processes ask: to write once, to read once, as the file says.
 
-The rule it keeps: each record is sent once and its answer written down, as the made-up producer of
-`sim/rehearsal/producing.py` does; nothing is tried again that would hide a refusal. Not here: the
+The rule it keeps: each record is sent once and its answer written down, as the simulated producer
+(`sim/rehearsal/producing.py`) does; nothing is tried again that would hide a refusal. Not here: the
 operator's requests (`acting.py`).
 """
 

@@ -1,6 +1,6 @@
 """The machines of a rehearsal: processes that are killed, stopped, cut off and started again.
 
-What: `Machines` does to the processes of a `LocalCluster` what a rehearsal's events do to made-up
+What: `Machines` does to the processes of a `LocalCluster` what a rehearsal's events do to simulated
 nodes, and knows which of them run. A power loss is SIGKILL of a machine whose links were cut just
 before, and stay so until it is started: nobody is told that it is gone, and no dial is answered.
 What differs from a real one: the system keeps what the process had written, synced or not. The
@@ -27,7 +27,7 @@ START_SECONDS = 60.0
 LINKS = {"all": "all", "data": "replication", "control": "controller"}
 """What a plan calls the links of a cut, and what the cluster does."""
 SESSION_MS = 18_000
-"""Twice the default, unless the plan says it: what fits into a session in a made-up world, a cut or
+"""Twice the default, unless the plan says it: what fits into a session in the simulator, a cut or
 the start of two nodes, is to fit into one on a busy machine too."""
 
 

@@ -37,7 +37,7 @@ ANSWER_SECONDS = 1.0
 def performed(
     plan: Rehearsal, foretold: Outcome, *, patience_seconds: float = PATIENCE_SECONDS
 ) -> Outcome:
-    """Perform a plan on processes; `foretold` is what came of it in the made-up world.
+    """Perform a plan on processes; `foretold` is what came of it in the simulated world.
 
     Raises ClusterError for a plan that processes cannot perform, or where a node does not start.
     """
