@@ -33,7 +33,7 @@ CONTROLLERS = 2
 
 @pytest.fixture
 async def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
-    """In office, and none of its timers will run, nor will another's."""
+    """The active controller; none of its timers will run, nor will another's."""
     monkeypatch.setattr(controller_module, "TIMING", Timing(600_000, renew_ms=600_000))
     host = await Host(tmp_path / "store.db").start()
     await host.commit(topic(1))

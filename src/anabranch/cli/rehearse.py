@@ -214,8 +214,8 @@ def _print_conditions(answers: Answers) -> None:
         if not places:
             return "-"
         longest = say_duration(answers.longest_us(condition, topic) / SECOND_US)
-        lasting = len(answers.lasting(condition, topic))
-        return f"{len(places)}, up to {longest}" + (f", {lasting} still" if lasting else "")
+        at_end = len(answers.at_end(condition, topic))
+        return f"{len(places)}, up to {longest}" + (f", {at_end} still" if at_end else "")
 
     headings = ("topic", "partitions", *(each.value for each in Condition))
     rows = [

@@ -1,12 +1,12 @@
 """A rolling restart: in which order, what stands against it, and when the next one may go.
 
 What: `plan_roll` decides from a description of the cluster; `roll` restarts the nodes one after the
-other and waits in between. Rules kept: nothing begins while a replica is missing anywhere, or
-where one broker less would stop writes; brokers go first, then nodes that are controllers only, and
-the active controller last, so that its office moves once; the next node goes only when the one
-before was seen to stop and serves again: a broker in the ISR of all its partitions, a controller as
-one that knows who is active. A restart is recognised by its end of a connection, so it does not
-matter how it is done. Not here: how a node is restarted (the caller's).
+other and waits in between. Rules kept: nothing begins while a replica is missing anywhere, or where
+one broker less would stop writes; brokers go first, then nodes that are controllers only, and the
+active controller last, so that another one takes over only once; the next node goes only when the
+one before was seen to stop and serves again: a broker in the ISR of all its partitions, a
+controller as one that knows who is active. A restart is recognised by its end of a connection, so
+it does not matter how it is done. Not here: how a node is restarted (the caller's).
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ SERVER_FACTS = (
 )
 PSYCOPG = ("psycopg", "psycopg_binary")
 LOST_TRACK = "the connection ended where psycopg did not expect it"
-LASTING = "SET synchronous_commit = on"
+COMMIT_TO_DISK = "SET synchronous_commit = on"
 
 
 def shown_place(url: str, setting: str) -> str:
@@ -62,7 +62,7 @@ def one_line(error: Exception) -> str:
 
 def check_facts(facts: tuple[Any, ...], what: str) -> bool:
     """Refuse a server that would lose commits, given its SERVER_FACTS; whether the session needs
-    LASTING. Raises StorageFault, which begins with `what`."""
+    COMMIT_TO_DISK. Raises StorageFault, which begins with `what`."""
     in_recovery, fsync, synchronous_names, synchronous_commit, standbys = facts
     if in_recovery:
         raise StorageFault(f"{what}: it is a standby; name the primary")

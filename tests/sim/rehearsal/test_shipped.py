@@ -108,10 +108,10 @@ def test_a_rack_that_goes_takes_its_replicas_after_the_threshold_and_one_that_bl
     gone = answers_of("rack-goes-for-good")
     blinked = answers_of("rack-blinks")
     assert gone.longest_us(Condition.UNDER_REPLICATED) > 10_000_000
-    assert not gone.lasting(Condition.UNDER_REPLICATED)
+    assert not gone.at_end(Condition.UNDER_REPLICATED)
     assert gone.leaders[3] == 0
     assert 9_000_000 < blinked.longest_us(Condition.UNDER_REPLICATED) < 12_000_000
-    assert not blinked.lasting(Condition.UNDER_REPLICATED)
+    assert not blinked.at_end(Condition.UNDER_REPLICATED)
 
 
 def test_topics_are_placed_by_the_placer_that_the_cluster_names():

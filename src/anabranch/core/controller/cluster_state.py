@@ -65,7 +65,7 @@ class ClusterState:
 
     @classmethod
     def of(cls, image: MetadataImage) -> ClusterState:
-        """The state that belongs to an image: one pass over everything, on taking office."""
+        """The state that belongs to an image: one pass over everything, when a term begins."""
         state = cls()
         state.image = image
         state.racks = RackCounts.of(image)

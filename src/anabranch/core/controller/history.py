@@ -27,7 +27,7 @@ MOST_A_DECISION = 20
 
 
 class History:
-    """The newest reasons, oldest first; one a term of office."""
+    """The newest reasons, oldest first; one for each term."""
 
     def __init__(self) -> None:
         self._said: deque[SaidReason] = deque(maxlen=MOST)

@@ -91,8 +91,8 @@ class Following:
         return replica.leader_epoch == self.leader_epoch and not replica.is_leader
 
     def pause_ms(self, longest_ms: int) -> int:
-        """How long to wait after an error that time heals: a leader that does not know of its
-        office yet learns of it within milliseconds, so the first waits are short."""
+        """How long to wait after an error that time heals: a leader that does not know yet
+        that it leads learns of it within milliseconds, so the first waits are short."""
         self.pauses += 1
         if self.pauses > SHORT_PAUSES:
             return longest_ms

@@ -38,7 +38,7 @@ from anabranch.server.coordinator.migrations import (
 from anabranch.server.coordinator.postgres_tables import CHANNEL, Connection, PostgresTables, heard
 from anabranch.server.coordinator.worker import Worker
 from anabranch.server.postgres_server import (
-    LASTING,
+    COMMIT_TO_DISK,
     LOST_TRACK,
     SERVER_FACTS,
     check_facts,
@@ -213,7 +213,7 @@ class _Lane:
         facts = on.execute(SERVER_FACTS).fetchone()
         assert facts is not None
         if check_facts(facts, f"coordinator {self._name}"):
-            on.execute(LASTING)
+            on.execute(COMMIT_TO_DISK)
         for statement in session_settings(CALL_TIMEOUT_S):
             on.execute(statement.encode())
         with on.transaction():

@@ -1,4 +1,4 @@
-"""What the PostgreSQL store needs of its server: the tables, their version, and lasting commits.
+"""What the PostgreSQL store needs of its server: the tables, their version, and durable commits.
 
 What: makes the tables once, under an advisory lock; refuses another version of them; refuses a
 server whose commits would not last; settles a session's isolation and patience. Rule kept: nothing
@@ -14,7 +14,7 @@ import psycopg
 
 from anabranch.core.errors import StorageFault
 from anabranch.server.postgres_server import (
-    LASTING,
+    COMMIT_TO_DISK,
     SERVER_FACTS,
     check_facts,
     session_settings,
@@ -43,7 +43,7 @@ async def check_server(on: psycopg.AsyncConnection[Any], name: str) -> None:
     facts = await (await on.execute(SERVER_FACTS)).fetchone()
     assert facts is not None
     if check_facts(facts, f"metadata store {name}"):
-        await on.execute(LASTING)
+        await on.execute(COMMIT_TO_DISK)
 
 
 async def make_session(on: psycopg.AsyncConnection[Any], idle_s: float) -> None:

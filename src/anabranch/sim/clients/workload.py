@@ -103,7 +103,7 @@ class Workload:
         elif plan.membership is not None and plan.reading is not None:
             member = Member(
                 *asked[:3],
-                self._lasting_names(),
+                self._names_that_stay(),
                 plan.patience,
                 plan.membership,
                 plan.reading,
@@ -116,7 +116,7 @@ class Workload:
             self.readers[plan.name] = reader
             reader.begin(plan.reading, self.plan.places)
 
-    def _lasting_names(self) -> tuple[str, ...]:
+    def _names_that_stay(self) -> tuple[str, ...]:
         """The topics of groups: what a group committed of a topic that is made again says nothing
         of the next one."""
         return tuple(topic.name for topic in self.plan.topics if not topic.is_made_again)

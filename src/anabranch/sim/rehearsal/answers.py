@@ -151,7 +151,7 @@ class Answers:
         """The longest time that any partition was in a condition."""
         return max((self._length(span) for span in self.of(condition, topic)), default=0)
 
-    def lasting(self, condition: Condition, topic: str = "") -> list[Place]:
+    def at_end(self, condition: Condition, topic: str = "") -> list[Place]:
         """The partitions that were still in a condition at the end."""
         return sorted({span.place for span in self.of(condition, topic) if span.to_us is None})
 
@@ -220,7 +220,7 @@ def _condition_json(answers: Answers, condition: Condition) -> dict[str, object]
     return {
         "partitions": len(answers.places(condition)),
         "longest_seconds": answers.longest_us(condition) / SECOND_US,
-        "at_end": [_name(place) for place in answers.lasting(condition)],
+        "at_end": [_name(place) for place in answers.at_end(condition)],
         "spans": [
             {
                 "partition": _name(span.place),

@@ -57,10 +57,10 @@ def _lost(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
 
 
 def _offline(plan: Rehearsal, answers: Answers) -> Iterator[str]:
-    lasting = answers.lasting(Condition.OFFLINE)
-    if lasting:
+    at_end = answers.at_end(Condition.OFFLINE)
+    if at_end:
         yield (
-            f"{_partitions(lasting)} nobody to serve them at the end. Bring back a broker that "
+            f"{_partitions(at_end)} nobody to serve them at the end. Bring back a broker that "
             f"was in sync; or, where staying down is worse than losing the newest records, set "
             f"{UNCLEAN}=true for the topic, or elect with `anabranch partitions elect-leaders "
             "--type unclean`."
@@ -146,14 +146,14 @@ def _healing(_plan: Rehearsal, answers: Answers) -> Iterator[str]:
             f"{say_bytes(answers.bandwidth_bytes)}/s a broker the slowest needs "
             f"{say_duration(answers.copy_us / SECOND_US)}. Until then those replicas are missing."
         )
-    lasting = answers.lasting(Condition.UNDER_REPLICATED)
-    if lasting:
-        yield f"{_partitions(lasting)} fewer in-sync replicas than they should at the end."
+    at_end = answers.at_end(Condition.UNDER_REPLICATED)
+    if at_end:
+        yield f"{_partitions(at_end)} fewer in-sync replicas than they should at the end."
 
 
 def _drifted(plan: Rehearsal, answers: Answers) -> Iterator[str]:
     idle = [broker for broker, count in answers.leaders.items() if count == 0]
-    is_whole = not answers.lasting(Condition.UNDER_REPLICATED)
+    is_whole = not answers.at_end(Condition.UNDER_REPLICATED)
     if idle and is_whole and answers.moves and answers.partitions >= len(answers.leaders):
         seconds = plan.settings.get(BALANCE, "300")
         yield (

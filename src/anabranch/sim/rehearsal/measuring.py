@@ -85,5 +85,5 @@ def seen_at_end(claim: Claim, answers: Answers) -> int:
         ),
         "topics_refused": lambda: sum(error != "NONE" for _, _, error in answers.creations),
         "under_replicated_partitions": lambda: ever(Condition.UNDER_REPLICATED),
-        "under_replicated_at_end": lambda: len(those(answers.lasting(Condition.UNDER_REPLICATED))),
+        "under_replicated_at_end": lambda: len(those(answers.at_end(Condition.UNDER_REPLICATED))),
     }[claim.measure]()

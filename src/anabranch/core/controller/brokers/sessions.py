@@ -92,8 +92,9 @@ class Sessions:
             self.gone.discard((broker_id, epoch))
 
     def go_on(self, before: Sessions, node_id: int) -> None:
-        """This term follows `before` and nobody was in office in between: who was silent still is.
-        But not this node's own broker, which looked for a controller elsewhere meanwhile."""
+        """This term follows `before` and no other controller was active in between: who was
+        silent still is. But not this node's own broker, which looked for a controller elsewhere
+        meanwhile."""
         for key in self.unheard & before.contact_ms.keys():
             if key[0] != node_id:
                 self.contact_ms[key] = before.contact_ms[key]

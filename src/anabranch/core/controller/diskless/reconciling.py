@@ -7,7 +7,7 @@ have changed (`racks.py`), and makes the next steps of partitions that are not a
 
 Why a list of partitions to look at, and not a look at all of them: a broker that dies concerns what
 it had, and nothing concerns a million partitions but a rack that comes or goes. Rules kept: every
-partition is looked at once on taking office, so that what older versions wrote comes right; after
+partition is looked at once when a term begins, so that what older versions wrote comes right; after
 that only what has changed, what waits, and what a changed broker or rack concerns. Its pace is its
 own: classic moves have theirs, and are asked first. It goes quiet: a step's result is looked at
 again, and has no further step in the end.

@@ -64,7 +64,7 @@ from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.messages.fetch import PartitionData
 
 RETRY_MS = 50
-"""Pause before another controller is asked: a new one is in office within a few of these."""
+"""Pause before another controller is asked: a new one is active within a few of these."""
 NO_CONNECTION = -1
 SERVED = "that the active controller serves"
 
