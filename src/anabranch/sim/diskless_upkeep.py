@@ -4,8 +4,8 @@ What: two loops in each life of a node, each a chain of calls of the simulated c
 store. Each broker drops what is too old or too much of its share of the partitions; brokers take
 turns with garbage rounds, whose pace is quick enough for a schedule. Rule kept: a chain stops at
 the first call that fails, and begins anew later. Not here: whose share is what
-(`core/diskless/retention.py`), when a round is due, and which objects may go
-(`core/diskless/garbage.py`).
+(`core/diskless/retention.py`), when a round of garbage collection is due and what it does
+(`core/diskless/garbage.py`, `core/diskless/garbage_round.py`).
 """
 
 from __future__ import annotations
@@ -13,13 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
-from anabranch.core.diskless.garbage import (
-    DELETE_AT_ONCE,
-    MARK_AT_ONCE,
-    STEPS_A_ROUND,
-    GarbageRounds,
-    Pace,
-    is_ours,
+from anabranch.core.diskless import garbage_round
+from anabranch.core.diskless.garbage import GarbageRounds, Pace
+from anabranch.core.diskless.garbage_round import (
+    Call,
+    DeleteObjects,
+    FindDeletable,
+    FindUnknown,
+    ForgetObjects,
+    ForgetProducers,
+    ListObjects,
+    MarkExpired,
+    Page,
+    ReadMark,
 )
 from anabranch.core.diskless.keys import object_prefix
 from anabranch.core.diskless.retention import Limits, to_look_over
@@ -113,34 +119,49 @@ class Upkeep:
         if self.rounds.due_ms(now_ms, turn, brokers) > now_ms:
             return
         try:
-            left = yield from self._collect()
+            left = yield from self._performed(garbage_round.collect(self.rounds))
             if self.rounds.lists_now(now_ms, turn, brokers):
-                yield from self._sweep()
+                yield from self._performed(garbage_round.sweep(self.rounds))
         except StorageFault:
             self.rounds.failed(self.node.world.steady_ms)
         else:
             self.rounds.ended(self.node.world.steady_ms, brokers, left)
 
-    def _collect(self) -> Generator[Ask, Any, int]:
-        objects, pace = self.performer.remotes.objects, self.rounds.pace
-        for _ in range(STEPS_A_ROUND):
-            if not (yield self._ask("mark_expired", MARK_AT_ONCE)):
-                break
-        yield self._ask("forget_producers", pace.idle_producer_ms, MARK_AT_ONCE)
-        waiting: list[tuple[int, str]]
-        waiting = yield self._ask("to_delete", pace.grace_ms, DELETE_AT_ONCE)
-        if waiting:
-            keys = [key for _, key in waiting]
-            gone = set((yield lambda done: objects.delete(self.node.name, keys, done)))
-            yield self._ask("deleted", [number for number, key in waiting if key in gone])
-        return len(waiting) if len(waiting) >= DELETE_AT_ONCE else 0
+    def _performed(self, steps: Generator[Call, Any, Any]) -> Generator[Ask, Any, Any]:
+        """A round's calls, as they are asked here; the store is listed in one page."""
+        result: Any = None
+        is_listed = False
+        while True:
+            try:
+                call = steps.send(result)
+            except StopIteration as ended:
+                return ended.value
+            if isinstance(call, ReadMark):
+                result = MARK
+            elif isinstance(call, ListObjects) and is_listed:
+                result = None
+            else:
+                result = yield self._asked(call)
+            if isinstance(call, ListObjects) and not is_listed:
+                is_listed, result = True, Page(result, self.node.world.now_ms)
 
-    def _sweep(self) -> Chain:
+    def _asked(self, call: Call) -> Ask:
         objects, name = self.performer.remotes.objects, self.node.name
-        prefix = object_prefix(self.node.broker.cluster_id)
-        page = yield lambda done: objects.list(name, prefix, done)
-        old = [each.key for each in page if self.rounds.is_old(each, self.node.world.now_ms)]
-        unknown = (yield self._ask("unknown", old)) if old else []
-        orphans = [key for key in unknown if is_ours(key, MARK)]
-        if orphans:
-            yield lambda done: objects.delete(name, orphans, done)
+        match call:
+            case DeleteObjects(keys):
+                return lambda done: objects.delete(name, keys, done)
+            case ListObjects():
+                prefix = object_prefix(self.node.broker.cluster_id)
+                return lambda done: objects.list(name, prefix, done)
+            case _:
+                return self._ask(_NAMES[type(call)], *call)
+
+
+_NAMES: dict[type, str] = {
+    MarkExpired: "mark_expired",
+    ForgetProducers: "forget_producers",
+    FindDeletable: "to_delete",
+    ForgetObjects: "deleted",
+    FindUnknown: "unknown",
+}
+"""What the coordinator's calls are called."""

@@ -9,6 +9,7 @@ from anabranch.sim.mutants import Mutant
 
 NO_SCHEDULE = -1
 OBJECTS = "anabranch.server.objects"
+GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
 TESTS = "tests/server/objects"
 CONNECTION = "anabranch.server.connection"
 CONNECTION_TESTS = "tests/server/test_connection.py"
@@ -147,25 +148,25 @@ STORAGE = (
     Mutant(
         name="garbage-without-grace",
         rule="an object that lost its last row stays for the grace",
-        module=f"{OBJECTS}.collecting",
-        old="            grace_ms = self.rounds.pace.grace_ms\n",
-        new="            grace_ms = 0\n",
+        module=GARBAGE_ROUND,
+        old="FindDeletable(rounds.pace.grace_ms, ",
+        new="FindDeletable(0, ",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_an_object_without_rows_goes_after_the_grace",
     ),
     Mutant(
         name="listing-deletes-what-is-prepared",
         rule="a listing deletes no object that the coordinator knows",
-        module=f"{OBJECTS}.collecting",
-        old="unknown = await self._coordinator.unknown(old) if old else []",
-        new="unknown = old",
+        module=GARBAGE_ROUND,
+        old="(yield FindUnknown(old)) if old else []",
+        new="old",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_what_a_living_broker_has_prepared_is_never_deleted",
     ),
     Mutant(
         name="listing-deletes-of-a-lost-database",
         rule="a listing deletes only objects that this coordinator's database named",
-        module=f"{OBJECTS}.collecting",
+        module=GARBAGE_ROUND,
         old="orphans = [key for key in unknown if is_ours(key, mark)]",
         new="orphans = unknown",
         seed=NO_SCHEDULE,
@@ -175,10 +176,10 @@ STORAGE = (
     Mutant(
         name="object-forgotten-before-it-is-deleted",
         rule="the coordinator forgets an object when the store has deleted it",
-        module=f"{OBJECTS}.collecting",
-        old="        gone = set(await self._store.delete([key for _, key in waiting]))\n",
-        new="        await self._coordinator.deleted([number for number, _ in waiting])\n"
-        "        gone = set(await self._store.delete([key for _, key in waiting]))\n",
+        module=GARBAGE_ROUND,
+        old="            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
+        new="            yield ForgetObjects([number for number, _ in waiting])\n"
+        "            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
         seed=NO_SCHEDULE,
         caught_by=f"{COLLECTING_TESTS}::test_a_deletion_that_failed_is_done_again",
     ),

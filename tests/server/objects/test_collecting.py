@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from stored_kit import CLUSTER, RIVER, Writer, new_writer, until
 
+from anabranch.core.diskless import garbage_round
 from anabranch.core.diskless.garbage import GarbageRounds, Pace
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
-from anabranch.server.objects import collecting
 from anabranch.server.objects.collecting import Collector
 from anabranch.server.objects.opening import open_objects
 
@@ -128,8 +128,8 @@ async def test_a_deletion_that_failed_is_done_again(place, monkeypatch):
 
 
 async def test_rounds_are_bounded(place, monkeypatch):
-    monkeypatch.setattr(collecting, "DELETE_AT_ONCE", 2)
-    monkeypatch.setattr(collecting, "STEPS_A_ROUND", 2)
+    monkeypatch.setattr(garbage_round, "DELETE_AT_ONCE", 2)
+    monkeypatch.setattr(garbage_round, "STEPS_A_ROUND", 2)
     for _ in range(5):
         await place.writer.put((RIVER, 1))
     place.clock.now_ms += 600_000

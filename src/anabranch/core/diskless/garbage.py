@@ -6,8 +6,8 @@ objects that the coordinator does not know: those of puts that ended after their
 forgotten. Rules kept: brokers take turns; an object that has lost its last row stays for the grace,
 since readers may hold its coordinates; an object is deleted without the coordinator's word in no
 case; one that a listing finds is deleted only if this coordinator's database named it and it is
-old, so that a database that was lost or made anew costs no object. Not here: I/O
-(`server/objects/collecting.py`), leases (`commit.py`).
+old, so that a database that was lost or made anew costs no object. Not here: the
+steps of a round (`garbage_round.py`), leases (`commit.py`).
 """
 
 from __future__ import annotations

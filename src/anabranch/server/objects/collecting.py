@@ -1,26 +1,35 @@
-"""Performs garbage rounds: what `core/diskless/garbage.py` decides, on a coordinator and a store.
+"""Performs garbage rounds on a coordinator and a store.
 
-What: a task that waits for this broker's turn, and one round of bounded steps. Rule kept: the store
-deletes before the coordinator forgets, so that what is interrupted is done again. Not here: when,
-and what may go.
+What: a task that waits for this broker's turn and makes the calls of a round. Rule kept: nothing is
+decided here. Not here: when a round is due (`core/diskless/garbage.py`), its steps, and what may go
+(`core/diskless/garbage_round.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any
 
 from anabranch.core.diskless.coordinator import Coordinator
-from anabranch.core.diskless.garbage import (
-    DELETE_AT_ONCE,
-    MARK_AT_ONCE,
-    STEPS_A_ROUND,
-    GarbageRounds,
-    is_ours,
+from anabranch.core.diskless.garbage import GarbageRounds
+from anabranch.core.diskless.garbage_round import (
+    Call,
+    DeleteObjects,
+    FindDeletable,
+    FindUnknown,
+    ForgetObjects,
+    ForgetProducers,
+    ListObjects,
+    MarkExpired,
+    Page,
+    ReadMark,
+    collect,
+    sweep,
 )
 from anabranch.core.diskless.keys import object_prefix
-from anabranch.core.diskless.objects import ObjectStore
+from anabranch.core.diskless.objects import Listed, ObjectStore
 from anabranch.core.errors import StorageFault
 from anabranch.server.logs import logger
 
@@ -72,46 +81,50 @@ class Collector:
 
     async def collect(self) -> int:
         """Delete what the coordinator says may go, in bounded steps; how much may be left."""
-        for _ in range(STEPS_A_ROUND):
-            if not await self._coordinator.mark_expired(MARK_AT_ONCE):
-                break
-        idle_ms = self.rounds.pace.idle_producer_ms
-        await self._coordinator.forget_producers(idle_ms, MARK_AT_ONCE)
-        waiting: list[tuple[int, str]] = []
-        for _ in range(STEPS_A_ROUND):
-            grace_ms = self.rounds.pace.grace_ms
-            waiting = await self._coordinator.to_delete(grace_ms, DELETE_AT_ONCE)
-            if waiting:
-                await self._delete(waiting)
-            if len(waiting) < DELETE_AT_ONCE:
-                return 0
-        return len(waiting)
-
-    async def _delete(self, waiting: list[tuple[int, str]]) -> None:
-        gone = set(await self._store.delete([key for _, key in waiting]))
-        await self._coordinator.deleted([number for number, key in waiting if key in gone])
-        self.rounds.deleted_objects += len(gone)
+        left: int = await self._perform(collect(self.rounds))
+        return left
 
     async def sweep(self) -> None:
         """List the store, and delete old objects that the coordinator named and does not know."""
-        mark = await self._coordinator.mark()
-        foreign = 0
-        async for page in self._store.list(self._prefix):
-            wall_ms = time.time_ns() // 1_000_000
-            old = [each.key for each in page if self.rounds.is_old(each, wall_ms)]
-            unknown = await self._coordinator.unknown(old) if old else []
-            orphans = [key for key in unknown if is_ours(key, mark)]
-            foreign += len(unknown) - len(orphans)
-            if orphans:
-                await self._store.delete(orphans)
-                self.rounds.deleted_orphans += len(orphans)
-        self.rounds.foreign_objects = foreign
-        if foreign:
+        await self._perform(sweep(self.rounds))
+        if foreign := self.rounds.foreign_objects:
             LOG.warning(
                 "the store has objects that another coordinator named; none is deleted: "
                 "see `anabranch diskless verify`",
                 objects=foreign,
             )
+
+    async def _perform(self, steps: Generator[Call, Any, Any]) -> Any:
+        """Make each call of a round, and hand back what it gave; what the round returns."""
+        pages = self._store.list(self._prefix)
+        result = None
+        while True:
+            try:
+                call = steps.send(result)
+            except StopIteration as ended:
+                return ended.value
+            result = await self._make(call, pages)
+
+    async def _make(self, call: Call, pages: AsyncIterator[list[Listed]]) -> Any:
+        coordinator = self._coordinator
+        match call:
+            case MarkExpired(limit):
+                return await coordinator.mark_expired(limit)
+            case ForgetProducers(idle_ms, limit):
+                return await coordinator.forget_producers(idle_ms, limit)
+            case FindDeletable(grace_ms, limit):
+                return await coordinator.to_delete(grace_ms, limit)
+            case DeleteObjects(keys):
+                return await self._store.delete(keys)
+            case ForgetObjects(numbers):
+                return await coordinator.deleted(numbers)
+            case ReadMark():
+                return await coordinator.mark()
+            case ListObjects():
+                page = await anext(pages, None)
+                return None if page is None else Page(page, time.time_ns() // 1_000_000)
+            case FindUnknown(keys):
+                return await coordinator.unknown(keys)
 
 
 def _now_ms() -> int:
