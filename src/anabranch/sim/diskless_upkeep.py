@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import garbage_round
-from anabranch.core.diskless.garbage import GarbageRounds, Pace
+from anabranch.core.diskless.garbage import GarbageRounds, Pace, turn_of
 from anabranch.core.diskless.garbage_round import (
     Call,
     DeleteObjects,
@@ -113,9 +113,8 @@ class Upkeep:
 
     def _garbage(self) -> Chain:
         """A round, if it is this broker's turn."""
-        living = sorted(n for n, broker in self.node.image.brokers.items() if not broker.fenced)
-        turn = living.index(self.node.node_id) if self.node.node_id in living else 0
-        now_ms, brokers = self.node.world.steady_ms, max(1, len(living))
+        turn, brokers = turn_of(self.node.image, self.node.node_id)
+        now_ms = self.node.world.steady_ms
         if self.rounds.due_ms(now_ms, turn, brokers) > now_ms:
             return
         try:

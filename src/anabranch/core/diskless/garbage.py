@@ -12,10 +12,13 @@ steps of a round (`garbage_round.py`), leases (`commit.py`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.diskless.keys import mark_of, object_id
 from anabranch.core.diskless.objects import Listed
+
+if TYPE_CHECKING:
+    from anabranch.core.metadata.image import MetadataImage
 
 MARK_AT_ONCE = 1000
 DELETE_AT_ONCE = 500
@@ -91,6 +94,14 @@ class GarbageRounds:
     def is_old(self, listed: Listed, wall_ms: int) -> bool:
         """Whether an object may be asked about: it is old enough to be an orphan."""
         return listed.modified_ms + self.pace.orphan_ms <= wall_ms
+
+
+def turn_of(image: MetadataImage, broker_id: int) -> tuple[int, int]:
+    """Which of the living brokers one is, from 0 on, and how many there are; behind all of them
+    while it is not among them."""
+    living = sorted(each for each, broker in image.brokers.items() if not broker.fenced)
+    turn = living.index(broker_id) if broker_id in living else len(living)
+    return turn, max(1, len(living))
 
 
 def is_ours(key: str, mark: str) -> bool:

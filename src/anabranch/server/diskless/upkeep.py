@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from anabranch.core.diskless.garbage import USUAL, GarbageRounds
+from anabranch.core.diskless.garbage import USUAL, GarbageRounds, turn_of
 from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.rows import Commit, Committed, LogKey
 from anabranch.server.clocks import steady_ms
@@ -88,7 +88,4 @@ class DisklessUpkeep:
 
     def _turn(self) -> tuple[int, int]:
         """Which of the living brokers this one is, and how many there are."""
-        brokers = self._broker.image.brokers
-        living = sorted(broker_id for broker_id, each in brokers.items() if not each.fenced)
-        mine = self._broker.broker_id
-        return (living.index(mine) if mine in living else len(living), max(1, len(living)))
+        return turn_of(self._broker.image, self._broker.broker_id)
