@@ -10,6 +10,7 @@ from anabranch.sim.mutants import Mutant
 NO_SCHEDULE = -1
 ROOM = "anabranch.core.diskless"
 TESTS = "tests/core/diskless/test_data_path.py"
+GUESSING = "tests/core/diskless/test_guessing.py"
 ROWS = "tests/core/controller/test_diskless_rows.py"
 
 DATA_PATH = (
@@ -79,6 +80,24 @@ DATA_PATH = (
         new="",
         seed=NO_SCHEDULE,
         caught_by=f"{TESTS}::test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again",
+    ),
+    Mutant(
+        name="diskless-guess-by-plain-numbers",
+        rule="batches that a restore appends keep their producer's order, also where numbers wrap",
+        module=f"{ROOM}.guessing",
+        old="(sequence - origin + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2",
+        new="sequence - origin",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GUESSING}::test_a_producers_batches_keep_their_order[0-2147483646]",
+    ),
+    Mutant(
+        name="diskless-guess-mixes-epochs",
+        rule="batches that a restore appends are in the order of their producer's epochs",
+        module=f"{ROOM}.guessing",
+        old="        return batch.producer_epoch, _distance",
+        new="        return 0, _distance",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GUESSING}::test_a_producers_batches_keep_their_order[0-5]",
     ),
     Mutant(
         name="diskless-deleted-id-accepted",

@@ -4,18 +4,25 @@ What: brokers store manifests at different times, so that after a crash of all o
 missing between others, and records lie in objects without a place. How: batches of one broker in a
 partition keep their order, which their object ids tell; the missing offsets of a partition are
 filled where batches of some brokers, each from its first that is left on, fill them exactly; the
-others come after the end, producers in order of their sequence numbers. Rules kept: a batch of an
-idempotent producer that is there is left out; each batch gets one place. Not here: which offsets
-are missing (`restoring.py`).
+others come after the end, those of a producer in the order in which it wrote them. Rules kept: a
+batch of an idempotent producer that is there is left out; each batch gets one place. Not here:
+which offsets are missing (`restoring.py`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from anabranch.core.diskless.commit import BATCHES_KEPT, Producer, ProducerKey, Written
+from anabranch.core.diskless.commit import (
+    BATCHES_KEPT,
+    SEQUENCES,
+    Producer,
+    ProducerKey,
+    Written,
+)
 from anabranch.core.diskless.manifests import NotedObject, Offsets
 from anabranch.core.diskless.restoring import Rebuilt
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey
@@ -136,37 +143,60 @@ def _exact(
 def _after(
     loose: Sequence[Loose], end: int, known: dict[ProducerKey, Producer]
 ) -> Iterator[tuple[Loose, int]]:
-    """Batches that come after the end of a partition, and their offsets."""
+    """Batches that come after the end of a partition, and their offsets: in the order of their
+    objects, but none before another one that its producer wrote earlier."""
+    turns = _turns(loose)
     queue = list(loose)
     while queue:
         waiting = []
         for each in queue:
-            is_next = _is_next(each.batch, known)
-            if is_next is None:
+            turn = turns.get(each.batch.producer_id)
+            if turn is not None and turn[0] is not each:
                 waiting.append(each)
-            elif is_next:
+                continue
+            if turn is not None:
+                turn.popleft()
+            if not _is_there(each.batch, known):
                 yield each, end
                 end = _append(each.batch, end, known)
-        if len(waiting) == len(queue):  # what comes before is lost: take the first as it is
-            each = waiting.pop(0)
-            yield each, end
-            end = _append(each.batch, end, known)
         queue = waiting
 
 
-def _is_next(batch: Batch, known: Mapping[ProducerKey, Producer]) -> bool | None:
-    """Whether a batch goes on where its producer was; False: it is there, None: a gap."""
+def _turns(loose: Iterable[Loose]) -> dict[int, deque[Loose]]:
+    """What each idempotent producer wrote, in its order: by epoch, and then by sequence number.
+
+    These wrap, so the nearer way from one of them counts: 0 says nothing of where an epoch began.
+    What is lost between two batches does not matter."""
+    by_producer: dict[int, list[Loose]] = {}
+    origins: dict[tuple[int, int], int] = {}
+    for each in loose:
+        batch = each.batch
+        if batch.producer_id != NO_PRODUCER:
+            by_producer.setdefault(batch.producer_id, []).append(each)
+            origins.setdefault((batch.producer_id, batch.producer_epoch), batch.base_sequence)
+
+    def place(each: Loose) -> tuple[int, int]:
+        batch = each.batch
+        origin = origins[batch.producer_id, batch.producer_epoch]
+        return batch.producer_epoch, _distance(origin, batch.base_sequence)
+
+    return {each: deque(sorted(found, key=place)) for each, found in by_producer.items()}
+
+
+def _distance(origin: int, sequence: int) -> int:
+    """How far a sequence number is behind another one, negative when it is before it."""
+    return (sequence - origin + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2
+
+
+def _is_there(batch: Batch, known: Mapping[ProducerKey, Producer]) -> bool:
+    """Whether a batch of an idempotent producer has a place, or a newer epoch has fenced it."""
     producer = known.get(ProducerKey(batch.key, batch.producer_id))
-    if batch.producer_id == NO_PRODUCER or (
-        producer is None or producer.epoch < batch.producer_epoch
-    ):
-        return batch.producer_id == NO_PRODUCER or batch.base_sequence == 0 or None
-    sequences = batch.base_sequence, batch.last_sequence
-    if producer.epoch > batch.producer_epoch or any(
-        written[:2] == sequences for written in producer.written
-    ):
+    if batch.producer_id == NO_PRODUCER or producer is None:
         return False
-    return batch.base_sequence == producer.next_sequence or None
+    if producer.epoch != batch.producer_epoch:
+        return producer.epoch > batch.producer_epoch
+    sequences = batch.base_sequence, batch.last_sequence
+    return any(written[:2] == sequences for written in producer.written)
 
 
 def _append(batch: Batch, base_offset: int, known: dict[ProducerKey, Producer]) -> int:
