@@ -54,6 +54,7 @@ COORDINATOR_TESTS = "tests/server/coordinator"
 
 TRANSACTIONS = "anabranch.core.coordination.transactions"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"
+LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 NO_SCHEDULE = -1
 
 MUTANTS = (
@@ -1742,10 +1743,66 @@ DIRECTED = (
         name="aborted-list-lost-at-a-cut",
         rule="a cut keeps the aborted transactions before it",
         module="anabranch.core.log.shortening",
-        old="[one for one in ranges or [] if one.last_offset < end_offset]",
+        old="[each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]",
         new="[]",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_transactions_any_order.py::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
+        caught_by=f"{LOG_ANY_ORDER}"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
+    ),
+    Mutant(
+        name="index-of-what-was-cut",
+        rule="what an index on the disk says of a segment that is written to does not count",
+        module="anabranch.core.log.lookup",
+        old="    if held is not None or segment is log.active:\n",
+        new="    if held is not None:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_an_index_on_the_disk_is_not_of_what_was_cut",
+    ),
+    Mutant(
+        name="missing-index-says-that-nothing-was-aborted",
+        rule="a cut makes an index that is missing again before it goes by it",
+        module="anabranch.core.log.shortening",
+        old="in aborted_ranges(log, segment)",
+        new="in log.aborted.get(segment.base_offset, ())",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[15]",
+    ),
+    Mutant(
+        name="older-index-left-by-a-full-disk",
+        rule="an index that a full disk keeps from being replaced is removed",
+        module="anabranch.core.log.rolling",
+        old="            forget_beside(log, segment)\n",
+        new="            return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[48]",
+    ),
+    Mutant(
+        name="older-list-of-the-aborted-left-by-a-full-disk",
+        rule="so is a list of aborted transactions",
+        module="anabranch.core.log.beside",
+        old="        log.files.remove(segment.stem + TRANSACTIONS)\n        return\n",
+        new="        return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[211]",
+    ),
+    Mutant(
+        name="snapshot-after-the-indexes",
+        rule="an index that a full disk refuses keeps no snapshot of producers from being written",
+        module="anabranch.core.log.rolling",
+        old="        save_snapshot(log)\n        segment.save_indexes(log.files)\n",
+        new="        segment.save_indexes(log.files)\n        save_snapshot(log)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[16]",
+    ),
+    Mutant(
+        name="offsets-forgotten-with-a-marker-that-is-refused",
+        rule="offsets wait for their transaction's marker until the log has taken it",
+        module="anabranch.core.groups.offsets",
+        old="        shard.undecided.restore(producer_id, decided)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_full_disk.py"
+        "::test_a_transaction_ends_by_itself_once_there_is_room[5-True]",
     ),
     Mutant(
         name="stable-offset-forgets-at-a-cut",

@@ -9,18 +9,24 @@ that has copied as much must know the same.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from itertools import product
 from random import Random
 from typing import NamedTuple
 
 import pytest
 from tests.core.log.support import END, NOW_MS, append, batch, marker, new_log, reopen, sync
 
+from anabranch.core.log.files import DiskFull
 from anabranch.core.log.log import Log
+from anabranch.core.log.segment import SNAPSHOT
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.control import end_marker
 
 SEEDS = 100
 LOSING_SEEDS = 20
+ROOMLESS_SEEDS = (*range(60), 211)
 STEPS = 60
 PRODUCERS = (1, 2, 3)
 
@@ -50,7 +56,7 @@ class World:
         self.epochs = dict.fromkeys(PRODUCERS, 0)
         self.high_watermark = 0
         self.was_opened = False
-        self.loses_markers = False
+        self.loses_markers = self.lacks_room = False
 
     # What happens.
 
@@ -64,6 +70,9 @@ class World:
             return
         if self.loses_markers:  # in an unclean election: the producer goes on in a newer epoch
             self.epochs[producer] += self.random.random() < 0.3
+        self.write_in_transaction(producer, count)
+
+    def write_in_transaction(self, producer: int, count: int) -> None:
         epoch = self.epochs[producer]
         sequence = self.log.producers.next_sequence(producer, epoch)
         records = batch(
@@ -81,6 +90,9 @@ class World:
         """A marker, also where nothing is open; one in two raises the epoch."""
         producer, committed = self.random.choice(PRODUCERS), self.random.random() < 0.5
         self.epochs[producer] += self.random.random() < 0.5
+        self.end_transaction(producer, committed=committed)
+
+    def end_transaction(self, producer: int, *, committed: bool) -> None:
         epoch = self.epochs[producer]
         records = marker(producer, committed=committed, producer_epoch=epoch)
         written = self.log.append_as_leader(records, leader_epoch=0, now_ms=NOW_MS, client=False)
@@ -95,7 +107,12 @@ class World:
 
     def roll(self) -> None:
         if self.log.active is not None and self.log.active.size:
+            files = self.log.files
+            if self.lacks_room:
+                write_atomic = partial(write_if_there_is_room, self.random, files.write_atomic)
+                files.write_atomic = write_atomic
             self.log.roll(NOW_MS)
+            vars(files).pop("write_atomic", None)
 
     def sync(self) -> None:
         sync(self.log)
@@ -105,7 +122,9 @@ class World:
         least = self.log.start_offset
         if self.random.random() < 0.8:  # nearly always a few batches
             least = max(least, self.log.end_offset - 6)
-        offset = self.random.randint(least, self.log.end_offset)
+        self.cut(self.random.randint(least, self.log.end_offset))
+
+    def cut(self, offset: int) -> None:
         end = self.log.truncate_to(offset)
         self.follower.truncate_to(end)
         self.entries = [each for each in self.entries if each.last < end]
@@ -137,7 +156,9 @@ class World:
 
     def restart(self) -> None:
         """In order, or not; what was written is in the files either way."""
-        is_clean = self.random.random() < 0.5
+        self.begin_again(is_clean=self.random.random() < 0.5)
+
+    def begin_again(self, *, is_clean: bool) -> None:
         self.log = reopen(self.log, clean=is_clean, log_start_offset=self.log.start_offset)
         self.log.recall_unreplicated(self.high_watermark)
         self.was_opened = True
@@ -257,6 +278,26 @@ def test_a_reader_sees_what_was_committed_and_stops_at_what_is_open(seed: int) -
         world.check()
 
 
+def write_if_there_is_room(
+    random: Random, write_atomic: Callable[..., None], path: str, encoded: bytes, *, sync: bool
+) -> None:
+    """Some indexes find none. A snapshot does: only it tells of transactions whose first records
+    are deleted."""
+    if not path.endswith(SNAPSHOT) and random.random() < 0.5:
+        raise DiskFull(f"{path}: no room")
+    write_atomic(path, encoded, sync=sync)
+
+
+@pytest.mark.parametrize("seed", ROOMLESS_SEEDS)
+def test_the_same_where_some_indexes_cannot_be_written(seed: int) -> None:
+    """What lies there may be of bytes that were cut since."""
+    world = World(seed)
+    world.lacks_room = True
+    for _ in range(STEPS):
+        world.step()
+        world.check()
+
+
 @pytest.mark.parametrize("seed", range(LOSING_SEEDS))
 def test_the_same_where_markers_were_lost(seed: int) -> None:
     world = World(seed)
@@ -264,3 +305,33 @@ def test_the_same_where_markers_were_lost(seed: int) -> None:
     for _ in range(STEPS):
         world.step()
         world.check()
+
+
+def test_an_index_on_the_disk_is_not_of_what_was_cut() -> None:
+    """It may have been written before a cut, and processes may end in between. All ways in which a
+    log goes on from within a transaction that it knew to be aborted."""
+    ends, processes, rolls = "-ak", "-cu", "-r"
+    ways = product(ends, ends, *[processes] * 3, rolls, rolls)
+    for first, second, ended, again, last, rolled, closed in ways:
+        world = World(0)
+        for step in f"w{first}{rolled}{ended}Tw{second}{again}{closed}w{last}t":
+            play(world, step)
+            world.check()
+
+
+def play(world: World, step: str) -> None:
+    """One step; all of the log is replicated at once."""
+    match step:
+        case "w":
+            world.write_in_transaction(PRODUCERS[0], 1)
+        case "a" | "k":
+            world.end_transaction(PRODUCERS[0], committed=step == "k")
+        case "r":
+            world.roll()
+        case "c" | "u":
+            world.begin_again(is_clean=step == "c")
+        case "T":
+            world.cut(1)
+        case "t":
+            world.cut(world.entries[-1].first)
+    world.high_watermark = world.log.end_offset

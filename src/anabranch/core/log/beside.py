@@ -1,6 +1,7 @@
 """Small files beside a log's batches: the epoch table, producer snapshots, transaction indexes.
 
-Rule kept: each can be made again from the batches, so a full disk leaves it for the next time.
+Rule kept: each can be made again from the batches, so a full disk leaves it for the next time; what
+it cannot replace is removed, as it may tell of bytes that were cut since.
 """
 
 from __future__ import annotations
@@ -10,7 +11,14 @@ from anabranch.core.log.checkpoints import LEADER_EPOCHS, format_epochs
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.indexes import encode_aborted
 from anabranch.core.log.producer_snapshot import encode_snapshot
-from anabranch.core.log.segment import SNAPSHOT, TRANSACTIONS, Segment, offset_name
+from anabranch.core.log.segment import (
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+    offset_name,
+)
 from anabranch.core.log.state import LogState
 
 
@@ -55,8 +63,15 @@ def save_aborted(log: LogState, segment: Segment, *, sync: bool = False) -> None
     try:
         log.files.write_atomic(segment.stem + TRANSACTIONS, encode_aborted(ranges), sync=sync)
     except DiskFull:
+        log.files.remove(segment.stem + TRANSACTIONS)
         return
     if not ranges:
         log.aborted[segment.base_offset] = []
     elif segment is not log.active:
         log.aborted.pop(segment.base_offset, None)
+
+
+def forget_beside(log: LogState, segment: Segment) -> None:
+    """Remove the indexes of a segment, which are missing rather than wrong then."""
+    for suffix in (OFFSETS, TIMES, TRANSACTIONS):
+        log.files.remove(segment.stem + suffix)

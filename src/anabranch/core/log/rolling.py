@@ -7,7 +7,7 @@ neither a roll nor an append because of it. Not here: when a segment is full (`a
 from __future__ import annotations
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.beside import save_aborted, save_snapshot
+from anabranch.core.log.beside import forget_beside, save_aborted, save_snapshot
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.segment import Segment
 from anabranch.core.log.state import LogState
@@ -55,12 +55,15 @@ def roll_if_due(log: LogState, now_ms: int) -> bool:
 def close_segment(log: LogState, segment: Segment) -> None:
     """Write what belongs beside a segment that gets no more batches, and have it synced.
 
-    All of it can be made again from the batches, so a full disk does not stop a roll."""
+    All of it can be made again from the batches, so a full disk does not stop a roll; the snapshot,
+    which comes first, only as long as these are there. What was there of the segment when it was
+    closed before, and was cut since, may not stay."""
     log.unsynced_segments.append((log.end_offset, segment))
     try:
+        save_snapshot(log)
         segment.save_indexes(log.files)
         log.index_cache.keep(segment)
         save_aborted(log, segment)
-        save_snapshot(log)
     except DiskFull:
-        return
+        if not segment.index_saved:
+            forget_beside(log, segment)

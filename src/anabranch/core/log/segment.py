@@ -74,12 +74,12 @@ class Segment:
         self.size = 0
         self.created_ms = now_ms
         self.first_timestamp = NO_TIMESTAMP
-        self.index_saved = False
         self.is_dropped = False
         self.reset()
 
     def reset(self) -> None:
         """Empty indexes, for an empty segment or before they are rebuilt."""
+        self.index_saved = False
         self.bytes_since_index = 0
         self.max_timestamp = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.log.beside import save_epochs
 from anabranch.core.log.files import DiskFull
-from anabranch.core.log.lookup import load_aborted, newest_timestamp
+from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
 from anabranch.core.log.producer_replay import state_before_cut
 from anabranch.core.log.producers import ProducerStates
 from anabranch.core.log.reader import position_of
@@ -70,6 +70,7 @@ def _cut_end(log: LogState, offset: int) -> None:
     if end_offset < log.start_offset:  # the log starts within the batch that goes
         truncate_fully(log, log.start_offset)
         return
+    aborted = [each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]
     log.shorter_first(log.topic_partition, end_offset)
     log.epochs.cut_end(end_offset)
     save_epochs(log, sync=True)
@@ -87,7 +88,7 @@ def _cut_end(log: LogState, offset: int) -> None:
     _set_end(log, end_offset)
     segment.cut_indexes(position, end_offset)
     _note_tail(log, segment)
-    _cut_aborted(log, segment, end_offset)
+    log.aborted = {segment.base_offset: aborted}
     _drop_snapshots(log, lambda taken: taken > end_offset)
     _find_producers(log, segment)
 
@@ -133,15 +134,6 @@ def _note_tail(log: LogState, segment: Segment) -> None:
                 )
     except BadBatch as bad:
         raise log.corrupt(segment, bad.position, bad.why) from None
-
-
-def _cut_aborted(log: LogState, segment: Segment, end_offset: int) -> None:
-    ranges = log.aborted.get(segment.base_offset)
-    if ranges is None and log.files.exists(segment.stem + TRANSACTIONS):
-        ranges = load_aborted(log, segment)
-    log.aborted = {
-        segment.base_offset: [one for one in ranges or [] if one.last_offset < end_offset]
-    }
 
 
 def _set_end(log: LogState, end_offset: int) -> None:
