@@ -21,6 +21,7 @@ from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.registry import handlers
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.checkpoints import LOG_STARTS
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.metadata.image import (
@@ -434,3 +435,10 @@ class Peers:
         self.brokers[broker_id] = type(old)(**{**fields, "epoch": old.epoch + 1})
         peer.waits.clear()
         peer.begin()
+
+    def crash(self, broker_id: int) -> None:
+        """The same, and the next process has forgotten where logs began: a minute may pass before
+        that is on disk."""
+        self.restart(broker_id)
+        self.peers[broker_id].files.remove(f"{FOLDER}/{LOG_STARTS}")
+        self.peers[broker_id].begin()

@@ -10,9 +10,7 @@ from itertools import product
 
 import pytest
 from tests.core.api.in_memory_node import broker_image
-from tests.core.replication.peers import FOLDER, Peers
-
-from anabranch.core.log.checkpoints import LOG_STARTS
+from tests.core.replication.peers import Peers
 
 MESSAGES = 12
 """More than a follower that comes back needs until it is in sync and knows it."""
@@ -94,9 +92,7 @@ def test_deleted_records_that_come_back_are_those_that_were_committed(tail, comm
         if 1 not in peers.state.isr:
             continue
         joined += 1
-        peers.restart(1)
-        peers[1].files.remove(f"{FOLDER}/{LOG_STARTS}")  # as a power cut may leave it
-        peers[1].begin()
+        peers.crash(1)
         peers.change(leader=1, isr=(1,))
         peers.publish(1)
         after = shown(peers[1])

@@ -1,5 +1,6 @@
 """DeleteRecords waits until every living replica has moved its log's start."""
 
+import pytest
 from tests.core.api.in_memory_node import broker_image
 from tests.core.replication.peers import Peers
 
@@ -92,3 +93,36 @@ def test_a_new_session_hears_at_once_of_a_log_start_that_the_follower_has_not_fo
     answer = peers[1].ask(request, 17)
     assert not isinstance(answer, list)
     assert answer.responses[0].partitions[0].log_start_offset == 6
+
+
+@pytest.mark.parametrize("crashed", [(1,), (2,), (1, 2), (2, 3)])
+def test_what_was_deleted_stays_so_while_one_in_sync_replica_lives(crashed):
+    """Where a log begins is on disk only a minute later."""
+    peers = written()
+    box = delete(peers, 4)
+    peers.run(3)
+    assert result(box[0]) == (0, 4)
+    peers.lose_all()
+    left = tuple(each for each in (1, 2, 3) if each not in crashed)
+    for each in crashed:
+        peers.crash(each)
+    peers.change(leader=left[0], isr=left)
+    peers.settle()
+    assert set(peers.state.isr) == {1, 2, 3}
+    for each in crashed:
+        peers.elect(each)
+        assert peers[each].replica.log.start_offset == 4
+
+
+def test_where_all_crash_deleted_records_are_there_again_and_no_others():
+    peers = written()
+    before = peers[1].bytes_upto(6)
+    box = delete(peers, 4)
+    peers.run(3)
+    assert result(box[0]) == (0, 4)
+    peers.lose_all()
+    for each in (1, 2, 3):
+        peers.crash(each)
+    peers.elect(2, isr=(2,))
+    assert peers[2].replica.log.start_offset == 0
+    assert peers[2].bytes_upto(6) == before
