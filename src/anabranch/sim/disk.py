@@ -43,8 +43,7 @@ class _Inode:
     def of(cls, content: bytearray) -> _Inode:
         """A file with this content, stored."""
         inode = cls()
-        inode.seen = bytearray(content)
-        inode.sync()
+        inode.seen, inode.stored = bytearray(content), bytearray(content)
         return inode
 
     def touch(self, start: int, end: int) -> None:
@@ -56,6 +55,8 @@ class _Inode:
 
     def sync(self) -> None:
         """Make what is seen what is stored, but for what an earlier sync has lost."""
+        if not self.dirty and not self.lost and len(self.seen) == len(self.stored):
+            return  # no byte has changed since the last one
         stored = bytearray(self.seen)
         for page in self.lost:
             self._restore(stored, page)
@@ -406,11 +407,12 @@ class SimDisk:
         length = len(prefix)
         if path in names:
             stored[path] = names[path]
-        for name, inode in names.items():
-            if name.startswith(prefix) and name.find("/", length) < 0:
-                stored[name] = inode
+        for name in [each for each in names if each.startswith(prefix)]:
+            if name.find("/", length) < 0:
+                stored[name] = names[name]
         gone = [path] if path in stored and path not in names else []
-        gone += [each for each in stored if each not in names and each.startswith(prefix)]
+        if not stored.keys() <= names.keys():
+            gone += [each for each in stored if each not in names and each.startswith(prefix)]
         for name in gone:
             if name.find("/", length) < 0 and stored.pop(name, ...) is None:
                 for each in _below(stored, name):  # they went with their folder
