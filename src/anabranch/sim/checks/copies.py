@@ -102,7 +102,11 @@ class Copy:
     def within(self, first: int, upto: int) -> list[Entry]:
         """The batches that end after an offset and not after another: of a branch of its own the
         first may begin before."""
-        return [each for each in self.entries if first < each.end <= upto]
+        entries = self.entries
+        at = len(entries)
+        while at and entries[at - 1].end > first:
+            at -= 1
+        return [each for each in entries[at:] if each.end <= upto]
 
     def first_unsynced(self, entries: list[Entry]) -> Entry | None:
         """The first of these batches that a power cut might take: its bytes, or the name of their
@@ -129,10 +133,11 @@ class Copy:
         fresh: list[Entry] = []
         try:
             for entry, position, batch in read_entries(self.node.disk, log, self.position):
-                *holes, present = self._read(entry, batch)
-                self.holes.update(holes)
-                for each in (*holes, present):
-                    fresh.append(self._checked(each))
+                if self.compacted is not None:
+                    *holes, entry = self._read(entry, batch)
+                    self.holes.update(holes)
+                    fresh += [self._checked(each) for each in holes]
+                fresh.append(self._checked(entry))
                 self.truth.note_commits(fresh[-1], batch)
                 self.position = position
         except Unreadable as fault:

@@ -44,14 +44,9 @@ class Unreadable(Exception):
     """No batch begins where one must."""
 
 
-class Position(NamedTuple):
-    """Where the next batch of a log will be: its segment's first offset, and the byte in it."""
-
-    segment: int
-    byte: int
-
-
-BEGIN = Position(-1, 0)
+Position = tuple[int, int]
+"""Where the next batch of a log will be: its segment's first offset, and the byte in it."""
+BEGIN: Position = (-1, 0)
 
 
 def read_entries(
@@ -59,15 +54,16 @@ def read_entries(
 ) -> Iterator[tuple[Entry, Position, bytes | bytearray]]:
     """Every batch from a position on, each with the position after it and its bytes."""
     for segment in log.segments:
-        if segment.base_offset < start.segment:
+        base_offset = segment.base_offset
+        if base_offset < start[0]:
             continue
-        at = start.byte if segment.base_offset == start.segment else 0
+        at = start[1] if base_offset == start[0] else 0
         inode = disk.names.get(segment.stem + ".log")
         seen = b"" if inode is None else inode.seen
         while at < segment.size:
             entry, size = _entry(seen, at, segment.size)
             at += size
-            yield entry, Position(segment.base_offset, at), seen[at - size : at]
+            yield entry, (base_offset, at), seen[at - size : at]
 
 
 def unsynced_entries(disk: SimDisk, log: Log, first: int) -> Iterator[Entry]:

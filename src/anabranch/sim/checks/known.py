@@ -7,6 +7,7 @@ certain, nothing is said. Not here: any judgement (`logs.py`, `replicas.py`, `co
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC
@@ -74,7 +75,8 @@ class LogKnowledge:
             return None
         have = copy.entries
         for entry in entries:
-            if entry not in have[-len(entries) - 64 :] and entry not in have:
+            at = bisect_left(have, entry)
+            if at == len(have) or have[at] != entry:
                 return entry
         return None
 

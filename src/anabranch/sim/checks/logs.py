@@ -64,10 +64,7 @@ class LogChecks(LogKnowledge):
             or len(broker.partitions.offline) != seat.offline
         ):
             self._rehost(seat)
-        for copy in seat.live:
-            replica = copy.replica
-            assert replica is not None
-            log = replica.log
+        for copy, replica, log in seat.watched:
             if (
                 log.end_offset != copy.end
                 or replica.high_watermark != copy.high
@@ -115,7 +112,7 @@ class LogChecks(LogKnowledge):
         if what in ("power", "crash", "stop", "start"):
             for copy in seat.live:
                 copy.forget()
-            seat.live = []
+            seat.live, seat.watched = [], []
             seat.broker = seat.earlier_image = None
 
     def elected(self, elected: Elected) -> None:
@@ -191,6 +188,7 @@ class LogChecks(LogKnowledge):
         seat.broker, seat.image, seat.offline = broker, broker.image, offline
         before, seat.live = seat.live, []
         opened: list[tuple[Copy, Replica]] = []
+        paired: list[tuple[Copy, Replica]] = []
         for replica in broker.partitions:
             key = self.key_of(replica)
             copy = seat.copies.get(key)
@@ -204,6 +202,8 @@ class LogChecks(LogKnowledge):
                 copy.replica = replica
                 opened.append((copy, replica))
             seat.live.append(copy)
+            paired.append((copy, replica))
+        seat.watched = [(copy, replica, replica.log) for copy, replica in paired]
         for copy in before:
             if copy not in seat.live:
                 self._last_words(copy)

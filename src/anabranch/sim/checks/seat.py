@@ -13,7 +13,9 @@ from anabranch.sim.checks.copies import Copy
 from anabranch.sim.checks.model import MIN_ISR, Key, Model
 
 if TYPE_CHECKING:
+    from anabranch.core.log.log import Log
     from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.replication.replica import Replica
     from anabranch.sim.node import SimNode
 
 TOPIC, BROKER = 2, 4
@@ -22,12 +24,23 @@ TOPIC, BROKER = 2, 4
 class Seat:
     """A node and its copies. `live` are those that are hosted now."""
 
-    __slots__ = ("broker", "copies", "earlier_image", "image", "live", "node", "offline")
+    __slots__ = (
+        "broker",
+        "copies",
+        "earlier_image",
+        "image",
+        "live",
+        "node",
+        "offline",
+        "watched",
+    )
 
     def __init__(self, node: SimNode) -> None:
         self.node = node
         self.copies: dict[Key, Copy] = {}
         self.live: list[Copy] = []
+        self.watched: list[tuple[Copy, Replica, Log]] = []
+        """The same, each with its replica and log: what is compared after each event."""
         self.broker: object = None
         self.image: MetadataImage | None = None
         self.earlier_image: MetadataImage | None = None

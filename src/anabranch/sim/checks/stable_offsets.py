@@ -87,20 +87,29 @@ class StableOffsets(Watcher):
         if node is None or not node.is_up or node.node_id in self._rotten:
             return
         by_name = node.broker.partitions.by_name
+        of_node = self._known.setdefault(node.node_id, {})
         for topic in self.topics:
-            for replica in by_name.get(topic, {}).values():
-                self._look(node, replica)
+            if topic not in by_name:
+                continue
+            for replica in by_name[topic].values():
+                known = of_node.get(replica.topic_partition)
+                if (
+                    known is None
+                    or known.high != replica.high_watermark
+                    or known.end != replica.log.end_offset
+                    or known.replica is not replica
+                ):
+                    self._look(node, replica, of_node)
 
-    def _look(self, node: SimNode, replica: Replica) -> None:
+    def _look(
+        self, node: SimNode, replica: Replica, of_node: dict[TopicPartition, Undecided]
+    ) -> None:
         log = replica.log
         if log.fault is not None:
             return
-        of_node = self._known.setdefault(node.node_id, {})
         known = of_node.get(replica.topic_partition)
         if known is None or known.replica is not replica:
             known = of_node[replica.topic_partition] = Undecided(replica)
-        if log.end_offset == known.end and replica.high_watermark == known.high:
-            return
         try:
             known.grow(node)
         except (Unreadable, ProtocolError):
