@@ -449,6 +449,8 @@ class Replication:
         if self._broker.broker_epoch < 0:
             return effects
         for fetcher in self._fetchers.values():
+            if fetcher.in_flight is not None:
+                continue  # whatever is due waits for its answer
             if fetcher.unsynced:
                 fetcher.release_synced()
             if fetcher.is_ready:
