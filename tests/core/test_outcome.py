@@ -75,3 +75,22 @@ def test_all_parts_are_waited_for_until_the_last_may_end():
     assert wait.poll(0, False) is None
     assert wait.poll(9, True) == (1, "late", "second")
     assert when_all([1, 2], tuple) == (1, 2)
+
+
+def test_a_part_may_wait_for_something_else_while_others_wait_still():
+    """What it waits for then may come before the others have ended."""
+    first, later, other = [], [], []
+
+    def part(name, box, deadline_ms):
+        return Wait((name,), deadline_ms, lambda _now, _expired: box[0] if box else None)
+
+    parts = [part("first", first, 3), part("other", other, 5)]
+    wait = when_all(parts, tuple)
+    first.append(part("later", later, 9))
+    wait = wait.poll(0, False)
+    assert set(wait.keys) == {"later", "other"}
+    assert wait.deadline_ms == 9
+    later.append(1)
+    assert wait.poll(0, False) is None
+    other.append(2)
+    assert wait.poll(0, False) == (1, 2)

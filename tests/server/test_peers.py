@@ -1,4 +1,5 @@
-"""The shell around asks: one connection a broker, each ask ends once, and nothing outlives stop."""
+"""The shell around asks: one connection a broker and lane, each ask ends once, and nothing outlives
+stop."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.client.connection import Connection, ConnectionLost
-from anabranch.core.broker.peers import Peers
+from anabranch.core.broker.peers import JOINS, MARKERS, Peers
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.peers import PeerConnections, PeerShell
 
@@ -81,14 +82,14 @@ async def until(condition):
             await asyncio.sleep(0)
 
 
-async def test_asks_of_a_broker_share_one_connection_and_keep_their_order(monkeypatch):
+async def test_asks_of_a_lane_share_one_connection_and_keep_their_order(monkeypatch):
     dialled = Dialled(monkeypatch)
     dialled.gate.clear()
     peers, shell, connections, steps = world(["a", "b"])
     told = []
     asked = [message(name) for name in ("one", "two", "three")]
     for each, at in zip(asked, (1, 1, 2), strict=True):
-        peers.ask(at, each, told.append, most_version=5)
+        peers.ask(at, MARKERS, each, told.append, most_version=5)
     shell.perform()
     await asyncio.sleep(0)
     dialled.gate.set()
@@ -100,12 +101,25 @@ async def test_asks_of_a_broker_share_one_connection_and_keep_their_order(monkey
     await connections.stop()
 
 
+async def test_a_lane_whose_answers_wait_holds_up_no_other(monkeypatch):
+    """A connection gives its answers in order: a marker must not wait behind a join."""
+    dialled = Dialled(monkeypatch)
+    peers, shell, connections, _steps = world(["a"])
+    told = []
+    for lane in (JOINS, MARKERS):
+        peers.ask(1, lane, message(lane), told.append)
+    shell.perform()
+    await until(lambda: len(dialled.posts) == 2)
+    assert [len(each.waiting) for each in dialled.made] == [1, 1]
+    await connections.stop()
+
+
 @pytest.mark.parametrize("broker_id", [1, 9])
 async def test_a_broker_that_cannot_be_reached_is_an_answer_too(monkeypatch, broker_id):
     Dialled(monkeypatch)
     peers, shell, connections, _steps = world(["nobody"])
     told = []
-    peers.ask(broker_id, message("lost"), told.append)
+    peers.ask(broker_id, MARKERS, message("lost"), told.append)
     shell.perform()
     await until(lambda: told)
     assert told == [None]
@@ -117,18 +131,18 @@ async def test_nothing_is_told_and_nothing_stays_open_after_the_stop(monkeypatch
     dialled = Dialled(monkeypatch)
     peers, shell, connections, steps = world(["a", "b"])
     told = []
-    peers.ask(1, message("waits for an answer"), told.append)
+    peers.ask(1, MARKERS, message("waits for an answer"), told.append)
     shell.perform()
     await until(lambda: dialled.posts)
     dialled.gate.clear()
-    peers.ask(2, message("waits for a dial"), told.append)
+    peers.ask(2, MARKERS, message("waits for a dial"), told.append)
     shell.perform()
     await asyncio.sleep(0)
     shell.stop()
     await connections.stop()
     assert dialled.made[0].aborted
     assert (told, steps) == ([], [])
-    peers.ask(1, message("too late"), told.append)
+    peers.ask(1, MARKERS, message("too late"), told.append)
     shell.perform()
     await asyncio.sleep(0)
     assert len(asyncio.all_tasks()) == 1

@@ -128,19 +128,22 @@ def then(outcome: Any, tell: Callable[[Any], Told]) -> Told | Wait | Cold:
 
 
 def when_all(parts: Iterable[Any], respond: Callable[[list[Any]], Told]) -> Told | Wait:
-    """What `respond` makes of all parts once none of them is a Wait, or a Wait for that."""
+    """What `respond` makes of all parts once none of them is a Wait, or a Wait for that. A part may
+    wait for something else afterwards."""
     found = list(parts)
     waits = {index: part for index, part in enumerate(found) if isinstance(part, Wait)}
     if not waits:
         return respond(found)
 
     def poll(now_ms: int, expired: bool) -> Any | None:
+        goes_on = False
         for index in tuple(waits):
             part = waits[index].poll(now_ms, expired)
             if part is not None:
                 found[index] = part
+                goes_on = goes_on or isinstance(part, Wait)
                 del waits[index]
-        return None if waits else respond(found)
+        return when_all(found, respond) if goes_on or not waits else None
 
     keys = tuple(key for wait in waits.values() for key in wait.keys)
     deadline_ms = max(wait.deadline_ms for wait in waits.values())

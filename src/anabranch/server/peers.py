@@ -2,8 +2,9 @@
 
 What: `PeerConnections` has one connection for each broker and purpose, dialled when it is first
 needed, at the address that the newest metadata names; replication fetches over it, too. `PeerShell`
-sends what `broker.peers` wants asked. Rules kept: each post is answered once, with the response or
-with what prevented it; nothing is decided here. Not here: the controller (`controller_channel.py`).
+sends what `broker.peers` wants asked, each lane over a connection of its own. Rules kept: each post
+is answered once, with the response or with what prevented it; nothing is decided here. Not here:
+the controller (`controller_channel.py`).
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ LOG = logger("peers")
 SECOND_MS = 1000
 RECEIVE_BUFFER = "replica.socket.receive.buffer.bytes"
 """Obeyed where somebody has set it: Kafka's default of 64 KB would end the kernel's own sizing."""
-ASKING = "peer"
-"""The purpose of the connections that asks go over."""
 
 
 class Post(NamedTuple):
@@ -146,7 +145,7 @@ class PeerShell:
             )
             # In a step of its own, since a connection that has ended says so at once.
             asyncio.get_running_loop().call_soon(
-                self._connections.post, ask.broker_id, ASKING, post
+                self._connections.post, ask.broker_id, ask.lane, post
             )
 
     def stop(self) -> None:

@@ -14,8 +14,12 @@ from tests.core.api.transactions_kit import (
     transactional,
 )
 
+from anabranch.core.broker.peers import JOINS, VERIFICATIONS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Wait
+from anabranch.core.wire.own_fields import has_own
+
+CONCURRENT = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 @pytest.fixture
@@ -46,10 +50,11 @@ def test_the_first_batch_waits_for_the_coordinator(world, version, verify_only):
 
 def test_batches_behind_the_first_one_keep_their_order_and_others_do_not_wait(world):
     first = world.produce(transactional())
+    [ask] = world.asked()
     second = world.produce(transactional(1), more=[(1, transactional())])
     assert codes(world.produce(batch(), name=None)) == [0], "of no transaction"
     third = world.produce(transactional(2))
-    [ask] = world.asked()
+    assert not world.asked()
     assert len(ask.message.transactions[0].topics[0].partitions) == 1, "one question at a time"
     world.broker.peers.answered(ask, response(ask.message, ErrorCode.NONE))
     assert codes(world.node.poll(first)) == [0]
@@ -58,6 +63,13 @@ def test_batches_behind_the_first_one_keep_their_order_and_others_do_not_wait(wo
     world.answer()
     assert codes(world.node.poll(second)) == [0, 0]
     assert [end_offset(world, index) for index in (0, 1)] == [4, 1]
+
+
+def test_partitions_of_one_request_are_asked_about_in_one_question(world):
+    wait = world.produce(transactional(), more=[(1, transactional())])
+    (asked,) = world.answer()
+    assert [(each.name, each.partitions) for each in asked.topics] == [("t", [0, 1])]
+    assert codes(world.node.poll(wait)) == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -90,6 +102,43 @@ def test_a_transaction_whose_predecessor_is_being_ended_is_tried_again_for_a_whi
         world.broker.groups.tick(world.node.now_ms)
     world.answer(ErrorCode.CONCURRENT_TRANSACTIONS)
     assert codes(world.node.poll(wait)) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+
+
+def test_the_coordinator_is_asked_to_wait_for_the_end_of_the_transaction_before(world):
+    """A pause would go on for long after the last marker is there."""
+    wait = world.produce(transactional(), more=[(1, transactional())])
+    (ask,) = world.asked()
+    assert (ask.lane, has_own(ask.message)) == (VERIFICATIONS, False)
+    world.broker.peers.answered(ask, response(ask.message, CONCURRENT))
+    joins = world.asked()
+    assert [(each.lane, has_own(each.message)) for each in joins] == [(JOINS, True)]
+    (join,) = joins
+    assert join.message.transactions == ask.message.transactions
+    world.broker.steady_ms += 3
+    world.broker.peers.answered(join, response(join.message, ErrorCode.NONE))
+    assert codes(world.node.poll(wait)) == [0, 0]
+
+
+def test_who_waits_for_the_end_of_the_transaction_before_holds_up_no_other(world):
+    world.produce(transactional())
+    world.answer(CONCURRENT)
+    (join,) = world.asked()
+    assert join.lane == JOINS
+    other = world.produce(transactional(producer=6), name="other", index=1)
+    assert [each.transactional_id for each in world.answer()] == ["other"]
+    assert codes(world.node.poll(other)) == [0]
+
+
+def test_a_coordinator_that_does_not_wait_is_asked_again_after_a_pause(world):
+    """It may be of an older version: else a few hundred questions would go by in vain."""
+    wait = world.produce(transactional())
+    for pause_ms in (0, 0, 20, 20, 20):
+        for _ in range(pause_ms):
+            assert not world.asked()
+            world.broker.steady_ms += 1
+            world.broker.groups.tick(world.node.now_ms)
+        assert len(world.answer(CONCURRENT)) == 1
+    assert world.node.poll(wait) is None
 
 
 def test_no_answer_and_no_coordinator_pass(world):
@@ -217,16 +266,18 @@ def test_what_is_held_while_it_waits_counts_for_its_client(world):
 
 
 def test_many_transactions_are_asked_about_in_one_question(world):
-    waits = [
-        world.produce(transactional(producer=number), name=f"t{number}", index=number % 2)
-        for number in range(6)
-    ]
+    def begin(number):
+        records = transactional(producer=number)
+        return world.produce(records, name=f"t{number}", index=number % 2)
+
+    waits = [begin(0)]
     [first] = world.asked()
-    assert len(first.message.transactions) == 1
+    waits += map(begin, range(1, 6))
+    assert not world.asked()
     world.broker.peers.answered(first, None)
     [second] = world.asked()
     ids = {each.transactional_id for each in second.message.transactions}
-    assert ids <= {f"t{number}" for number in range(1, 6)}
+    assert ids == {f"t{number}" for number in range(1, 6)}
     assert codes(world.node.poll(waits[0])) == [ErrorCode.NOT_ENOUGH_REPLICAS]
 
 

@@ -6,7 +6,9 @@ Behaviour: up to version 3 a producer asks for one transaction, and needs WRITE 
     each topic; internal ones are refused. While the transaction before is being ended it waits for
     up to `add.partitions.to.txn.retry.backoff.max.ms`, where Kafka answers CONCURRENT_TRANSACTIONS
     at once. From 4 on a broker asks for many (CLUSTER_ACTION), and with `verify_only` nothing
-    joins: a partition that has not is TRANSACTION_ABORTABLE. One partition that cannot join
+    joins: a partition that has not is TRANSACTION_ABORTABLE. A broker that was answered
+    CONCURRENT_TRANSACTIONS may ask with a field of ours (`own_fields`), and then waits as well, for
+    up to `add.partitions.to.txn.retry.backoff.ms`. One partition that cannot join
     (unknown, not allowed, or, with INVALID_REQUEST, diskless) prevents all: the others are
     OPERATION_NOT_ATTEMPTED. Before version 2 PRODUCER_FENCED is INVALID_PRODUCER_EPOCH.
 Skipped: nothing
@@ -49,6 +51,7 @@ from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from anabranch.core.wire.own_fields import has_own
 
 BATCHED_SINCE = 4
 FENCED_SINCE = 2
@@ -116,8 +119,8 @@ def _one(
         frozenset(partitions),
         0 if is_client else BUMPS_EPOCHS,
     )
-    if is_client:
-        return when_free(broker, name, now_ms, ask, tell)
+    if is_client or has_own(request.body):
+        return when_free(broker, name, now_ms, ask, tell, is_client=is_client)
     return when_decided(broker, now_ms, ask, tell)
 
 

@@ -38,20 +38,26 @@ def when_free(
     now_ms: int,
     ask: Callable[[int], tuple[TransactionShard, Answer]],
     tell: Callable[[Decision], Told],
+    *,
+    is_client: bool = True,
 ) -> Told | Wait | Any:
-    """As `when_decided`; while the transaction before is being ended it waits, as long as Kafka's
-    partitions do for clients of KIP-890. Markers take milliseconds, and a client that is told
-    CONCURRENT_TRANSACTIONS pauses for 20 ms and more. What the client sends next waits as well: an
-    end of the transaction that is to begin would be taken for another end of the one before."""
+    """As `when_decided`; while the transaction before is being ended it waits, since markers take
+    milliseconds. A client waits as long as Kafka's partitions do for clients of KIP-890: told
+    CONCURRENT_TRANSACTIONS, it pauses for 20 ms and more. What it sends next waits as well: an end
+    of the transaction that is to begin would be taken for another end of the one before. A leader
+    waits as long as it would pause."""
+    config = broker.config
+    longest_ms = config.add_partitions_to_txn_retry_backoff_ms
+    if is_client:
+        longest_ms = config.add_partitions_to_txn_retry_backoff_max_ms
 
     def decided(now_ms: int, expired: bool) -> Any:
         return _decided(broker, now_ms, ask, tell, may_wait=not expired)
 
-    longest_ms = broker.config.add_partitions_to_txn_retry_backoff_max_ms
     found = decided(now_ms, longest_ms <= 0)
     if found is not None:
         return found
-    return Wait((Changed(transactional_id),), now_ms + longest_ms, decided, holds_up=True)
+    return Wait((Changed(transactional_id),), now_ms + longest_ms, decided, holds_up=is_client)
 
 
 def when_decided(

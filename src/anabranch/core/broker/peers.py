@@ -7,8 +7,10 @@ of its own.
 
 Rules kept: each ask ends exactly once, unless this process ends first; nothing is sent twice from
 here: retrying, and giving up, are for the machine that asked. At most MOST_UNDER_WAY asks of one
-broker are under way. Not here: sockets (`server/peers.py`), the controller (`core.step.Wish`),
-copying (`core.replication`).
+broker are under way. Answers of one lane come in the order of its asks, so a machine whose asks
+wait for something on the other side has a lane of its own: it would hold up the others' answers,
+and two brokers could wait for each other. Not here: sockets (`server/peers.py`), the controller
+(`core.step.Wish`), copying (`core.replication`).
 """
 
 from __future__ import annotations
@@ -22,6 +24,10 @@ MOST_UNDER_WAY = 1_000
 """Asks of one broker that have not ended. A machine has one under way for each broker and purpose;
 this is the limit for what one does wrong, and for a broker that answers nothing."""
 
+MARKERS, VERIFICATIONS, JOINS = "markers", "verifications", "joins"
+"""The lanes: markers wait for replicas of any partition; verifications for a record of their
+coordinator at most; joins for the markers of the transaction before."""
+
 ASK_MS = 30_000
 """How long an answer is waited for: Kafka's request.timeout.ms between brokers."""
 
@@ -34,6 +40,7 @@ class Ask:
     """Send `message` to a broker, in the newest version that both speak, at most `most_version`."""
 
     broker_id: int
+    lane: str
     message: Any
     told: Told
     timeout_ms: int = ASK_MS
@@ -45,11 +52,13 @@ class Peers:
 
     def __init__(self) -> None:
         self._asks: list[Ask] = []
+        self._asks_last: dict[Callable[[], None], None] = {}
         self._under_way: Counter[int] = Counter()
 
     def ask(
         self,
         broker_id: int,
+        lane: str,
         message: Any,
         told: Told,
         *,
@@ -61,11 +70,20 @@ class Peers:
         if self._under_way[broker_id] >= MOST_UNDER_WAY:
             return False
         self._under_way[broker_id] += 1
-        self._asks.append(Ask(broker_id, message, told, timeout_ms, most_version))
+        self._asks.append(Ask(broker_id, lane, message, told, timeout_ms, most_version))
         return True
+
+    def ask_last(self, ask: Callable[[], None]) -> None:
+        """Have `ask` called once at the end of this step, after its answers have left: one message
+        then says all that the step has brought."""
+        self._asks_last[ask] = None
 
     def take_effects(self) -> list[Ask]:
         """What is to be sent, in order; the shell answers for each with `answered`."""
+        if self._asks_last:
+            asks_last, self._asks_last = self._asks_last, {}
+            for ask in asks_last:
+                ask()
         if not self._asks:
             return []
         taken, self._asks = self._asks, []

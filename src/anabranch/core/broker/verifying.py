@@ -6,7 +6,10 @@ transaction is appended only after the coordinator has said that the partition t
 added it; batches of the same producer that come meanwhile wait for the same answer, and are
 appended in the order in which they came; an answer that a marker has overtaken counts for nothing;
 neither does one from before this broker led without a break. At most one question of a coordinator
-is under way, as in Kafka: what comes meanwhile goes with the next one.
+is under way, as in Kafka: what comes meanwhile goes with the next one. A transaction whose
+predecessor is still being ended is asked about again in a lane of its own, where the coordinator
+waits for that (decision 65): others are not held up. One that answers sooner is asked again after
+`add.partitions.to.txn.retry.backoff.ms`, as in Kafka.
 
 Source: KIP-890, parts 1 (a partition is verified) and 2 (it is added); the codes are those of Kafka
 4.1's ReplicaManager and AddPartitionsToTxnManager. Not here: appending (`p00_produce`), sending
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from anabranch.core.broker.peers import JOINS, VERIFICATIONS
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, partition_of
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import TopicPartition
@@ -25,6 +29,7 @@ from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from anabranch.core.wire.own_fields import ASKED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
 
 NO_BROKER = -1
+NEVER_MS = -1
 VERIFY_MS = 70_000
 """How long a request waits: two questions, of which one may be under way. A request's own time
 begins with its append."""
@@ -52,6 +58,8 @@ _RETRIABLE = frozenset(
 )
 """What passes, and older clients would not try again after."""
 
+Line: TypeAlias = tuple[int, str]
+"""A coordinator, and the lane in which it is asked."""
 Answers: TypeAlias = dict[tuple[str, TopicPartition], ErrorCode]
 
 
@@ -80,6 +88,7 @@ class Verification:
     It is also the key that is marked when `code` is there."""
 
     __slots__ = (
+        "asked_ms",
         "code",
         "epoch",
         "is_overtaken",
@@ -106,6 +115,8 @@ class Verification:
         self.producer_id, self.epoch = producer_id, epoch
         self.speaks = speaks
         self.retry_until_ms = retry_until_ms
+        self.asked_ms = NEVER_MS
+        """When the coordinator was last asked to wait."""
         self.code: ErrorCode | None = None
         self.is_overtaken = False
 
@@ -157,11 +168,11 @@ class Verifier:
         self._after = after
         """Runs something when so many milliseconds have gone by."""
         self._open: dict[tuple[TopicPartition, int], Verification] = {}
-        self._waiting: dict[int, list[Verification]] = {}
-        """Coordinator -> what it is to be asked next."""
+        self._waiting: dict[Line, list[Verification]] = {}
+        """What each coordinator is to be asked next."""
         self.failures_total = 0
-        self._asked: set[int] = set()
-        """Coordinators of which a question is under way."""
+        self._asked: set[Line] = set()
+        """Where a question is under way."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -219,7 +230,7 @@ class Verifier:
         until_ms = broker.steady_ms + broker.config.add_partitions_to_txn_retry_backoff_max_ms
         begun = Verification(partition, transactional_id, producer_id, epoch, speaks, until_ms)
         self._open[begun.key] = begun
-        self._ask_about(begun)
+        self._queue(begun, VERIFICATIONS)
         return begun
 
     def ended(
@@ -234,30 +245,40 @@ class Verifier:
 
     # Asking.
 
-    def _ask_about(self, verification: Verification) -> None:
+    def _queue(self, verification: Verification, lane: str) -> None:
         broker = self._broker
         coordinator = coordinator_of(broker.image, broker.config, verification.transactional_id)
         if coordinator == NO_BROKER:
             self._settle(verification, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
-        self._waiting.setdefault(coordinator, []).append(verification)
-        self._ask(coordinator)
+        self._waiting.setdefault((coordinator, lane), []).append(verification)
+        broker.peers.ask_last(self._ask_all)
 
-    def _ask(self, coordinator: int) -> None:
+    def _ask_all(self) -> None:
+        for line in tuple(self._waiting):
+            self._ask(line)
+
+    def _ask(self, line: Line) -> None:
         """Ask what waits, unless a question is under way."""
-        if coordinator in self._asked or coordinator not in self._waiting:
+        if line in self._asked or line not in self._waiting:
             return
-        asked, left = _first_of(self._waiting.pop(coordinator))
+        asked, left = _first_of(self._waiting.pop(line))
         if left:
-            self._waiting[coordinator] = left
-        self._asked.add(coordinator)
+            self._waiting[line] = left
+        self._asked.add(line)
 
         def told(answer: Any) -> None:
-            self._asked.discard(coordinator)
+            self._asked.discard(line)
             self._take(asked, answer)
-            self._ask(coordinator)
+            if line in self._waiting:
+                self._broker.peers.ask_last(self._ask_all)
 
-        if not self._broker.peers.ask(coordinator, _question(asked), told):
+        question = _question(asked)
+        if line[1] == JOINS:
+            question.unknown_tagged_fields = ASKED
+            for each in asked:
+                each.asked_ms = self._broker.steady_ms
+        if not self._broker.peers.ask(*line, question, told):
             told(None)
 
     def _take(self, asked: list[Verification], answer: Any) -> None:
@@ -273,20 +294,24 @@ class Verifier:
             self._settle(each, code)
 
     def _retries(self, verification: Verification) -> bool:
-        """The markers of the transaction before are being written: that takes milliseconds."""
-        broker = self._broker
-        backoff_ms = broker.config.add_partitions_to_txn_retry_backoff_ms
-        if (
-            not verification.speaks.adds
-            or broker.steady_ms + backoff_ms > verification.retry_until_ms
-        ):
+        """The markers of the transaction before are being written: that takes milliseconds. The
+        coordinator is asked to wait for them; one that does not is asked again after a pause."""
+        now_ms = self._broker.steady_ms
+        backoff_ms = self._broker.config.add_partitions_to_txn_retry_backoff_ms
+        if not verification.speaks.adds or now_ms + backoff_ms > verification.retry_until_ms:
             return False
+
+        asked_ms = verification.asked_ms
+        rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms
+        if rest_ms <= 0:
+            self._queue(verification, JOINS)
+            return True
 
         def again(_now_ms: int) -> None:
             if verification.code is None:
-                self._ask_about(verification)
+                self._queue(verification, JOINS)
 
-        self._after(backoff_ms, again)
+        self._after(rest_ms, again)
         return True
 
     def _settle(self, verification: Verification, code: ErrorCode) -> None:

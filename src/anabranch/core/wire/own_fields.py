@@ -23,6 +23,7 @@ keeps or skips them. Ours have one tag, `OWN_TAG`, far above Kafka's, and mean b
     Metadata, the response                    `DisklessTopics`, without partitions
     DescribeTopicPartitions, the request      empty: tell how diskless partitions are placed too
     DescribeTopicPartitions, the response     `DisklessTopics`
+    AddPartitionsToTxn, the request           empty: wait while the transaction before is ended
 
 Records of brokers declare fields of ours with the next tags, 10,001 and 10,002: `full_log_dirs`,
 `is_noted`; NoOpRecord has 10,003: `absences`. The reasons of a batch may ride on the same record.
@@ -56,7 +57,7 @@ from anabranch.core.wire.schema import (
 
 OWN_TAG = 10_000
 ASKED: dict[int, bytes] = {OWN_TAG: b""}
-"""The tagged fields of a request that wants reasons."""
+"""The tagged fields of a request that wants more than Kafka's."""
 
 M = TypeVar("M", bound=Message)
 

@@ -10,6 +10,7 @@ from tests.core.coordination.transactions.transaction_world import (
     Producer,
     TransactionWorld,
     codes_of,
+    joining,
 )
 
 from anabranch.core.coordination.transactions.loading import TransactionLoader
@@ -175,6 +176,52 @@ def test_a_leader_that_asks_for_others_is_answered_at_once(world):
     world.add(producer, HERE)
     world.end(producer, version=TV1)
     assert world.add_batched(producer, HERE) == [CONCURRENT]
+
+
+def test_a_leader_that_asks_to_wait_is_answered_when_all_may_begin():
+    """Each join is a record of its own, which may be committed while another is waited for."""
+    world = TransactionWorld(replicas=(1, 2))
+    producers = {}
+    for name in ("a", "b", "new"):
+        box = world.init(name)
+        world.replicate()
+        producers[name] = Producer(box[0].producer_id, box[0].producer_epoch)
+    for name, place in (("a", HERE), ("b", THERE)):
+        world.ask_add(producers[name], place, name=name)
+        world.replicate()
+        box = world.ask_end(producers[name], name=name)
+        world.replicate()
+        producers[name] = Producer(box[0].producer_id, box[0].producer_epoch)
+    told = world.ask_and_wait(*(joining(each, HERE, name=name) for name, each in producers.items()))
+    assert world.deliver(broker_id=1) == 1
+    world.replicate()
+    assert told == []
+    assert world.deliver(broker_id=2) == 1
+    world.replicate()
+    (answer,) = told
+    for each in answer.results_by_transaction:
+        assert codes_of(each.topic_results) == [NONE], each.transactional_id
+    assert len(answer.results_by_transaction) == 3
+
+
+def test_a_leader_that_asks_to_wait_holds_up_nothing_and_is_answered_in_time(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    producer = world.ended(producer)
+    told = world.ask_and_wait(joining(producer, HERE))
+    ((wait, _),) = world.waits
+    backoff_ms = world.broker.config.add_partitions_to_txn_retry_backoff_ms
+    assert (wait.holds_up, wait.deadline_ms) == (False, world.node.now_ms + backoff_ms)
+    world.expire()
+    assert codes_of(told[0].results_by_transaction[0].topic_results) == [CONCURRENT]
+
+
+def test_a_leader_that_only_verifies_is_answered_at_once(world):
+    producer = world.producer()
+    world.add(producer, HERE)
+    producer = world.ended(producer)
+    answer = world.ask_and_wait(joining(producer, HERE, verify_only=True))
+    assert codes_of(answer.results_by_transaction[0].topic_results) == [CONCURRENT]
 
 
 # Who may go on.

@@ -31,6 +31,7 @@ from anabranch.core.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from anabranch.core.wire.own_fields import ASKED
 
 TIMEOUT_MS = 60_000
 TV1, TV2 = 4, 5
@@ -281,17 +282,14 @@ class TransactionWorld(Performer):
         verify_only: bool = False,
     ) -> list[int]:
         """The same as a broker asks."""
-        transaction = AddPartitionsToTxnTransaction(
-            transactional_id=name,
-            producer_id=producer[0],
-            producer_epoch=producer[1],
-            verify_only=verify_only,
-            topics=[
-                AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in places
-            ],
-        )
-        answer = self.ask(AddPartitionsToTxnRequest(transactions=[transaction]), 5)
+        asked = joining(producer, *places, name=name, verify_only=verify_only)
+        answer = self.ask(AddPartitionsToTxnRequest(transactions=[asked]), 5)
         return codes_of(answer.results_by_transaction[0].topic_results)
+
+    def ask_and_wait(self, *asked: AddPartitionsToTxnTransaction) -> Any:
+        """A broker's question about transactions, of which some are being ended as it knows."""
+        message = AddPartitionsToTxnRequest(transactions=list(asked), unknown_tagged_fields=ASKED)
+        return self.ask(message, 5)
 
     def add_offsets(self, producer: tuple[int, int], group_id: str, name: str = "id") -> int:
         return self.ask_add_offsets(producer, group_id, name).error_code
@@ -343,6 +341,22 @@ class TransactionWorld(Performer):
         answer = self.ask(ListTransactionsRequest(**filters), 2)
         assert answer.error_code == ErrorCode.NONE
         return {each.transactional_id: each.transaction_state for each in answer.transaction_states}
+
+
+def joining(
+    producer: tuple[int, int],
+    *places: tuple[str, int],
+    name: str = "id",
+    verify_only: bool = False,
+) -> AddPartitionsToTxnTransaction:
+    """What a broker asks about a transaction."""
+    return AddPartitionsToTxnTransaction(
+        transactional_id=name,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        verify_only=verify_only,
+        topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index]) for topic, index in places],
+    )
 
 
 def codes_of(topics: Any) -> list[int]:

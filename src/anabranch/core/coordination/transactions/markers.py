@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from anabranch.core.broker.peers import MARKERS
 from anabranch.core.coordination.transactions.transaction import Transaction, completed
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import ApiError, ErrorCode
@@ -136,7 +137,7 @@ class Markers:
             self._complete(sending, now_ms)
         elif sending.waiting:
             self._pause()
-        self._ask()
+        self._broker.peers.ask_last(self._ask)
 
     def _ask(self) -> None:
         for broker_id in [each for each in self._queues if each not in self._under_way]:
@@ -146,6 +147,7 @@ class Markers:
             self._under_way.add(broker_id)
             if not self._broker.peers.ask(
                 broker_id,
+                MARKERS,
                 WriteTxnMarkersRequest(markers=[_marker(part) for part in parts]),
                 partial(self._answered, broker_id, parts),
                 timeout_ms=TIMEOUT_MS,
@@ -184,7 +186,7 @@ class Markers:
                 else:
                     sending.waiting.add(place)
             self._go_on(sending, now_ms)
-        self._ask()
+        self._broker.peers.ask_last(self._ask)
 
     def _pause(self) -> None:
         if self._retry is None:
