@@ -2140,6 +2140,18 @@ DIRECTED = (
         "::test_every_way_out_of_a_transaction_raises_the_epoch_by_one",
     ),
     Mutant(
+        name="late-request-joins-the-next-transaction",
+        rule="an earlier epoch asks for nothing in a later transaction (KAFKA-14402)",
+        module=f"{TRANSACTIONS}.rules",
+        old="    before = _checked(before, producer)\n    if is_pending",
+        new="    before = _checked(\n"
+        "        before, before and Producer(producer.producer_id, before.producer_epoch)\n"
+        "    )\n"
+        "    if is_pending",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py::test_partitions_join",
+    ),
+    Mutant(
         name="transactions-wait-for-a-client",
         rule="a decision is carried out once it is committed, without waiting for a client",
         module=f"{TRANSACTIONS}.coordinator",
@@ -2183,11 +2195,110 @@ DIRECTED = (
         name="waiting-join-holds-up-nothing",
         rule="so it holds up its client's requests",
         module="anabranch.core.api.transactions",
-        old=", decided, holds_up=True)",
+        old=", decided, holds_up=is_client)",
         new=", decided)",
         seed=NO_SCHEDULE,
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
         "::test_an_end_does_not_overtake_the_join_that_waits",
+    ),
+    Mutant(
+        name="leader-does-not-wait-for-markers",
+        rule="a leader's question that may wait is answered when the id is free",
+        module="anabranch.core.api.p24_add_partitions_to_txn",
+        old="if is_client or has_own(request.body):",
+        new="if is_client:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_a_leader_that_asks_to_wait_is_answered_when_all_may_begin",
+    ),
+    Mutant(
+        name="leader-pauses-before-it-asks-to-wait",
+        rule="a partition asks at once to wait for the end of the transaction before",
+        module="anabranch.core.broker.verifying",
+        old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
+        new="rest_ms = backoff_ms",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_the_coordinator_is_asked_to_wait_for_the_end_of_the_transaction_before",
+    ),
+    Mutant(
+        name="coordinator-asked-without-a-pause",
+        rule="a coordinator that does not wait is asked again after a pause",
+        module="anabranch.core.broker.verifying",
+        old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
+        new="rest_ms = 0",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_a_coordinator_that_does_not_wait_is_asked_again_after_a_pause",
+    ),
+    Mutant(
+        name="join-holds-up-other-transactions",
+        rule="a question that waits holds up no question about others",
+        module="anabranch.core.broker.verifying",
+        old="            self._queue(verification, JOINS)\n            return True\n",
+        new="            self._queue(verification, VERIFICATIONS)\n            return True\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_who_waits_for_the_end_of_the_transaction_before_holds_up_no_other",
+    ),
+    Mutant(
+        name="lanes-share-a-connection",
+        rule="an answer that waits holds up none of another lane",
+        module="anabranch.server.peers",
+        old="self._connections.post, ask.broker_id, ask.lane, post",
+        new='self._connections.post, ask.broker_id, "peer", post',
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_peers.py::test_a_lane_whose_answers_wait_holds_up_no_other",
+    ),
+    Mutant(
+        name="answer-waits-for-the-loop-s-round",
+        rule="what is small is sent at once, before others are handled",
+        module="anabranch.client.sending",
+        old="        descriptor != NO_DESCRIPTOR\n        and not",
+        new="        False\n        and not",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_sending.py"
+        "::test_what_is_written_is_there_before_the_loop_goes_on",
+    ),
+    Mutant(
+        name="fetches-are-answered-together",
+        rule="the answer of a fetch leaves before the next one is made",
+        module="anabranch.server.dispatch",
+        old="if slot.route is not None and slot.route.api_key == FETCH_KEY:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_connection.py"
+        "::test_the_answer_of_a_fetch_leaves_before_the_next_one_is_made",
+    ),
+    Mutant(
+        name="written-to-another-s-descriptor",
+        rule="nothing is written past a transport that closes",
+        module="anabranch.client.sending",
+        old="        and not transport.is_closing()\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_sending.py"
+        "::test_nothing_is_written_to_who_has_the_descriptor_of_a_closed_connection",
+    ),
+    Mutant(
+        name="overtaken-by-what-is-sent-at-once",
+        rule="what is sent at once overtakes nothing",
+        module="anabranch.client.sending",
+        old="        and not transport.get_write_buffer_size()\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/client/test_sending.py"
+        "::test_what_a_slow_reader_gets_is_whole_and_in_order",
+    ),
+    Mutant(
+        name="part-that-waits-on-is-told",
+        rule="an answer of many parts is given when no part waits, also not for something else",
+        module="anabranch.core.outcome",
+        old="return when_all(found, respond) if goes_on or not waits else None",
+        new="return None if waits else respond(found)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_outcome.py"
+        "::test_a_part_may_wait_for_something_else_while_others_wait_still",
     ),
     Mutant(
         name="late-producer-may-not-go-on",

@@ -80,16 +80,6 @@ SCHEDULED = (
         caught_by="aborted-read",
     ),
     Mutant(
-        name="late-request-joins-the-next-transaction",
-        rule="an earlier epoch asks for nothing in a later transaction (KAFKA-14402)",
-        module=f"{ROOM}.rules",
-        old="    before = _checked(before, producer)\n    if is_pending",
-        new="    before = _checked(before, Producer(producer.producer_id, before.producer_epoch))\n"
-        "    if is_pending",
-        seed=691,
-        caught_by="aborted-read",
-    ),
-    Mutant(
         name="commit-answered-before-it-is-logged",
         rule="a commit is answered when its record is committed",
         module=f"{ROOM}.coordinator",
