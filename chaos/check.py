@@ -2,16 +2,16 @@
 
     lost        acknowledged, and not there when all was read at the end (lost-write, unseen)
     duplicated  one value of an idempotent producer at two offsets, an order with two receipts of a
-                group, or a word of an order that Kafka Streams counted twice
+                group, or a word that Kafka Streams counted twice
     reordered   a producer's records stand in another order than it sent them, or counts of Kafka
-                Streams in another one than the orders
+                Streams in another one than the words
     mismatched  one offset, two values; or a record elsewhere than its producer was told
     phantom     a value that nobody wrote there
     went back   a reader was shown an older record after a newer one, a member began before what
                 its group had committed, a reader stood where the log has no place
     skipped     a reader was not shown a record between two that it was shown, or a group never
                 was shown one before what it committed (after its drain: any), or an order has no
-                receipt of a group, or a word of it no count
+                receipt of a group, or a word no count
     beyond      a group committed an offset behind the log's end
     forgotten   a commit was acknowledged and is not in the offsets topic (asked with `--logs`)
     expired     an offset, or a record, was gone before its retention was over
@@ -122,7 +122,7 @@ class Verdict:
     transactions: int = 0
     """Committed ones that were seen at the end."""
     counted: int = 0
-    """Orders that Kafka Streams counted."""
+    """Orders and lines that Kafka Streams counted."""
     idle: list[str] = field(default_factory=list)
     """Kinds of clients that did nothing."""
     notes: Counter[str] = field(default_factory=Counter)
@@ -156,7 +156,7 @@ class Verdict:
             f" in {self.partitions} partitions ({self.compacted:,} compacted away);"
             f" {self.shown:,} shown to readers, {self.commits:,} commits,"
             f" {self.rebalances:,} rebalances, {self.transactions:,} transactions,"
-            f" {self.counted:,} orders counted by Kafka Streams;"
+            f" {self.counted:,} records counted by Kafka Streams;"
             f" longest gap {self.longest_gap_ms / 1000:.1f} s",
             ", ".join(f"{count:,} {name}" for name, count in counts.items()),
             *self.examples,

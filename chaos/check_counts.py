@@ -1,12 +1,12 @@
-"""What is wrong with what Kafka Streams counted, exactly once, of the committed orders.
+"""What is wrong with what Kafka Streams counted, exactly once, of the committed orders and lines.
 
-What: orders and counts are both read as committed when all is over. Rules kept: a word that orders
-say n times has the counts 1 to n, each once and in this order, as each count is written when a word
-is read; of orders that stand in one partition, those whose counts share a partition are counted in
-the order in which they stand. Why that shows everything: the name of a transaction is a word that
-is said once, so its count tells whether its order was lost or read twice; words that every order
-says have counts that depend on all that was counted before, and show a store that lost something.
-Not here: whether orders are right themselves (`check_transactions.py`).
+What: these and the counts are read as committed when all is over. Rules kept: a word that is said n
+times has the counts 1 to n, each once and in this order, as each count is written when a word is
+read; of records that stand in one partition, those whose counts share a partition are counted in
+the order in which they stand. Why that shows everything: the first word of a record is said once,
+so its count tells whether the record was lost or read twice; words that every order says have
+counts that depend on all that was counted before, and show a store that lost something. Not here:
+whether orders (`check_transactions.py`) and lines (`check.py`) are right themselves.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from collections.abc import Iterator, Mapping
 
 from anabranch.sim.checks.violation import Violation
 from chaos.history import parse_place
-from chaos.transfers import COUNTS, ORDERS, Count, count_of, entry_of, words_of
+from chaos.transfers import COUNTED, COUNTS, Count, count_of, words_of
 
 Shown = Mapping[tuple[str, int], str]
 """(partition, offset) -> value."""
 
 
 def judge(truth: Shown) -> Iterator[Violation]:
-    """Everything that is wrong with the counts of these orders."""
-    said = Counter(word for _, value in _standing(truth, ORDERS) for word in words_of(value))
+    """Everything that is wrong with these counts."""
+    said = Counter(word for _, value in _standing(truth, *COUNTED) for word in words_of(value))
     told: dict[str, list[int]] = defaultdict(list)
     for (at, offset), value in _standing(truth, COUNTS):
         count = count_of(value)
         if count is None or count.word not in said:
             found = {"partition": at, "offset": offset, "value": value}
-            yield Violation("count-phantom", "A count of a word that no order says.", found)
+            yield Violation("count-phantom", "A count of a word that was not said.", found)
         else:
             told[count.word].append(count.count)
     for word, times in sorted(said.items()):
@@ -39,14 +39,14 @@ def judge(truth: Shown) -> Iterator[Violation]:
 
 
 def counted(truth: Shown) -> int:
-    """How many orders were counted."""
-    orders = {words_of(value)[0] for _, value in _standing(truth, ORDERS)}
-    return len(orders & {count.word for _, count in _counts(truth)})
+    """How many orders and lines were counted."""
+    said = {words_of(value)[0] for _, value in _standing(truth, *COUNTED)}
+    return len(said & {count.word for _, count in _counts(truth)})
 
 
-def _standing(truth: Shown, topic: str) -> list[tuple[tuple[str, int], str]]:
-    """The records of a topic, as they stand."""
-    return sorted(each for each in truth.items() if parse_place(each[0][0]).topic == topic)
+def _standing(truth: Shown, *topics: str) -> list[tuple[tuple[str, int], str]]:
+    """The records of these topics, as they stand."""
+    return sorted(each for each in truth.items() if parse_place(each[0][0]).topic in topics)
 
 
 def _counts(truth: Shown) -> list[tuple[str, Count]]:
@@ -59,28 +59,24 @@ def _of_word(word: str, times: int, counts: list[int]) -> Iterator[Violation]:
     told = {"word": word, "said": times}
     if missing := set(range(1, times + 1)).difference(counts):
         some = {"missing": len(missing), "first": min(missing)}
-        yield Violation("not-counted", "A word of an order was not counted.", {**told, **some})
+        yield Violation("not-counted", "A word was not counted.", {**told, **some})
     again = [count for count, often in Counter(counts).items() if often > 1 or count > times]
     if again:
         some = {"again": len(again), "first": min(again)}
-        yield Violation("counted-twice", "A word of an order was counted twice.", {**told, **some})
+        yield Violation("counted-twice", "A word was counted twice.", {**told, **some})
     if counts != sorted(counts):
         yield Violation("counted-late", "A later count stands before an earlier one.", told)
 
 
 def _out_of_order(truth: Shown) -> Iterator[Violation]:
-    """Of one partition of orders, each that is counted after one that stands behind it."""
-    orders = {
-        words_of(value)[0]: place
-        for place, value in _standing(truth, ORDERS)
-        if entry_of(value) is not None
-    }
+    """Of one partition, each record that is counted after one that stands behind it."""
+    said = {words_of(value)[0]: place for place, value in _standing(truth, *COUNTED)}
     newest: dict[tuple[str, str], int] = {}
     for at, count in _counts(truth):
-        if count.word in orders:
-            source, offset = orders[count.word]
+        if count.word in said:
+            source, offset = said[count.word]
             before = newest.get((source, at), -1)
             if offset < before:
-                told = {"order": f"{source}@{offset} {count.word}", "in": at, "behind": before}
-                yield Violation("counted-late", "An order was counted after a later one.", told)
+                told = {"record": f"{source}@{offset}", "in": at, "behind": before}
+                yield Violation("counted-late", "A record was counted after a later one.", told)
             newest[source, at] = max(offset, before)

@@ -45,7 +45,7 @@ class Transactions:
 
     @property
     def counted(self) -> int:
-        """Orders that Kafka Streams counted."""
+        """Orders and lines that Kafka Streams counted."""
         return check_counts.counted(self._truth)
 
     def take(self, line: Mapping[str, Any], role: str) -> None:

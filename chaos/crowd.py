@@ -20,7 +20,7 @@ from pathlib import Path
 from chaos import client_logs
 from chaos.network import Host
 from chaos.stores import wait_at_most
-from chaos.transfers import PARTITIONS
+from chaos.transfers import LINES, PARTITIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 FLUSH_SECONDS = 60
@@ -29,7 +29,7 @@ BEGIN_SECONDS = 60.0
 END_SECONDS = 150.0
 READ_SECONDS = 900.0
 KEPT = "plain,wide,rolling,compacted,moving,diskless"
-EVERY = f"{KEPT},aging,bounded,reborn"
+EVERY = f"{KEPT},aging,bounded,reborn,{LINES}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ PARTS = (
     Part("p6", "confluent", "producer", "reborn", ("--rate", "100", "--stuck-seconds", "6")),
     Part("p7", "confluent", "producer", "diskless", ("--rate", "300")),
     Part("p8", "kafka-python", "producer", "diskless", ("--rate", "100")),
+    Part("p9", "confluent", "producer", LINES, ("--rate", "60")),
     Part("r1", "confluent", "reader", KEPT, ("--rack", "b")),
     Part("r2", "kafka-python", "reader", "wide,moving,compacted,diskless"),
     Part("r3", "confluent", "reader", "aging,bounded"),

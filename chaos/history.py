@@ -25,7 +25,7 @@
     {"op": "transaction", "t", "client", "name", "outcome", "records"}
                                     a transfer begun, committed or aborted, as far as is known
     {"op": "processed", "t", "client", "group", "count"}    so many orders, with their receipts
-    {"op": "counting", "t", "client"}       Kafka Streams counts the words of orders, exactly once
+    {"op": "counting", "t", "client"}       Kafka Streams counts words, exactly once
     {"op": "committed", "t", "client", "at", "records"}     [offset, value] as they were shown; the
                                     value of a count is its word, a blank, and the count
     {"op": "held-back", "t", "client", "at", "position", "end"}

@@ -1,10 +1,11 @@
-"""Kafka Streams among the clients: the word count of `make compat`, exactly once, over all orders.
+"""Kafka Streams among the clients: the word count of `make compat`, exactly once.
 
-What: `WordCount.java` with exactly_once_v2 and one application id for all of its lives. Its state
-stays on disk, also when it is killed; what it cannot trust then, it restores from its changelog. It
-writes each count, not only the last of a transaction. When told to end, it has come to the ends of
-its topics. Rule kept: it takes part where Java is; a run without says so and goes on. Not here:
-what its counts must be (`check_counts.py`), when it is killed (`plan.py`).
+What: `WordCount.java` with exactly_once_v2 counts the words of orders, which transfers place, and
+of lines, which a producer writes. It has one application id in all of its lives. Its state stays on
+disk, also when it is killed; what it cannot trust then, it restores from its changelog. It writes
+each count, not only the last of a transaction. When told to end, it has come to the ends of its
+topics. Rule kept: it takes part where Java is; a run without says so and goes on. Not here: what
+its counts must be (`check_counts.py`), when it is killed (`plan.py`).
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from anabranch.core.types import LATEST
 from chaos.crowd import Client, Part
 from chaos.history import Writer
 from chaos.stores import wait_at_most
-from chaos.transfers import APPLICATION, COUNTS, ORDERS
+from chaos.transfers import APPLICATION, COUNTED, COUNTS
 
 ROLE = "streams"
 NAME = "s1"
 SORTED = f"{APPLICATION}-counts-repartition"
-"""The words of all orders, sorted into partitions; Kafka Streams makes this topic itself."""
+"""All words, sorted into partitions; Kafka Streams makes this topic itself."""
 PROGRAMS = ("java", "javac", "mvn")
 LEFT_OUT = "it needs a JDK (17 or newer), Maven and, for the first time, a network"
 HEAP = "-Xmx192m"
@@ -63,7 +64,7 @@ class Figures(NamedTuple):
 
     takes_part: bool = False
     counted: int = 0
-    """Orders."""
+    """Orders and lines."""
     restarts: int = 0
     rebalances: int = 0
     replaced: tuple[str, ...] = ()
@@ -74,7 +75,7 @@ class Figures(NamedTuple):
         if not self.takes_part:
             return f"Kafka Streams: left out, as {LEFT_OUT}"
         return (
-            f"Kafka Streams: {self.counted:,} orders counted, {self.restarts} restarts, "
+            f"Kafka Streams: {self.counted:,} records counted, {self.restarts} restarts, "
             f"{self.rebalances} rebalances, {len(self.replaced)} threads replaced"
         )
 
@@ -106,7 +107,7 @@ class StreamsClient(Client):
     stdin = subprocess.PIPE
 
     def __init__(self, program: Program, folder: Path, state: Path) -> None:
-        super().__init__(Part(NAME, "java", ROLE, f"{ORDERS},{COUNTS}"), folder, 0)
+        super().__init__(Part(NAME, "java", ROLE, ",".join((*COUNTED, COUNTS))), folder, 0)
         self._program, self._state = program, state
 
     def command(self) -> list[str]:
@@ -116,7 +117,7 @@ class StreamsClient(Client):
         light = (HEAP, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
         told = [self.bootstrap, APPLICATION, str(self._state), str(THREADS), "exactly_once_v2"]
         java = ["java", *light, quiet, "-cp", f"{classes}:{jars}/*", "WordCount"]
-        return [*java, *told, ORDERS, EACH_COUNT]
+        return [*java, *told, ",".join(COUNTED), EACH_COUNT]
 
     def start(self) -> None:
         """See Client; that it counts is in its history at once."""
@@ -159,7 +160,7 @@ def has_counted_all(bootstrap: str) -> bool:
 async def _has_counted_all(bootstrap: str) -> bool:
     async with Cluster(bootstrap, deadline_seconds=ASK_SECONDS) as cluster:
         places = [
-            (topic, index) for topic in (ORDERS, SORTED) for index in await cluster.leaders(topic)
+            (topic, index) for topic in (*COUNTED, SORTED) for index in await cluster.leaders(topic)
         ]
         ends = await groups.offsets_at(cluster, places, LATEST)
         committed = await groups.committed_offsets(cluster, APPLICATION)

@@ -5,7 +5,8 @@ places an order in `orders`: three records in one transaction. A processor reads
 receipt for each into `receipts`, together with the offsets that it has come to. So the sum of all
 committed amounts is 0 at all times, and each order has one receipt of each group of processors.
 Kafka Streams counts the words of all orders: the name of a transaction, which is said once, and an
-index and an amount, which every order says.
+index and an amount, which every order says. It also counts `lines`, which an ordinary producer
+writes: each is one word, said once.
 Rule kept: a record names its transaction, and how many records that has. Not here: what is wrong
 (`check_transactions.py`, `check_counts.py`), clients (`clients_transactions.py`, `streams.py`).
 """
@@ -15,12 +16,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 ACCOUNTS, ORDERS, RECEIPTS = "accounts", "orders", "receipts"
+LINES = "lines"
 APPLICATION = "streams"
 """The application of Kafka Streams, which is also the name of its group."""
 COUNTS = f"{APPLICATION}-counts"
-PARTITIONS = {ACCOUNTS: 6, ORDERS: 3, RECEIPTS: 3, COUNTS: 3}
-"""As many of counts as of orders: Kafka Streams sorts words into as many partitions before it
-counts them, so that each of these writes to one partition of counts."""
+PARTITIONS = {ACCOUNTS: 6, ORDERS: 3, RECEIPTS: 3, LINES: 3, COUNTS: 3}
+"""As many of counts as of what is counted: Kafka Streams sorts words into as many partitions before
+it counts them, so that each of these writes to one partition of counts."""
+COUNTED = (ORDERS, LINES)
 PARTS = 3
 """Records of a transfer: taken, added, ordered."""
 TIMEOUT_MS = 12_000
@@ -66,9 +69,9 @@ class Count(NamedTuple):
     count: int
 
 
-def words_of(order: str) -> list[str]:
-    """What is counted of an order."""
-    return order.lower().split(" ")
+def words_of(value: str) -> list[str]:
+    """What is counted of an order or a line; its first word is said once."""
+    return value.lower().split(" ")
 
 
 def shown_as(topic: str, key: bytes | None, value: bytes | None) -> str:

@@ -1,10 +1,10 @@
-// Kafka Streams' word count in the DSL: reads INPUT (APPLICATION-lines), writes
+// Kafka Streams' word count in the DSL: reads INPUTS (APPLICATION-lines), writes
 // APPLICATION-counts, until its standard input ends. It prints its states, what it restored its
 // store from, and why a thread of its own ended; another thread follows that one. As Kafka Streams
 // has it, no instance leaves its group: the next one waits for the session of the one before to
 // end, six seconds.
 // Run as: java -cp JARS WordCount.java ADDRESS APPLICATION STATE_FOLDER THREADS
-//     [GUARANTEE [INPUT [SETTING=VALUE…]]]
+//     [GUARANTEE [INPUT,… [SETTING=VALUE…]]]
 
 import java.time.Duration;
 import java.util.Arrays;
@@ -28,7 +28,8 @@ public final class WordCount {
   public static void main(String[] words) throws Exception {
     String application = words[1];
     StreamsBuilder builder = new StreamsBuilder();
-    builder.<String, String>stream(words.length > 5 ? words[5] : application + "-lines")
+    String inputs = words.length > 5 ? words[5] : application + "-lines";
+    builder.<String, String>stream(Arrays.asList(inputs.split(",")))
         .flatMapValues(line -> Arrays.asList(line.toLowerCase(Locale.ROOT).split(" ")))
         .groupBy((key, word) -> word)
         .count(Materialized.<String, Long, KeyValueStore<Bytes, byte[]>>as("counts"))

@@ -6,7 +6,17 @@ import pytest
 from chaos.check import HEADINGS
 from chaos.check_counts import counted
 from chaos.check_transactions import Transactions
-from chaos.transfers import COUNTS, ORDERS, PARTS, Entry, count_of, entries, shown_as, words_of
+from chaos.transfers import (
+    COUNTS,
+    LINES,
+    ORDERS,
+    PARTS,
+    Entry,
+    count_of,
+    entries,
+    shown_as,
+    words_of,
+)
 
 PLACES = (f"{ORDERS}-0", f"{ORDERS}-0", f"{ORDERS}-1", f"{ORDERS}-0")
 """Where the orders stand, one after the other."""
@@ -20,7 +30,7 @@ def order_of(number):
 
 
 class Run:
-    """Four orders, all of their words counted in one partition; `counts` can be changed."""
+    """Four orders and two lines, each counted; `counts` can be changed."""
 
     def __init__(self):
         self.orders = [order_of(number) for number in range(len(PLACES))]
@@ -29,6 +39,8 @@ class Run:
             name, *others = words_of(order)
             self.counts[f"{COUNTS}-0"].append(f"{name} 1")
             self.counts[SHARED] += [f"{word} {number}" for word in others]
+        self.lines = ["p9.1:0:abc", "p9.1:1:bcd"]
+        self.counts[f"{COUNTS}-1"] += [f"{line} 1" for line in self.lines]
 
     def judged(self, *, takes_part=True):
         found = Transactions()
@@ -40,6 +52,8 @@ class Run:
             self.show(found, at, number, order)
             for each in entries(name, 7)[:-1]:
                 self.show(found, "accounts-0", number * 2 + each.index, each.value.decode())
+        for offset, line in enumerate(self.lines):
+            self.show(found, f"{LINES}-0", offset, line)
         for at, counts in self.counts.items():
             for offset, count in enumerate(counts):
                 self.show(found, at, offset * 2, count)
@@ -64,7 +78,7 @@ def test_a_count_is_read_as_it_was_written():
 
 
 def test_counts_that_are_right_have_nothing_wrong(run):
-    assert (run.ids(), run.judged().counted) == ([], len(PLACES))
+    assert (run.ids(), run.judged().counted) == ([], len(PLACES) + len(run.lines))
 
 
 def test_a_run_without_kafka_streams_needs_no_counts(run):
@@ -75,7 +89,7 @@ def test_a_run_without_kafka_streams_needs_no_counts(run):
 def test_an_output_that_is_lost_is_found(run):
     run.counts[f"{COUNTS}-0"].pop(1)
     assert run.ids() == ["not-counted"]
-    assert run.judged().counted == len(PLACES) - 1
+    assert run.judged().counted == len(PLACES) + len(run.lines) - 1
 
 
 def test_nothing_at_all_is_not_taken_for_a_clean_end(run):
@@ -83,8 +97,8 @@ def test_nothing_at_all_is_not_taken_for_a_clean_end(run):
     assert set(run.ids()) == {"not-counted"}
 
 
-@pytest.mark.parametrize("again", ["t1.2 1", "t1.2 2"])
-def test_an_order_that_was_counted_twice_is_found(run, again):
+@pytest.mark.parametrize("again", ["t1.2 1", "t1.2 2", "p9.1:0:abc 1"])
+def test_a_record_that_was_counted_twice_is_found(run, again):
     """With the store of the first time, or without."""
     run.counts[f"{COUNTS}-0"].append(again)
     assert "counted-twice" in run.ids()
@@ -107,6 +121,16 @@ def test_orders_that_were_counted_in_another_order_are_found(run):
     assert run.ids() == ["counted-late"]
 
 
+def test_lines_that_were_counted_in_another_order_are_found(run):
+    run.counts[f"{COUNTS}-1"].reverse()
+    assert run.ids() == ["counted-late"]
+
+
+def test_a_line_that_was_not_counted_is_found(run):
+    run.counts[f"{COUNTS}-1"].pop()
+    assert run.ids() == ["not-counted"]
+
+
 def test_orders_of_two_partitions_have_no_order(run):
     counts = run.counts[f"{COUNTS}-0"]
     counts[2], counts[3] = counts[3], counts[2]
@@ -115,7 +139,8 @@ def test_orders_of_two_partitions_have_no_order(run):
 
 def test_counts_in_two_partitions_have_no_order(run):
     counts = run.counts[f"{COUNTS}-0"]
-    run.counts[f"{COUNTS}-1"], counts[1:] = [counts[3]], counts[1:3]
+    run.counts[f"{COUNTS}-1"].append(counts[3])
+    counts[1:] = counts[1:3]
     assert run.ids() == []
 
 

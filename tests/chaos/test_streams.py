@@ -77,7 +77,7 @@ def test_the_report_says_what_it_did_and_that_it_was_left_out():
     assert any("Kafka Streams: left out" in line for line in part.lines())
     part.streams = Figures(True, 1234, 2, 5, ("why",))
     text = "\n".join(part.lines())
-    assert "1,234 orders counted, 2 restarts, 5 rebalances, 1 threads replaced" in text
+    assert "1,234 records counted, 2 restarts, 5 rebalances, 1 threads replaced" in text
     assert "REMARK Kafka Streams replaced a thread: why" in text
     assert part.as_dict()["streams"]["counted"] == 1234
 
