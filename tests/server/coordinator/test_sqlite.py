@@ -137,6 +137,36 @@ async def test_own_changes_are_heard_without_reading_and_others_in_order(
     await other.close()
 
 
+@pytest.mark.parametrize(("commits", "reads"), [(1, 1), (2, 1), (3, 2), (7, 3)])
+async def test_a_listener_takes_one_turn_for_each_page_of_what_others_committed(
+    coordinator: SqliteCoordinator, path: str, monkeypatch: pytest.MonkeyPatch,
+    commits: int, reads: int,
+) -> None:  # fmt: skip
+    """Every turn holds up the commits of all brokers of the machine."""
+    monkeypatch.setattr(sqlite, "PACKETS_READ", 3)
+    other = await SqliteCoordinator.open(path, CLUSTER)
+    made = []
+    read = SqliteCoordinator._changes_after
+
+    async def counted(self: SqliteCoordinator, after: int) -> Any:
+        made.append(after)
+        return await read(self, after)
+
+    monkeypatch.setattr(SqliteCoordinator, "_changes_after", counted)
+    async with asyncio.timeout(30), aclosing(coordinator.changes()) as changes:
+        assert await anext(changes) == []
+        for _ in range(commits):
+            await commit(other, batch())
+        heard = 0
+        while heard < commits:
+            heard += len(await anext(changes))
+        assert heard == commits
+        await commit(coordinator, batch())  # heard without a turn, after whatever came before
+        assert len(await anext(changes)) == 1
+        assert len(made) == reads
+    await other.close()
+
+
 async def test_a_transaction_that_a_killed_process_left_hides_no_later_one(
     coordinator: SqliteCoordinator, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -146,11 +146,13 @@ class SqliteCoordinator(Front):
                         yield own.changes
                 if self._counter() == counter:
                     continue
-                counter, found = await self._changes_after(after)
-                while found:
-                    after = found[-1][0]
-                    yield [change for _, changes in found for change in changes]
+                is_all = False
+                while not is_all:
                     counter, found = await self._changes_after(after)
+                    is_all = len(found) < PACKETS_READ  # the counter was read in the same turn
+                    if found:
+                        after = found[-1][0]
+                        yield [change for _, changes in found for change in changes]
         finally:
             self._listeners -= 1
 
