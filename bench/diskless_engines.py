@@ -19,7 +19,7 @@ from pathlib import Path
 from placement import InProcess
 from scale import scaled, scaled_seconds
 from servers import ROOT, Server
-from workloads import Sample
+from workloads import POOL, Sample
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs
@@ -175,14 +175,17 @@ async def commit_for(url: str, seconds: float, broker: int) -> dict[str, float]:
     return {"commits": len(taken), "seconds": passed, "longest_ms": max(taken) * 1000}
 
 
-def raw_rate(folder: Path, sizes: Sequence[int]) -> float:
-    """MB/s of storing objects of these sizes without a broker."""
+def raw_rate(folder: Path, sizes: Sequence[int]) -> tuple[float, float]:
+    """MB/s and CPU seconds a GB of storing objects of these sizes without a broker; their bytes are
+    as incompressible as those that producers send."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    content = memoryview(bytes(max(sizes)))
+    content = memoryview(POOL * -(-max(sizes) // len(POOL)))
+    begin = time.process_time()
     seconds = asyncio.run(_store(f"file://{folder.resolve()}", [content[:each] for each in sizes]))
+    busy = time.process_time() - begin
     shutil.rmtree(folder)
-    return sum(sizes) / seconds / 1e6
+    return sum(sizes) / seconds / 1e6, busy / (sum(sizes) / 1e9)
 
 
 async def _store(url: str, contents: Sequence[memoryview]) -> float:
