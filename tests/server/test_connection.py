@@ -26,7 +26,7 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from anabranch.server.connection import SHARED_BUFFER_BYTES
+from anabranch.server.connection import QUEUED_HIGH_BYTES, SHARED_BUFFER_BYTES
 from anabranch.server.listener import BAD_LINES_A_SECOND
 
 VERSION = 9
@@ -530,7 +530,7 @@ async def test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is
 
     def crowd(world, request, now_ms):
         handled.append(request.correlation_id)
-        service.mailbox.waits_for_store = request.correlation_id < 9
+        service.mailbox.stored_later_bytes = 5 * (request.correlation_id < 9)
         service.mailbox.is_crowded = request.correlation_id in (1, 5)
         return echo(world, request, now_ms)
 
@@ -558,13 +558,39 @@ async def test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is
     assert sorted(handled[5:]) == [2, 3, 4]
 
 
+@pytest.mark.parametrize("is_stored_later", [True, False])
+async def test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_each(
+    serve, is_stored_later
+):
+    """One producer may fill all write buffers; what else one connection has parked is bounded."""
+    count = 24
+
+    def park(_world, request, now_ms):
+        batch = request.body.topic_data[0].partition_data[0].records
+        service.mailbox.stored_later_bytes = len(batch) * is_stored_later
+        return Wait(("key",), now_ms + 60_000, lambda _now, _expired: None)
+
+    service = await serve(handler(0, park))
+    client = await service.connect()
+    for number in range(count):
+        client.send(number, produce(b"x" * MEGABYTE), VERSION)
+    await eventually(lambda: connections(service))
+    (connection,) = connections(service)
+    if is_stored_later:
+        await eventually(lambda: connection.received_requests == count)
+        assert connection._reading
+    else:
+        await eventually(lambda: not connection._reading)
+        assert connection.received_requests * MEGABYTE < QUEUED_HIGH_BYTES + 2 * MEGABYTE
+
+
 async def test_of_those_that_are_read_again_the_first_may_take_all_room(serve):
     """The next time it is another one's turn."""
     handled = []
 
     def crowd(world, request, now_ms):
         handled.append(request.connection_id)
-        service.mailbox.waits_for_store = service.mailbox.is_crowded = True
+        service.mailbox.stored_later_bytes, service.mailbox.is_crowded = 1, True
         return echo(world, request, now_ms)
 
     service = await serve(handler(0, crowd))

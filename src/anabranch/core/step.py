@@ -70,9 +70,9 @@ class Mailbox:
         "is_crowded",
         "is_draining",
         "ready",
+        "stored_later_bytes",
         "to_load",
         "unsynced",
-        "waits_for_store",
         "wishes",
         "woken_by",
     )
@@ -91,8 +91,9 @@ class Mailbox:
         self.wishes: list[Wish] = []
         """Requests to the active controller that no client waits for (topic auto-creation)."""
         self.woken_by: Callable[[Sequence[Hashable]], Iterable[Hashable]] = _themselves
-        self.waits_for_store = False
-        """The last handler appended what stays in memory until a store has it."""
+        self.stored_later_bytes = 0
+        """Of what the last handler appended: they stay in memory until a store has them, and are
+        bounded together with all others that do."""
         self.is_crowded = False
         """There is no room behind that: connections that bring such are not read until there is."""
         self.is_draining = False

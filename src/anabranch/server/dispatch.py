@@ -235,8 +235,9 @@ class Dispatcher(Performer):
             outcome = route.run(self.world, request, self.now_ms)
         except Exception as fault:
             outcome = fault
-        if self.mailbox.waits_for_store:
-            self.mailbox.waits_for_store = False
+        stored_later_bytes = self.mailbox.stored_later_bytes
+        if stored_later_bytes:
+            self.mailbox.stored_later_bytes = 0
             connection.brought(is_crowded=self.mailbox.is_crowded)
         if outcome.__class__ is route.response:
             try:
@@ -244,6 +245,8 @@ class Dispatcher(Performer):
             except Exception as fault:
                 outcome = fault
         slot = Slot(connection, route, request, frame)
+        if stored_later_bytes:  # they have a bound of their own, for all connections
+            slot.size_bytes = max(0, slot.size_bytes - stored_later_bytes)
         self._resolve(slot, outcome)
         return slot
 

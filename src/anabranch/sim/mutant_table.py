@@ -2192,6 +2192,16 @@ DIRECTED = (
         "::test_the_next_transaction_begins_when_the_one_before_has_its_markers",
     ),
     Mutant(
+        name="one-connection-cannot-fill-the-write-buffers",
+        rule="what waits for a store is bounded for all connections together",
+        module="anabranch.server.dispatch",
+        old="if stored_later_bytes:  #",
+        new="if False:  #",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_connection.py"
+        "::test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_each[True]",
+    ),
+    Mutant(
         name="end-overtakes-a-waiting-join",
         rule="what a client sends after a join that waits is run after it",
         module="anabranch.server.dispatch",

@@ -332,7 +332,7 @@ class Diskless:
             if partition not in self._rowless:
                 self._ask_rows_ms = min(self._ask_rows_ms, self.now_ms)
             self._rowless.setdefault(partition, []).append(ticket)
-        self._broker.mailbox.waits_for_store = True
+        self._broker.mailbox.stored_later_bytes += ticket.size_bytes
         self._broker.mailbox.is_crowded = self.writing.is_crowded
 
     def _stored(self, upload: Upload) -> None:
