@@ -123,12 +123,14 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(
-    buffer: Buffer, position: int = 0, _unpack: Any = HEADER.unpack_from
-) -> BatchHeader:
+    buffer: Buffer, position: int = 0,
+    _unpack: Any = HEADER.unpack_from, _new: Any = tuple.__new__,
+) -> BatchHeader:  # fmt: skip
     """The header of the batch at `position`.
 
     Raises ProtocolError when fewer than 61 bytes remain or the length is smaller than a header's.
     Nothing else is judged here: the caller checks magic, size against what it holds, and checksum.
+    The constructor of a named tuple is written in Python: `tuple.__new__` spares its call.
     """
     try:
         fields = _unpack(buffer, position)
@@ -139,7 +141,8 @@ def read_header(
     if length < BATCH_OVERHEAD - PREFIX:
         detail = f"length {length} is smaller than a header"
         raise ProtocolError("RecordBatch", MAGIC, "batch length", position + 8, detail)
-    return BatchHeader(fields[0], length + PREFIX, *fields[2:])
+    header: BatchHeader = _new(BatchHeader, (fields[0], length + PREFIX, *fields[2:]))
+    return header
 
 
 def walk(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:

@@ -70,7 +70,10 @@ def decode_records(
     if header.codec > Codec.ZSTD:
         raise _refusal(position, f"codec {header.codec} is unknown")
     packed = memoryview(buffer)[position + BATCH_OVERHEAD : end]
-    plain = bytes(decompress(Codec(header.codec), packed, limit_bytes=limit_bytes))
+    if header.codec:
+        plain = bytes(decompress(Codec(header.codec), packed, limit_bytes=limit_bytes))
+    else:
+        plain = bytes(packed)
     count = header.record_count
     if not 0 <= count <= len(plain) // SMALLEST_RECORD_BYTES:
         raise _refusal(position, f"{count} records cannot be in {len(plain)} bytes")
@@ -99,9 +102,10 @@ def _varint(plain: bytes, position: int) -> tuple[int, int]:
 
 
 def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
-    """The loop is written out for one- and two-byte varints, which nearly all are."""
+    """The loop is written out for one- and two-byte varints, which nearly all are; `tuple.__new__`
+    spares a call, since the constructor of a named tuple is written in Python."""
     records: list[Record] = []
-    append = records.append
+    append, new = records.append, tuple.__new__
     end = len(plain)
     base_offset, base_timestamp = header.base_offset, header.base_timestamp
     fixed_timestamp = header.max_timestamp if header.log_append_time else None
@@ -164,7 +168,7 @@ def _decode_all(plain: bytes, header: BatchHeader) -> list[Record]:
         if position != record_end:
             raise Malformed("a record's length does not match its fields")
         at = base_timestamp + timestamp if fixed_timestamp is None else fixed_timestamp
-        append(Record(base_offset + delta, at, key, value, headers))
+        append(new(Record, (base_offset + delta, at, key, value, headers)))
     if position != end:
         raise Malformed(f"{end - position} bytes follow the last record")
     return records

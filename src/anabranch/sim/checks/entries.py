@@ -95,5 +95,5 @@ def _entry(seen: bytes | bytearray, at: int, end: int) -> tuple[Entry, int]:
     size = length + _LENGTH_STARTS
     if size < BATCH_OVERHEAD or at + size > end or delta < 0:
         raise Unreadable(f"the batch at {at} says that it has {size} bytes")
-    entry = Entry(base, base + delta + 1, epoch, crc, producer_id, producer_epoch, sequence)
-    return entry, size
+    fields = (base, base + delta + 1, epoch, crc, producer_id, producer_epoch, sequence)
+    return tuple.__new__(Entry, fields), size
