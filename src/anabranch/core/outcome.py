@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+import msgspec
+
 from anabranch.core.controller.result import Result
 from anabranch.core.wire.schema import Message
 
@@ -24,8 +26,7 @@ MOST_READS = 1_000
 Told = TypeVar("Told")
 
 
-@dataclass(slots=True)
-class Wait:
+class Wait(msgspec.Struct):
     """The answer depends on something that has not happened yet.
 
     `poll(now_ms, expired)` is called whenever one of `keys` changes and once, with `expired=True`,

@@ -6,15 +6,15 @@ it came in (`core.wire.frame`), what a handler gives back (`core.outcome`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.access.principal import Principal
 
 
-@dataclass(slots=True)
-class Request:
+class Request(msgspec.Struct):
     """One decoded request and who sent it.
 
     `body` is the message class of the API in the sender's version; its `records` fields are slices

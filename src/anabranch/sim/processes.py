@@ -12,6 +12,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
+import msgspec
+
 
 class State(Enum):
     """What a process is doing."""
@@ -41,22 +43,13 @@ class Process:
         return self.state is State.RUNNING or self.state is State.PAUSED
 
 
-class Timer:
+class Timer(msgspec.Struct, eq=False):
     """Something that is to happen once; `cancel` forgets it."""
 
-    __slots__ = ("action", "args", "life", "process")
-
-    def __init__(
-        self,
-        action: Callable[..., None],
-        args: tuple[Any, ...],
-        process: Process | None,
-        life: int,
-    ) -> None:
-        self.action: Callable[..., None] | None = action
-        self.args = args
-        self.process = process
-        self.life = life
+    action: Callable[..., None] | None
+    args: tuple[Any, ...]
+    process: Process | None
+    life: int
 
     def cancel(self) -> None:
         """It will not happen."""

@@ -11,7 +11,9 @@ steps (`p01_fetch`), the sessions of followers (`fetch_followers`).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from anabranch.core.access.authorize import Operation, cluster_allowed, topic_allowed
 from anabranch.core.api.closest_replica import sent_nearer
@@ -46,7 +48,7 @@ _STORAGE_ERROR_SINCE = 6
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class Reading(NamedTuple):
+class Reading(msgspec.Struct, frozen=True):
     """One request's way of reading, the same for all its partitions."""
 
     request: Request
@@ -67,7 +69,7 @@ class Reading(NamedTuple):
         return self.replica_id >= 0
 
 
-class Round(NamedTuple):
+class Round(msgspec.Struct, frozen=True):
     """What one pass over the partitions found."""
 
     answers: list[tuple[Wanted, PartitionData]]
@@ -403,17 +405,16 @@ class Fetch:
             count_given(self.broker, self.reading.request, answers)
         _group(response, answers)
         if self.reading.request.version >= _LEADER_HINT_SINCE:
-            response.node_endpoints = tell_leaders(
-                self.broker,
-                self.reading.request.listener,
-                [
-                    (wanted.topic, wanted.index, answer)
-                    for wanted, answer in answers
-                    if answer.error_code in _HINTED
-                ],
-                LeaderIdAndEpoch,
-                NodeEndpoint,
-            )
+            hinted = [
+                (wanted.topic, wanted.index, answer)
+                for wanted, answer in answers
+                if answer.error_code and answer.error_code in _HINTED
+            ]
+            if hinted:
+                response.node_endpoints = tell_leaders(
+                    self.broker, self.reading.request.listener, hinted,
+                    LeaderIdAndEpoch, NodeEndpoint,
+                )  # fmt: skip
         return response
 
     def count_throttled(self, answers: list[tuple[Wanted, PartitionData]]) -> None:

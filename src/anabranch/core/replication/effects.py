@@ -8,8 +8,9 @@ very effect: an answer to an effect that is not under way any more is left alone
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.replication.proposals import Proposal
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import FetchRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SendFetch:
+class SendFetch(msgspec.Struct, frozen=True, eq=False):
     """Ask a leader for records. `fetcher` is which of `num.replica.fetchers` asks."""
 
     version: ClassVar[int] = 18
@@ -29,8 +29,7 @@ class SendFetch:
     request: FetchRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SendAlterPartition:
+class SendAlterPartition(msgspec.Struct, frozen=True, eq=False):
     """Ask the controller for other in-sync replicas, or whether leaderships stand."""
 
     version: ClassVar[int] = 3

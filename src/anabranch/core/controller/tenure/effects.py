@@ -7,8 +7,9 @@ alone. All times are of the node's steady clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from anabranch.core.controller.brokers.hints import Probe
 from anabranch.core.controller.result import Reason
@@ -19,41 +20,35 @@ from anabranch.core.metadata.store import Lease, StoredBatch
 from anabranch.core.wire.own_fields import SaidReason
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadEnd:
+class ReadEnd(msgspec.Struct, frozen=True, eq=False):
     """Read where the store's log ends, and its batch that begins at `last_base_offset`."""
 
     last_base_offset: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadLease:
+class ReadLease(msgspec.Struct, frozen=True, eq=False):
     """Look at the lease."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TakeLease:
+class TakeLease(msgspec.Struct, frozen=True, eq=False):
     """Take the lease if it is still as `seen`."""
 
     seen: Lease | None
     me: Me
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RenewLease:
+class RenewLease(msgspec.Struct, frozen=True, eq=False):
     """One beat more."""
 
     lease: Lease
     asked_ms: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadLog:
+class ReadLog(msgspec.Struct, frozen=True, eq=False):
     """Read everything that is committed: the newest snapshot and the batches after it."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Append:
+class Append(msgspec.Struct, frozen=True, eq=False):
     """Commit all batches or none. Without batches: ask whether the log really ends there."""
 
     lease: Lease
@@ -62,8 +57,7 @@ class Append:
     asked_ms: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WriteSnapshot:
+class WriteSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Store a snapshot of a committed image (`snapshots.encoded`), and let go of the batches that
     end at or before `keep_log_from`."""
 
@@ -73,81 +67,70 @@ class WriteSnapshot:
     keep_log_from: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReleaseLease:
+class ReleaseLease(msgspec.Struct, frozen=True, eq=False):
     """Give the lease back. Nothing waits for the answer."""
 
     lease: Lease
 
 
-@dataclass(frozen=True, slots=True)
-class Watch:
+class Watch(msgspec.Struct, frozen=True):
     """Watch the process that holds this lease in place of the one before, None: watch nobody. When
     nobody listens there any more, `HolderGone` comes."""
 
     lease: Lease | None
 
 
-@dataclass(frozen=True, slots=True)
-class Dial:
+class Dial(msgspec.Struct, frozen=True):
     """Dial a broker; `Probed` brings the answer."""
 
     epoch: int
     probe: Probe
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """Everything that this answer stands on is committed: it may leave."""
 
     ticket: Any
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(msgspec.Struct, frozen=True):
     """The decision was not committed, or that is not known: the answer is NOT_CONTROLLER."""
 
     ticket: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Moved:
+class Moved(msgspec.Struct, frozen=True):
     """The committed log is longer, or no longer served: whoever waits for it looks again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Began:
+class Began(msgspec.Struct, frozen=True):
     """Tell people: this node is the active controller."""
 
     epoch: int
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Resigned:
+class Resigned(msgspec.Struct, frozen=True):
     """Tell people: it is no longer."""
 
     epoch: int
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+class Decided(msgspec.Struct, frozen=True):
     """Tell people why something was decided."""
 
     reasons: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Troubled:
+class Troubled(msgspec.Struct, frozen=True):
     """Tell people what went wrong with the store; the tenure goes on by itself."""
 
     sentence: str
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """This node must end: a person has to look at it."""
 
     sentence: str

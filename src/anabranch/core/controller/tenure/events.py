@@ -5,8 +5,9 @@ An answer of the store carries the call that it answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
+
+import msgspec
 
 from anabranch.core.controller.brokers.hints import Answer
 from anabranch.core.controller.history import History
@@ -17,13 +18,11 @@ from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.store import Appended, Lease, Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(msgspec.Struct, frozen=True):
     """The process has started."""
 
 
-@dataclass(frozen=True, slots=True)
-class EndRead:
+class EndRead(msgspec.Struct, frozen=True):
     """Where the store's log ends, and its batch that was asked for, None if it has none there."""
 
     asked: effects.ReadEnd
@@ -31,32 +30,28 @@ class EndRead:
     batch: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRead:
+class LeaseRead(msgspec.Struct, frozen=True):
     """The lease as it stands."""
 
     asked: effects.ReadLease
     lease: Lease | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseTaken:
+class LeaseTaken(msgspec.Struct, frozen=True):
     """The lease that was taken, None when it had moved meanwhile."""
 
     asked: effects.TakeLease
     lease: Lease | None
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseRenewed:
+class LeaseRenewed(msgspec.Struct, frozen=True):
     """The renewed lease, None when it is another's."""
 
     asked: effects.RenewLease
     lease: Lease | None
 
 
-@dataclass(frozen=True, slots=True)
-class LogRead:
+class LogRead(msgspec.Struct, frozen=True):
     """Everything committed, as the store told it."""
 
     asked: effects.ReadLog
@@ -65,24 +60,21 @@ class LogRead:
     history: History
 
 
-@dataclass(frozen=True, slots=True)
-class AppendEnded:
+class AppendEnded(msgspec.Struct, frozen=True):
     """Committed, deposed, or unknown."""
 
     asked: effects.Append
     outcome: Appended
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotStored:
+class SnapshotStored(msgspec.Struct, frozen=True):
     """A snapshot is in the store."""
 
     asked: effects.WriteSnapshot
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFailed:
+class StoreFailed(msgspec.Struct, frozen=True):
     """A call was not answered: nobody knows whether it was done. `for_good`: it never can be."""
 
     asked: effects.StoreCall
@@ -90,51 +82,44 @@ class StoreFailed:
     for_good: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class HolderGone:
+class HolderGone(msgspec.Struct, frozen=True):
     """Nobody listens where the holder of the lease of this epoch did."""
 
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(msgspec.Struct, frozen=True):
     """Make a decision durable; `ticket` is whom the answer is for."""
 
     result: Result[Any]
     ticket: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionClosed:
+class ConnectionClosed(msgspec.Struct, frozen=True):
     """A connection on which a broker sent heartbeats has closed, for any cause."""
 
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Probed:
+class Probed(msgspec.Struct, frozen=True):
     """What dialling a broker found."""
 
     asked: effects.Dial
     answer: Answer
 
 
-@dataclass(frozen=True, slots=True)
-class GiveWay:
+class GiveWay(msgspec.Struct, frozen=True):
     """Leave the lease to others for a while."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """The process stops in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Broke:
+class Broke(msgspec.Struct, frozen=True):
     """Something failed that must not: a controller with only some of its parts is none."""
 
     sentence: str

@@ -7,8 +7,9 @@ may take its time, and ends in an event of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.log.files import DiskFull
@@ -22,13 +23,11 @@ if TYPE_CHECKING:
 # Events.
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """The node follows from now on."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True, eq=False):
     """A controller answered a `Fetch`. `connection` numbers the connection that it came over; a
     greater number is a newer one."""
 
@@ -36,42 +35,36 @@ class Fetched:
     connection: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PieceFetched:
+class PieceFetched(msgspec.Struct, frozen=True, eq=False):
     """A controller answered a `FetchSnapshot`, over the connection of that number."""
 
     response: FetchSnapshotResponse
     connection: int
 
 
-@dataclass(frozen=True, slots=True)
-class Unanswered:
+class Unanswered(msgspec.Struct, frozen=True):
     """No active controller answered, or not as it should; `why` is for people."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class RoomMade:
+class RoomMade(msgspec.Struct, frozen=True):
     """What became of `MakeRoom`: whether there is room now."""
 
     is_made: bool
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotWritten:
+class SnapshotWritten(msgspec.Struct, frozen=True):
     """`WriteSnapshot` was performed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotFailed:
+class SnapshotFailed(msgspec.Struct, frozen=True):
     """`WriteSnapshot` could not be performed; `why` is for people."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Registered:
+class Registered(msgspec.Struct, frozen=True):
     """The controller gave this process its broker epoch."""
 
     broker_epoch: int
@@ -91,49 +84,42 @@ Event: TypeAlias = (
 # Effects.
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True, eq=False):
     """Ask the active controller for the log; `Fetched` or `Unanswered` follows."""
 
     request: FetchRequest
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FetchSnapshot:
+class FetchSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Ask the active controller for a piece of a snapshot; `PieceFetched` or `Unanswered`
     follows."""
 
     request: FetchSnapshotRequest
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(msgspec.Struct, frozen=True):
     """The controller that was asked is of no use: the next question goes to another one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Complain:
+class Complain(msgspec.Struct, frozen=True):
     """An operator shall hear of an obstacle: what does not work, and why."""
 
     what: str
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Met:
+class Met(msgspec.Struct, frozen=True):
     """An active controller answered over a new connection, and its log agrees with the copy."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Publish:
+class Publish(msgspec.Struct, frozen=True, eq=False):
     """The metadata moved: for a controller, which may use what a copy from before says."""
 
     image: MetadataImage
     delta: MetadataDelta
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Act:
+class Act(msgspec.Struct, frozen=True, eq=False):
     """The metadata moved: for the broker, which now follows it. `since_last` is False the first
     time: the image is to be taken as a whole."""
 
@@ -142,23 +128,20 @@ class Act:
     since_last: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WriteSnapshot:
+class WriteSnapshot(msgspec.Struct, frozen=True, eq=False):
     """Write a snapshot of this image into the copy; `SnapshotWritten` or `SnapshotFailed`
     follows."""
 
     image: MetadataImage
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MakeRoom:
+class MakeRoom(msgspec.Struct, frozen=True, eq=False):
     """The copy's disk is full: give back what is reserved there; `RoomMade` follows."""
 
     fault: DiskFull
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """This node must not go on; why, for people."""
 
     sentence: str
