@@ -130,6 +130,19 @@ def test_what_is_written_once_more_after_a_failed_sync_is_stored():
     assert file.read(0, 4) == b"kept"
 
 
+def test_a_sync_after_a_start_stores_what_is_seen_to_its_end():
+    disk = disk_with("x")
+    file = disk.open("x/a", create=True)
+    file.write(0, [b"longer"])
+    disk.fail_in = 1
+    with pytest.raises(StorageFault):
+        file.sync()
+    disk.started()
+    file.sync()
+    disk.cut_power()
+    assert disk.read("x/a") == b"a" + bytes(5), "nothing is left to be lost"
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_no_power_cut_takes_a_disk_s_own_place_away(seed):
     disk = SimDisk(Random(seed))
