@@ -20,23 +20,22 @@ made side by side; the machine itself keeps them in order where order counts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+import msgspec
 
 from anabranch.core.diskless.rows import Commit, LogKey, Wanted
 from anabranch.core.types import Buffer
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PrepareObjects:
+class PrepareObjects(msgspec.Struct, frozen=True, eq=False):
     """Get ids for objects to come."""
 
     count: int
     lease_ms: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PutObject:
+class PutObject(msgspec.Struct, frozen=True, eq=False):
     """Store an object; several are put side by side."""
 
     object_id: int
@@ -45,50 +44,43 @@ class PutObject:
     byte_size: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CommitObject:
+class CommitObject(msgspec.Struct, frozen=True, eq=False):
     """Have offsets given to an object's batches. One is under way at a time."""
 
     commit: Commit
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AskOutcome:
+class AskOutcome(msgspec.Struct, frozen=True, eq=False):
     """What became of the object whose commit had no answer."""
 
     object_id: int
     object_key: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RefuseObjects:
+class RefuseObjects(msgspec.Struct, frozen=True, eq=False):
     """These were not stored, and will not be committed."""
 
     object_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadOn:
+class ReadOn(msgspec.Struct, frozen=True, eq=False):
     """There is room again for what producers send."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class AskStates:
+class AskStates(msgspec.Struct, frozen=True, eq=False):
     """Where partitions stand. `number` counts questions: an answer is as new as its question."""
 
     keys: tuple[LogKey, ...]
     number: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FindRuns:
+class FindRuns(msgspec.Struct, frozen=True, eq=False):
     """Where records lie."""
 
     wanted: tuple[Wanted, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FindByTime:
+class FindByTime(msgspec.Struct, frozen=True, eq=False):
     """The first run that is not older than a timestamp; None: the one with the greatest."""
 
     key: LogKey
@@ -96,16 +88,14 @@ class FindByTime:
     number: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeleteBefore:
+class DeleteBefore(msgspec.Struct, frozen=True, eq=False):
     """Raise the start of a partition."""
 
     key: LogKey
     offset: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ReadObject:
+class ReadObject(msgspec.Struct, frozen=True, eq=False):
     """Read (position, length) ranges of an object. `is_far`: for readers that are far behind."""
 
     object_key: str

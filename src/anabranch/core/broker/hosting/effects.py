@@ -5,8 +5,9 @@ Those with an answer say which events answer them (`events.py`). None may be don
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.errors import StorageFault
@@ -16,15 +17,13 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicId, TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFolder:
+class OpenFolder(msgspec.Struct, frozen=True):
     """Read what lies in a folder. Answer: FolderOpened or FolderFailed."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLog:
+class OpenLog(msgspec.Struct, frozen=True):
     """Open a log that lies in a folder. Answer: LogOpened or OpeningFailed."""
 
     path: str
@@ -33,8 +32,7 @@ class OpenLog:
     config: LogConfig
 
 
-@dataclass(frozen=True, slots=True)
-class CreateLog:
+class CreateLog(msgspec.Struct, frozen=True):
     """Begin an empty log. Answer: LogOpened, OpeningFailed, or NameTaken (and nothing is made)."""
 
     path: str
@@ -43,16 +41,14 @@ class CreateLog:
     config: LogConfig
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveLeftover:
+class RemoveLeftover(msgspec.Struct, frozen=True):
     """Remove what a full disk let through of a log that was to be made. Answer: FolderFailed."""
 
     path: str
     place: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class SetAside:
+class SetAside(msgspec.Struct, frozen=True):
     """Rename a log's folder so that nothing takes it for this partition's; keep its bytes.
 
     Answer: FolderFailed when that fails."""
@@ -63,37 +59,32 @@ class SetAside:
     """Whose log it is, for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteLog:
+class DeleteLog(msgspec.Struct, frozen=True):
     """Take a log away: rename its folder now, remove it after the delay. Answer: FolderFailed."""
 
     path: str
     place: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """Write recovery points and log starts of a folder. Answer: Refused or FolderFailed."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SaveHighWatermarks:
+class SaveHighWatermarks(msgspec.Struct, frozen=True):
     """Write the high watermarks of a folder, sync it. Answer: Refused or FolderFailed."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class RemoveDeleted:
+class RemoveDeleted(msgspec.Struct, frozen=True):
     """Remove files whose delay is over. Answer: Refused or FolderFailed."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SyncLog:
+class SyncLog(msgspec.Struct, frozen=True, eq=False):
     """Sync files of a log. Answer: SyncEnded."""
 
     replica: Replica
@@ -101,71 +92,61 @@ class SyncLog:
     files: tuple[Syncable, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class KeepReserve:
+class KeepReserve(msgspec.Struct, frozen=True):
     """Allocate the reserve of a folder that was just opened. Answer: Refused or FolderFailed."""
 
     path: str
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class GiveBack:
+class GiveBack(msgspec.Struct, frozen=True):
     """Free the reserve of a folder."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookForRoom:
+class LookForRoom(msgspec.Struct, frozen=True):
     """Ask how much is free. Answer: FreeSeen, none when the disk does not say."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class TakeReserve:
+class TakeReserve(msgspec.Struct, frozen=True):
     """Allocate the reserve of a folder again. Answer: Reserved or NotReserved."""
 
     path: str
     size_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class CleanLogs:
+class CleanLogs(msgspec.Struct, frozen=True):
     """Roll segments that are too old, apply retention and forget idle producers: `clean_one` for
     every hosted replica, some at a time. No answer: faults are left in `broker.faults`."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TellHosted:
+class TellHosted(msgspec.Struct, frozen=True, eq=False):
     """A replica was opened, or its log was made (`is_found` False)."""
 
     replica: Replica
     is_found: bool
 
 
-@dataclass(frozen=True, slots=True)
-class TellController:
+class TellController(msgspec.Struct, frozen=True):
     """The controller is to hear now which folders failed and which are full."""
 
     is_failure: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TellUnusable:
+class TellUnusable(msgspec.Struct, frozen=True):
     """The controller is to hear of logs that cannot serve although their folders work."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """The process must end: no folder is left to work with."""
 
     why: str
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(msgspec.Struct, frozen=True):
     """Tell an operator. `level` is "error", "warning" or "info"."""
 
     level: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from anabranch.core.types import TopicPartition
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class FolderOpened:
+class FolderOpened(msgspec.Struct, frozen=True, eq=False):
     """A folder works: what lies in it, and the size of its volume (0: it keeps no reserve)."""
 
     folder: LogFolder
@@ -25,69 +25,60 @@ class FolderOpened:
     volume_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class FolderFailed:
+class FolderFailed(msgspec.Struct, frozen=True):
     """A disk refused something for another reason than room."""
 
     path: str
     fault: StorageFault
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LogOpened:
+class LogOpened(msgspec.Struct, frozen=True, eq=False):
     """The log that was asked for last is open."""
 
     place: TopicPartition
     log: Log
 
 
-@dataclass(frozen=True, slots=True)
-class OpeningFailed:
+class OpeningFailed(msgspec.Struct, frozen=True):
     """The log that was asked for last is not open; the kind of fault says what follows."""
 
     place: TopicPartition
     fault: StorageFault
 
 
-@dataclass(frozen=True, slots=True)
-class NameTaken:
+class NameTaken(msgspec.Struct, frozen=True):
     """Where a log was to begin, another folder lies that was not found at the start."""
 
     place: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A disk had no room for something."""
 
     path: str
     fault: DiskFull
 
 
-@dataclass(frozen=True, slots=True)
-class FreeSeen:
+class FreeSeen(msgspec.Struct, frozen=True):
     """So much is free in a full folder."""
 
     path: str
     free_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Reserved:
+class Reserved(msgspec.Struct, frozen=True):
     """The reserve is allocated again."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class NotReserved:
+class NotReserved(msgspec.Struct, frozen=True):
     """The reserve could not be allocated."""
 
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class SyncEnded:
+class SyncEnded(msgspec.Struct, frozen=True):
     """A sync round ended, with a fault or without."""
 
     asked: SyncLog

@@ -7,8 +7,9 @@ the very effect, and an answer to an effect that is not under way any more chang
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import msgspec
 
 if TYPE_CHECKING:
     from anabranch.core.errors import ErrorCode
@@ -17,8 +18,7 @@ if TYPE_CHECKING:
 # Effects
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ask:
+class Ask(msgspec.Struct, frozen=True, eq=False):
     """Send a request to the active controller, and look for that as long as `patience_ms` says;
     None stands for ever."""
 
