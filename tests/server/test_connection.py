@@ -17,7 +17,6 @@ from anabranch.core.wire.messages.describe_cluster import (
     DescribeClusterRequest,
     DescribeClusterResponse,
 )
-from anabranch.core.wire.messages.fetch import FetchRequest, FetchResponse
 from anabranch.core.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -191,27 +190,6 @@ async def test_a_wait_that_says_so_holds_up_what_comes_behind_it(serve):
     service.dispatcher.wake("key")
     assert (await client.answer(60, 0))[1].cluster_id == "c"
     assert (await client.answer(0, VERSION))[0] == 2
-
-
-async def test_the_answer_of_a_fetch_leaves_before_the_next_one_is_made(serve):
-    """A record is committed when the last follower has it: none waits for another's answer."""
-    sent = []
-
-    def fetch(_node, _request, now_ms):
-        def poll(_now_ms, _expired):
-            sent.append(service.dispatcher.sent_bytes)
-            return FetchResponse(responses=[])
-
-        return Wait(("key",), now_ms + 60_000, poll)
-
-    service = await serve(handler(1, fetch))
-    clients = [await service.connect() for _ in range(2)]
-    for client in clients:
-        client.send(1, FetchRequest(topics=[], forgotten_topics_data=[]), 12)
-    await eventually(lambda: len(service.dispatcher.purgatory) == 2)
-    service.dispatcher.wake("key")
-    assert [(await client.answer(1, 12))[0] for client in clients] == [1, 1]
-    assert sent[1] == service.dispatcher.sent_bytes // 2 > sent[0] == 0
 
 
 async def test_no_answer_leaves_no_gap(serve):

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from anabranch.client.receiving import NotAFrame, Receiver
-from anabranch.client.sending import NO_DESCRIPTOR, descriptor_of, write_at_once
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.types import Buffer
 from anabranch.core.wire.frame import frame_request, read_response
@@ -58,7 +57,6 @@ class Connection(asyncio.BufferedProtocol):
         self.versions: dict[int, tuple[int, int]] = {}
         self.lost: ConnectionLost | None = None
         self._transport: Any = None
-        self._descriptor = NO_DESCRIPTOR
         self._pending: deque[Pending] = deque()
         self._receiver = Receiver()
         self._correlation_id = 0
@@ -160,7 +158,7 @@ class Connection(asyncio.BufferedProtocol):
         loop = asyncio.get_running_loop()
         timer = loop.call_later(timeout_seconds, self._no_answer, spec.name, timeout_seconds)
         self._pending.append(Pending(self._correlation_id, spec.response, version, answered, timer))
-        write_at_once(self._transport, self._descriptor, b"".join(buffers))
+        self._transport.write(b"".join(buffers))
 
     async def send_unanswered(self, message: Message, version: int | None = None) -> None:
         """Send a request that has no answer (Produce with acks=0)."""
@@ -229,7 +227,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is connected."""
         self._transport = transport
-        self._descriptor = descriptor_of(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone: everybody who waits is told."""

@@ -28,7 +28,6 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.client.buffers import BufferPool
-from anabranch.client.sending import NO_DESCRIPTOR, descriptor_of, write_at_once
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.types import Buffer
@@ -160,11 +159,11 @@ class Connection(asyncio.BufferedProtocol):
     """One client's connection on one listener."""
 
     __slots__ = (
-        "_admission", "_blocked_by", "_descriptor", "_dispatcher", "_filled", "_frame",
-        "_is_held_up", "_memory", "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading",
-        "_sending", "_slots", "_tail", "_transport", "_waits_for_memory", "closing", "held_bytes",
-        "host", "identity", "is_draining", "is_touched", "last_active_ms", "listener",
-        "promised_bytes", "received_requests", "session",
+        "_admission", "_blocked_by", "_dispatcher", "_filled", "_frame", "_is_held_up", "_memory",
+        "_out", "_out_bytes", "_queue", "_queued_bytes", "_reading", "_sending", "_slots", "_tail",
+        "_transport", "_waits_for_memory", "closing", "held_bytes", "host", "identity",
+        "is_draining", "is_touched", "last_active_ms", "listener", "promised_bytes",
+        "received_requests", "session",
     )  # fmt: skip
 
     def __init__(self, admission: Admission, dispatcher: Dispatcher, memory: ReceiveMemory) -> None:
@@ -172,7 +171,6 @@ class Connection(asyncio.BufferedProtocol):
         self._dispatcher = dispatcher
         self._memory = memory
         self._transport: Any = None
-        self._descriptor = NO_DESCRIPTOR
         self._tail = b""
         self._frame: memoryview | None = None
         self._filled = 0
@@ -203,7 +201,6 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or refuse it when there are too many."""
         self._transport = transport
-        self._descriptor = descriptor_of(transport)
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if peer else ""
         refusal = self._admission.admit(self)
@@ -435,13 +432,6 @@ class Connection(asyncio.BufferedProtocol):
             self._send()
         self._regulate()
 
-    def send_ready(self) -> None:
-        """Send what is ready now; `flush` does the rest at the end of the step."""
-        if not self.closing:
-            self._collect()
-            if self._out and not self.closing:
-                self._send()
-
     def _collect(self) -> None:
         slots = self._slots
         while slots and slots[0].is_done:
@@ -469,7 +459,7 @@ class Connection(asyncio.BufferedProtocol):
         self._out_bytes = 0
         self._dispatcher.sent_bytes += size
         if size <= JOINED_WRITE_BYTES:
-            write_at_once(self._transport, self._descriptor, b"".join(out))
+            self._transport.write(b"".join(out))
         else:
             self._transport.writelines(out)
 

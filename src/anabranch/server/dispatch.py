@@ -3,8 +3,8 @@
 What: one `Dispatcher` for each role of a node (broker, controller). Everything that one read of a
 socket brought is one step (`core.step`): `begin`, `handle` for each frame, `settle`, which drains
 what the step left: it wakes who waits for what has changed, and every touched connection sends
-once; a fetch that waited is answered as soon as its answer is made. Why no task and no future here:
-a request that is answered at once, as nearly all are, costs a few microseconds.
+once. Why no task and no future here: a request that is answered at once, as nearly all are, costs a
+few microseconds.
 
 Rules kept: a handler runs on the loop and never waits; bytes that are not in memory are warmed in a
 thread (`Cold`); an exception that nobody expected becomes UNKNOWN_SERVER_ERROR where the answer has
@@ -41,9 +41,6 @@ from anabranch.server.logs import logger
 
 LOG = logger("dispatch")
 
-FETCH_KEY = 1
-"""Its answers leave while those of others are made, of the same step: a record waits for the last
-of its followers."""
 PEEK = Struct(">hhi").unpack_from
 WARM_THREADS = 4
 SAME_READ_WARMED = 8
@@ -76,9 +73,6 @@ class Peer(Protocol):
 
     def touch(self) -> None:
         """Something may be ready to be sent or run."""
-
-    def send_ready(self) -> None:
-        """Send what is ready now, in the midst of a step."""
 
     def brought(self, *, is_crowded: bool) -> None:
         """Its last request brought what waits for a store."""
@@ -337,8 +331,6 @@ class Dispatcher(Performer):
         slot.promise(0)
         slot.parked = slot.request = slot.frame = None
         slot.connection.touch()
-        if slot.route is not None and slot.route.api_key == FETCH_KEY:
-            slot.connection.send_ready()
 
     def _park(self, slot: Slot, wait: Wait) -> None:
         deadline = time.monotonic() * 1000 + (wait.deadline_ms - self.now_ms)

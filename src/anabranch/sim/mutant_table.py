@@ -2271,46 +2271,6 @@ DIRECTED = (
         caught_by="tests/server/test_peers.py::test_a_lane_whose_answers_wait_holds_up_no_other",
     ),
     Mutant(
-        name="answer-waits-for-the-loop-s-round",
-        rule="what is small is sent at once, before others are handled",
-        module="anabranch.client.sending",
-        old="        descriptor != NO_DESCRIPTOR\n        and not",
-        new="        False\n        and not",
-        seed=NO_SCHEDULE,
-        caught_by="tests/client/test_sending.py"
-        "::test_what_is_written_is_there_before_the_loop_goes_on",
-    ),
-    Mutant(
-        name="fetches-are-answered-together",
-        rule="the answer of a fetch leaves before the next one is made",
-        module="anabranch.server.dispatch",
-        old="if slot.route is not None and slot.route.api_key == FETCH_KEY:",
-        new="if False:",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_connection.py"
-        "::test_the_answer_of_a_fetch_leaves_before_the_next_one_is_made",
-    ),
-    Mutant(
-        name="written-to-another-s-descriptor",
-        rule="nothing is written past a transport that closes",
-        module="anabranch.client.sending",
-        old="        and not transport.is_closing()\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by="tests/client/test_sending.py"
-        "::test_nothing_is_written_to_who_has_the_descriptor_of_a_closed_connection",
-    ),
-    Mutant(
-        name="overtaken-by-what-is-sent-at-once",
-        rule="what is sent at once overtakes nothing",
-        module="anabranch.client.sending",
-        old="        and not transport.get_write_buffer_size()\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by="tests/client/test_sending.py"
-        "::test_what_a_slow_reader_gets_is_whole_and_in_order",
-    ),
-    Mutant(
         name="part-that-waits-on-is-told",
         rule="an answer of many parts is given when no part waits, also not for something else",
         module="anabranch.core.outcome",
