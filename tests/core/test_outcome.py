@@ -88,6 +88,7 @@ def test_a_part_may_wait_for_something_else_while_others_wait_still():
     wait = when_all(parts, tuple)
     first.append(part("later", later, 9))
     wait = wait.poll(0, False)
+    assert isinstance(wait, Wait)
     assert set(wait.keys) == {"later", "other"}
     assert wait.deadline_ms == 9
     later.append(1)

@@ -2242,6 +2242,16 @@ DIRECTED = (
         "::test_the_coordinator_is_asked_to_wait_for_the_end_of_the_transaction_before",
     ),
     Mutant(
+        name="first-partition-asked-about-alone",
+        rule="partitions of one request are asked about in one question",
+        module="anabranch.core.broker.verifying",
+        old=".append(verification)\n        broker.peers.ask_last(self._ask_all)\n",
+        new=".append(verification)\n        self._ask_all()\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_partitions_of_one_request_are_asked_about_in_one_question",
+    ),
+    Mutant(
         name="coordinator-asked-without-a-pause",
         rule="a coordinator that does not wait is asked again after a pause",
         module="anabranch.core.broker.verifying",
