@@ -54,6 +54,7 @@ COORDINATOR_TESTS = "tests/server/coordinator"
 
 TRANSACTIONS = "anabranch.core.coordination.transactions"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"
+DROPPED = "tests/core/replication/test_dropped_transactions.py"
 LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 NO_SCHEDULE = -1
 
@@ -906,6 +907,51 @@ DIRECTED = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_deleted_histories.py"
         "::test_a_producer_of_what_was_never_committed_is_unknown_where_records_were_deleted",
+    ),
+    Mutant(
+        name="start-that-does-not-follow",
+        rule="a follower's log start follows its leader's, so that it may join",
+        module=REPLICA,
+        old="        if log.start_offset < leader_start_offset <= log.end_offset:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
+    ),
+    Mutant(
+        name="out-of-range-follower-waits",
+        rule="a follower that its leader's log has left behind begins anew",
+        module=FOLLOWING,
+        old="        self._begin_at(answer.log_start_offset)\n        return Next.FETCH",
+        new="        return Next.LATER",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
+    ),
+    Mutant(
+        name="cut-keeps-the-producers-of-its-tail",
+        rule="a cut forgets the producers and transactions of what it drops",
+        module="anabranch.core.log.shortening",
+        old="    _find_producers(log, segment)\n\n\ndef _find",
+        new="\n\ndef _find",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
+    ),
+    Mutant(
+        name="dropped-log-keeps-its-transactions",
+        rule="a log that begins anew has no open transaction",
+        module="anabranch.core.log.shortening",
+        old="    log.producers = ProducerStates(log.producers.now_ms)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wca]",
+    ),
+    Mutant(
+        name="dropped-log-keeps-its-snapshots",
+        rule="nor do its snapshots tell the next process of one",
+        module="anabranch.core.log.shortening",
+        old="    _drop_snapshots(log, lambda _taken: True)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcDo]",
     ),
     Mutant(
         name="answer-drops-an-eligible-member",
