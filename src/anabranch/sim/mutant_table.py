@@ -1205,7 +1205,7 @@ DIRECTED = (
         new="assign_epoch(log, epoch, offset)",
         seed=NO_SCHEDULE,
         caught_by=f"{COMPACTED_TESTS}"
-        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[True]",
+        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[True-False]",
     ),
     Mutant(
         name="rebuilt-table-begins-behind-a-gap",
@@ -1238,7 +1238,7 @@ DIRECTED = (
         new="if False:",
         seed=NO_SCHEDULE,
         caught_by=f"{COMPACTED_TESTS}"
-        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[False]",
+        "::test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted[False-True]",
     ),
     Mutant(
         name="compaction-takes-where-an-epoch-began",

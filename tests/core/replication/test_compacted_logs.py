@@ -105,10 +105,11 @@ def test_an_old_leader_is_told_of_it_by_one_who_copied_a_compacted_log():
     assert peers[1].replica.log.end_offset_for_epoch(0) == (0, 10)
 
 
-@pytest.mark.parametrize("is_new", [True, False])
-def test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted(is_new):
+@pytest.mark.parametrize(("is_new", "is_committed"), [(True, False), (False, False), (False, True)])
+def test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted(is_new, is_committed):
     """The first record of the epoch was kept and then deleted, and what followed it compacted: a
-    copy that begins there, or that was cut to there, takes the gap for the epoch's."""
+    copy that begins there, or that was cut to there, takes the gap for the epoch's; also one of
+    which all was committed, where Kafka's compaction took the epoch's first record."""
     peers = deposed_leader(singly=True)
     for _ in range(3):
         peers.mail = [each for each in peers.mail if each[0] is not peers[1]]
@@ -123,6 +124,8 @@ def test_an_old_leader_is_told_of_it_where_the_begin_of_the_epoch_was_deleted(is
         emptied(peers, 3)
         peers.mail = [each for each in peers.mail if each[0] is not peers[1]]
     else:
+        if is_committed:
+            peers[1].replica.high_watermark = peers[1].end
         killed(peers, 1)
     peers.run(20)
     assert peers[follower].end == peers[2].end
