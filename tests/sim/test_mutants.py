@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.sim import hunt
 from anabranch.sim.hunt import recorded
-from anabranch.sim.mutant_table import DIRECTED, MUTANTS
-from anabranch.sim.mutants import Mutant, MutantError, changed
+from anabranch.sim.mutants.mutant import Mutant, MutantError, changed
+from anabranch.sim.mutants.table import DIRECTED, MUTANTS
 from anabranch.sim.schedule import run_schedule
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +31,8 @@ NEXT = Mutant(
     caught_by="M5",
 )
 CATCH = """
-from anabranch.sim.mutant_table import MUTANTS
-from anabranch.sim.mutants import plant
+from anabranch.sim.mutants.table import MUTANTS
+from anabranch.sim.mutants.mutant import plant
 mutant = next(each for each in MUTANTS if each.name == {name!r})
 plant(mutant)
 from anabranch.sim.schedule import run_schedule
@@ -40,8 +41,8 @@ print(run_schedule(mutant.seed).violation, end="")
 # pytest would import what it rewrites past the mutant, and an installed package's modules are of that
 FAIL = """
 import sys
-from anabranch.sim.mutant_table import DIRECTED
-from anabranch.sim.mutants import plant
+from anabranch.sim.mutants.table import DIRECTED
+from anabranch.sim.mutants.mutant import plant
 mutant = next(each for each in DIRECTED if each.name == {name!r})
 plant(mutant)
 import pytest
@@ -49,7 +50,7 @@ sys.exit(pytest.main(["-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--asser
                       mutant.caught_by]))
 """
 SHOW = """
-from anabranch.sim.mutants import Mutant, plant
+from anabranch.sim.mutants.mutant import Mutant, plant
 import anabranch.core.metadata.image as sound
 plant(Mutant(**{fields!r}))
 import anabranch.core.metadata.image as mutant
@@ -91,6 +92,18 @@ def test_what_a_hunt_found_is_recorded_for_its_mutant_alone():
     assert 'name="second",\n        seed=7,\n        caught_by="L4",' in written
     with pytest.raises(ValueError, match="0 times"):
         recorded(table, "fourth", 7, "L4")
+
+
+def test_what_a_hunt_found_is_written_where_the_mutant_stands(tmp_path, monkeypatch):
+    text = '    Mutant(\n        name="{}",\n        seed=0,\n        caught_by="",\n    ),\n'
+    rooms = [tmp_path / "log.py", tmp_path / "groups.py"]
+    for room in rooms:
+        room.write_text(text.format(room.stem))
+    monkeypatch.setattr(hunt, "_TABLES", tuple(rooms))
+    hunt.record("groups 7 L4")
+    hunt.record("log not caught")
+    assert rooms[0].read_text() == text.format("log")
+    assert 'seed=7,\n        caught_by="L4",' in rooms[1].read_text()
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -2,8 +2,8 @@
 
 Two seeds are a range, more are a list, none are the first 2,000. One line a mutant: the first seed
 whose checks object, and which did, or that none did. A seed counts when a check objected (an
-exception is none) and the sound code passes it. With `--record` the table's seeds are tried first,
-and what is found is written into the table again.
+exception is none) and the sound code passes it. With `--record` the recorded seeds are tried
+first, and what is found is written into the module that has the mutant.
 
 A planted mutant stays planted, so each is hunted in a process of its own, as many at a time as
 `--jobs` says, and the sound code is asked in another one.
@@ -22,14 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.sim import (
-    diskless_scheduled,
-    mutant_table,
-    offset_mutants,
-    transaction_mutants,
-)
-from anabranch.sim.mutant_table import MUTANTS
-from anabranch.sim.mutants import Mutant, plant
+from anabranch.sim.mutants.mutant import Mutant, plant
+from anabranch.sim.mutants.table import MUTANTS, ROOMS
 from anabranch.sim.plan import SEEDS_OF_PLANS
 
 MOST_SCHEDULES = 2_000
@@ -39,10 +33,7 @@ LONGEST_SECONDS = 60
 """A mutant may make a schedule endless; such a seed is passed over."""
 BUG = "exception"
 NOT_CAUGHT = "not caught"
-_TABLES = tuple(
-    Path(str(module.__file__))
-    for module in (mutant_table, diskless_scheduled, offset_mutants, transaction_mutants)
-)
+_TABLES = tuple(Path(str(room.__file__)) for room in ROOMS)
 _CLEAN = "from anabranch.sim.schedule import run_schedule as r; raise SystemExit(not r({}).ok)"
 
 

@@ -1,24 +1,18 @@
-"""The broken rules of managed replication factors: decisions about the replicas of diskless topics.
-
-A test of the one decision notices each. See `mutant_table.py`.
-"""
+"""Broken rules of managed replicas of diskless topics, and of readers in their zones."""
 
 from __future__ import annotations
 
-from anabranch.sim.mutants import Mutant
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
-NO_SCHEDULE = -1
-
+CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
+NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"
 PLACER = "tests/core/placement/test_managed.py"
 PLANS = "tests/core/placement/test_managed_plans.py"
-VIEW = "tests/core/api/test_client_zone.py"
-NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"
 REPLICAS = "tests/core/controller/test_managed_replicas.py"
 STEPS = "tests/core/controller/test_managed_reconciliation.py"
-CARRIED = "tests/core/controller/test_plans.py"
-CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
+VIEW = "tests/core/api/test_client_zone.py"
 
-MANAGED = (
+MUTANTS = (
     Mutant(
         name="diskless-in-sync-shrinks",
         rule="all replicas of a diskless partition are in sync, dead ones too",
@@ -91,15 +85,6 @@ MANAGED = (
         new="\n",
         seed=NO_SCHEDULE,
         caught_by=f"{CONTROLLER}::test_a_controller_that_hears_nobody_counts_nothing",
-    ),
-    Mutant(
-        name="back-and-still-gone",
-        rule="a broker that is back is not gone",
-        module="anabranch.core.metadata.replay",
-        old='        del builder.changing("absences")[broker_id]\n',
-        new="        pass\n",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CONTROLLER}::test_a_rack_that_blinks_keeps_everything",
     ),
     Mutant(
         name="back-between-looks-and-still-gone",
@@ -263,25 +248,5 @@ MANAGED = (
         new="    first = min(taken)\n",
         seed=NO_SCHEDULE,
         caught_by=f"{PLACER}::test_leaders_are_spread_over_racks_and_a_broker_without_a_rack_is_of_rack_unknown",
-    ),
-    Mutant(
-        name="drain-does-not-cordon",
-        rule="a plan cordons the brokers that it drains before the first move",
-        module="anabranch.core.controller.moves.plans",
-        old="*cordon_on(plan.cordons), ",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CARRIED}"
-        "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[False-none]",
-    ),
-    Mutant(
-        name="another-s-cordon-taken-back",
-        rule="a plan that is given up takes back no cordon that was there before",
-        module="anabranch.core.controller.moves.plan_cordons",
-        old=" and not is_cordoned(image, each)",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by=f"{CARRIED}"
-        "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[True-cancel]",
     ),
 )

@@ -4,7 +4,8 @@ What: a mutant names a module, a piece of its source and what stands there inste
 the next import of that module run the changed source. Why: a simulator that finds nothing proves
 nothing; each mutant shows that a decision is watched. Rule kept: the file on disk is never touched,
 no bytecode of a mutant is kept, and the piece must occur exactly once, so that a mutant that no
-longer fits its module is an error and not a silent pass. The table is `mutant_table.py`.
+longer fits its module is an error and not a silent pass. The mutants are in the modules beside this
+one, by the room of the code that they change; `table.py` joins them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from types import CodeType, ModuleType
 from typing import Any
 
 PACKAGE = "anabranch"
+NO_SCHEDULE = -1
+"""Instead of a seed: a test catches the mutant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One changed decision. `seed` is of a schedule that catches it, `caught_by` the check's id."""
+    """One changed decision. `seed` is of a schedule that catches it, `caught_by` the check's id;
+    where the seed is NO_SCHEDULE, `caught_by` is the test that catches it."""
 
     name: str
     rule: str
@@ -83,7 +87,7 @@ def changed(source: str, mutant: Mutant) -> str:
     if count != 1:
         raise MutantError(
             f"{mutant.name}: its piece of {mutant.module} occurs {count} times, not once; "
-            "fit it to the source in sim/mutant_table.py"
+            "fit it to the source in sim/mutants"
         )
     return source.replace(mutant.old, mutant.new)
 

@@ -1,0 +1,331 @@
+"""Broken rules of the coordinator of diskless topics, and of the rows that it keeps."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+COMMIT_TESTS = "tests/core/diskless/test_commit.py"
+COORDINATOR_TESTS = "tests/server/coordinator"
+DISKLESS = "anabranch.core.diskless"
+DISKLESS_COMMIT = "anabranch.core.diskless.commit"
+OBJECT_TESTS = "tests/server/objects"
+OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
+POSTGRES_COORDINATOR = "anabranch.server.coordinator.postgres"
+POSTGRES_TABLES = "anabranch.server.coordinator.postgres_tables"
+ROWS = "tests/core/controller/test_diskless_rows.py"
+SQLITE_COORDINATOR = "anabranch.server.coordinator.sqlite"
+SQL_TABLES = "anabranch.server.coordinator.sql_tables"
+
+MUTANTS = (
+    Mutant(
+        name="diskless-duplicate-written-again",
+        rule="a batch of an idempotent producer that comes again gets its first offset",
+        module=f"{DISKLESS}.commit",
+        old="        for written in producer.written:\n"
+        "            if written[:2] == sequences:\n"
+        "                return Verdict(ErrorCode.NONE, written.base_offset, log.start_offset, "
+        "True)\n"
+        "        if batch.base_sequence != producer.next_sequence:\n",
+        new="        if batch.base_sequence > producer.next_sequence:\n",
+        seed=100,
+        caught_by="D5",
+    ),
+    Mutant(
+        name="diskless-gap-written",
+        rule="a batch of an idempotent producer that leaves a gap is not written",
+        module=f"{DISKLESS}.commit",
+        old="        if batch.base_sequence != producer.next_sequence:\n",
+        new="        if batch.base_sequence < producer.next_sequence:\n",
+        seed=100,
+        caught_by="D5",
+    ),
+    Mutant(
+        name="diskless-garbage-without-grace",
+        rule="an object that has lost its last row stays for the grace",
+        module=f"{DISKLESS}.memory_coordinator",
+        old="and each.marked_ms <= until_ms",
+        new="and each.marked_ms <= until_ms + grace_ms",
+        seed=100,
+        caught_by="D7",
+    ),
+    Mutant(
+        name="diskless-garbage-of-the-living",
+        rule="a prepared object is no garbage while its lease runs",
+        module=f"{DISKLESS}.memory_coordinator",
+        old="            if found.state is ObjectState.PREPARED and now_ms >= found.expires_ms:\n",
+        new="            if found.state is ObjectState.PREPARED and now_ms >= found.expires_ms "
+        "- 590_000:\n",
+        seed=100,
+        caught_by="D7",
+    ),
+    Mutant(
+        name="diskless-garbage-with-rows",
+        rule="an object is garbage when its last row is gone, not its first",
+        module=f"{DISKLESS}.memory_coordinator",
+        old="            if not found.live_runs:\n                self._become(",
+        new="            if True:\n                self._become(",
+        seed=108,
+        caught_by="D7",
+    ),
+    Mutant(
+        name="diskless-expired-objects-stay",
+        rule="objects whose lease is over are collected",
+        module=f"{DISKLESS}.memory_coordinator",
+        old="            if found.state is ObjectState.PREPARED and now_ms >= found.expires_ms:\n",
+        new="            if False:\n",
+        seed=100,
+        caught_by="orphans",
+    ),
+    Mutant(
+        name="diskless-old-epoch-commits",
+        rule="an object is committed by the newest epoch of its broker alone",
+        module=f"{DISKLESS}.commit",
+        old="if broker_epoch != commit.broker_epoch:",
+        new="if False:",
+        seed=740,
+        caught_by="D4",
+    ),
+    Mutant(
+        name="diskless-commit-after-the-lease",
+        rule="an object whose lease is over is not committed, however late its broker wakes",
+        module=f"{DISKLESS}.commit",
+        old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
+        new="if found.state is not ObjectState.PREPARED:",
+        seed=772,
+        caught_by="D3",
+    ),
+    Mutant(
+        name="duplicate-is-written-again",
+        rule="a producer's batch that is sent again gets the offset of the first",
+        module=DISKLESS_COMMIT,
+        old="if written[:2] == sequences:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_five_batches_are_known_and_the_sixth_is_not",
+    ),
+    Mutant(
+        name="gap-is-written",
+        rule="a gap in a producer's sequence is refused, and the number that is next is told",
+        module=DISKLESS_COMMIT,
+        old="if batch.base_sequence != producer.next_sequence:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}"
+        "::test_a_gap_tells_what_is_next_and_whether_the_producer_is_known",
+    ),
+    Mutant(
+        name="object-is-committed-after-its-lease",
+        rule="no object is committed once its lease is over",
+        module=DISKLESS_COMMIT,
+        old="if found.state is not ObjectState.PREPARED or now_ms >= found.expires_ms:",
+        new="if found.state is not ObjectState.PREPARED:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_nothing_is_committed_after_its_lease[memory]",
+    ),
+    Mutant(
+        name="earlier-incarnation-commits",
+        rule="a broker commits only in its newest epoch",
+        module=DISKLESS_COMMIT,
+        old="if broker_epoch != commit.broker_epoch:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_an_older_incarnation_of_a_broker_neither_prepares_nor_commits[memory]",
+    ),
+    Mutant(
+        name="offset-is-given-twice",
+        rule="each batch moves the end of its partition",
+        module=DISKLESS_COMMIT,
+        old="log.start_offset, end_offset, log.byte_size + batch.byte_size",
+        new="log.start_offset, log.high_watermark, log.byte_size + batch.byte_size",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_verdicts_and_offsets_are_those_of_the_whole_history",
+    ),
+    Mutant(
+        name="apart-is-one-run",
+        rule="batches are one run only where their bytes touch",
+        module=DISKLESS_COMMIT,
+        old="run.byte_offset + run.byte_size == batch.byte_offset\n        and",
+        new="True\n        and",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMMIT_TESTS}::test_a_refused_batch_parts_two_runs_and_a_bound_does",
+    ),
+    Mutant(
+        name="outcome-is-not-final",
+        rule="an object that was said to be refused is never committed",
+        module=DISKLESS_COMMIT,
+        old='return Decided(_refused("its lease is over"), ObjectState.REFUSED)',
+        new='return Decided(_refused("its lease is over"))',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_who_asks_about_an_expired_object_refuses_it_for_good[sqlite]",
+    ),
+    Mutant(
+        name="deleted-topic-comes-back",
+        rule="an id that was deleted gets no partitions again",
+        module=SQL_TABLES,
+        old="                    continue\n",
+        new="                    pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_a_deleted_topic_is_gone_for_good[sqlite]",
+    ),
+    Mutant(
+        name="object-is-garbage-with-runs",
+        rule="an object waits for deletion when its last run is gone",
+        module=SQL_TABLES,
+        old="AND state = 1 AND live_runs = 0",
+        new="AND state = 1",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_any_coordinator.py::test_an_object_is_garbage_when_its_last_run_is_gone_and_after_grace[sqlite]",
+    ),
+    Mutant(
+        name="missed-changes-are-not-told",
+        rule="a listener that may have missed changes is told so",
+        module=SQLITE_COORDINATOR,
+        old="if found and found[0][0] != after + 1:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_sqlite.py::test_a_listener_that_is_too_far_behind_is_told_so",
+    ),
+    Mutant(
+        name="listener-looks-behind-the-last-change",
+        rule="a listener takes the turn of a file once for each page of changes",
+        module=SQLITE_COORDINATOR,
+        old="is_all = len(found) < PACKETS_READ",
+        new="is_all = not found",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_sqlite.py"
+        "::test_a_listener_takes_one_turn_for_each_page_of_what_others_committed[1-1]",
+    ),
+    Mutant(
+        name="counter-of-an-unfinished-transaction",
+        rule="a listener notes a file's counter after it has read its changes, not before",
+        module=SQLITE_COORDINATOR,
+        old="        return await self._run(lambda: self._in_turn(read))",
+        new="        early = self._counter()\n"
+        "        return early, (await self._run(lambda: self._in_turn(read)))[1]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_sqlite.py::test_a_transaction_that_a_killed_process_left_hides_no_later_one",
+    ),
+    Mutant(
+        name="lost-commit-is-tried-again",
+        rule="a commit whose connection was lost is not made again",
+        module=POSTGRES_COORDINATOR,
+        old="or not (self._may_repeat or error.sqlstate in ROLLED_BACK)",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_postgres.py::test_what_the_server_rolled_back_is_tried_again",
+    ),
+    Mutant(
+        name="partitions-read-without-their-lock",
+        rule="of brokers that commit to one partition at once, each waits for the one before",
+        module=POSTGRES_TABLES,
+        old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
+        new='"ORDER BY l.topic_id, l.partition"',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_postgres.py"
+        "::test_brokers_that_commit_at_once_and_lose_connections_get_each_offset_once",
+    ),
+    Mutant(
+        name="producers-read-before-their-partitions-are-locked",
+        rule="what is known of a producer is read when no other broker can move it any more",
+        module=POSTGRES_TABLES,
+        old="        logs = self._execute(\n"
+        "            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)\n"
+        "        )\n"
+        "        wanted = sorted(producer_keys(commit.batches))\n"
+        "        producers = self._producers(wanted) if wanted else None\n",
+        new="        wanted = sorted(producer_keys(commit.batches))\n"
+        "        producers = self._producers(wanted) if wanted else None\n"
+        "        logs = self._execute(\n"
+        "            LOCKED, _columns(dict.fromkeys(batch.key for batch in commit.batches), 2)\n"
+        "        )\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_postgres.py"
+        "::test_brokers_that_commit_at_once_and_lose_connections_get_each_offset_once",
+    ),
+    Mutant(
+        name="partitions-locked-as-they-come",
+        rule="a commit locks its partitions in their order",
+        module=POSTGRES_TABLES,
+        old='"ORDER BY l.topic_id, l.partition FOR UPDATE OF l"',
+        new='"ORDER BY place FOR UPDATE OF l"',
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}"
+        "/test_postgres.py::test_partitions_are_locked_in_order_whatever_the_order_of_batches",
+    ),
+    Mutant(
+        name="diskless-deleted-id-accepted",
+        rule="a late creation of rows does not bring a deleted topic back",
+        module=f"{DISKLESS}.memory_coordinator",
+        old="if topic_id not in self._deleted and key not in self._logs:",
+        new="if key not in self._logs:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        "::test_a_deleted_topic_is_gone_for_good[memory]",
+    ),
+    Mutant(
+        name="diskless-rows-by-old-metadata",
+        rule="rows are compared with metadata that is not older than the controller's term",
+        module="anabranch.core.controller.diskless.rows",
+        old="return image.next_offset >= self._from_offset",
+        new="return True",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROWS}::test_metadata_from_before_the_term_deletes_nothing",
+    ),
+    Mutant(
+        name="diskless-deposed-controller-rings-on",
+        rule="a controller that resigned or was deposed has nothing more to do for rows",
+        module="anabranch.core.controller.diskless.rows",
+        old="if self._attempts and self._may_call else FAR_MS",
+        new="if self._attempts and self._under_way is None else FAR_MS",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ROWS}::test_no_timer_rings_for_a_call_that_may_not_be_made",
+    ),
+    Mutant(
+        name="coordinator-made-anew-serves",
+        rule="a coordinator that did not name the store's objects is refused",
+        module="anabranch.core.diskless.claim",
+        old="    if known != mark:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_objects.py"
+        "::test_a_coordinator_that_was_made_anew_is_refused_until_it_is_restored[memory]",
+    ),
+    Mutant(
+        name="older-coordinator-serves",
+        rule="a coordinator that does not know a noted commit is refused",
+        module="anabranch.core.diskless.last_commits",
+        old="    if lacking:\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_is_not",
+    ),
+    Mutant(
+        name="prepared-counts-as-committed",
+        rule="an object that is only prepared is not committed, whatever a broker noted",
+        module="anabranch.core.diskless.commit",
+        old="    return state in (ObjectState.PREPARED, ObjectState.REFUSED)\n",
+        new="    return state is ObjectState.REFUSED\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_any_coordinator.py"
+        "::test_what_was_committed_is_told_from_what_never_was[memory]",
+    ),
+    Mutant(
+        name="own-change-before-another-s",
+        rule="changes of this process and of others are heard in order",
+        module="anabranch.server.coordinator.sqlite",
+        old="            if own.before == counter:\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/coordinator/test_sqlite.py"
+        "::test_own_changes_are_heard_without_reading_and_others_in_order[aoo]",
+    ),
+)

@@ -1,0 +1,252 @@
+"""Broken rules of the data path of diskless topics."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+COLLECTING_TESTS = "tests/server/objects/test_collecting.py"
+DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
+DISKLESS = "anabranch.core.diskless"
+GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
+GUESSING = "tests/core/diskless/test_guessing.py"
+
+MUTANTS = (
+    Mutant(
+        name="diskless-told-before-the-verdict",
+        rule="a broker answers a diskless batch when it knows the verdict",
+        module=f"{DISKLESS}.partition",
+        old="        return ticket.code\n",
+        new="        return ErrorCode.NONE\n",
+        seed=100,
+        caught_by="lost-write",
+    ),
+    Mutant(
+        name="diskless-refused-object-told-as-taken",
+        rule="batches of an object that was refused are not acknowledged",
+        module=f"{DISKLESS}.writing",
+        old="            self.counts.refused += 1\n"
+        "            self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
+        new="            self._give_up(upload, ErrorCode.NONE)\n",
+        seed=116,
+        caught_by="lost-write",
+    ),
+    Mutant(
+        name="diskless-committed-while-it-is-put",
+        rule="nothing is committed that the store does not have whole",
+        module=f"{DISKLESS}.writing",
+        old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
+        new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
+        seed=108,
+        caught_by="D2",
+    ),
+    Mutant(
+        name="diskless-failed-put-committed",
+        rule="an object whose put failed for good is not committed",
+        module=f"{DISKLESS}.writing",
+        old="        elif upload.attempts < PUT_ATTEMPTS - 1:\n",
+        new="        elif upload.attempts:\n            self._put(upload, None, now_ms)\n"
+        "        elif upload.attempts < PUT_ATTEMPTS - 1:\n",
+        seed=180,
+        caught_by="D2",
+    ),
+    Mutant(
+        name="diskless-objects-overtake-each-other",
+        rule="an object waits for those of its broker that were cut before it",
+        module=f"{DISKLESS}.writing",
+        old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
+        "            upload = self.uploads[0]\n",
+        new="        upload = next((u for u in self.uploads if u.stage is Stage.STORED), None)\n"
+        "        if upload is not None:\n",
+        seed=204,
+        caught_by="D5",
+    ),
+    Mutant(
+        name="diskless-acknowledged-before-its-commit",
+        rule="a diskless batch is acknowledged when its commit is known",
+        module=f"{DISKLESS}.partition",
+        old="        return ticket.code\n",
+        new="        return ErrorCode.NONE\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_nothing_is_acknowledged_before_its_commit_is_known",
+    ),
+    Mutant(
+        name="diskless-commit-before-the-put-ended",
+        rule="an object is committed when it lies in the store",
+        module=f"{DISKLESS}.writing",
+        old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
+        new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_nothing_is_acknowledged_before_its_commit_is_known",
+    ),
+    Mutant(
+        name="diskless-another-s-object-taken-for-its-own",
+        rule="a name that is taken is another object's, whatever became of earlier attempts",
+        module=f"{DISKLESS}.writing",
+        old="        if isinstance(fault, ObjectTaken):  # it is another's, and stays\n",
+        new="        if isinstance(fault, ObjectTaken) and upload.attempts:\n"
+        "            self._put(upload, None, now_ms)\n"
+        "        elif isinstance(fault, ObjectTaken):\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_an_object_of_another_is_not_taken_for_its_own_and_stays[1]",
+    ),
+    Mutant(
+        name="diskless-objects-overtake",
+        rule="objects of one broker are committed in the order in which they were cut",
+        module=f"{DISKLESS}.writing",
+        old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
+        "            upload = self.uploads[0]\n",
+        new="        upload = next((u for u in self.uploads if u.stage is Stage.STORED), None)\n"
+        "        if upload is not None:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_objects_are_committed_in_the_order_in_which_they_were_cut",
+    ),
+    Mutant(
+        name="diskless-unknown-commit-repeated",
+        rule="a commit without an answer is asked for, and not made again blindly",
+        module=f"{DISKLESS}.writing",
+        old="        upload.stage = Stage.ASKING\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_a_commit_without_an_answer_is_looked_up_and_counts_once[True]",
+    ),
+    Mutant(
+        name="diskless-unknown-commit-given-up",
+        rule="a commit without an answer is no refusal",
+        module=f"{DISKLESS}.writing",
+        old="        upload.stage = Stage.ASKING\n        upload.retry(now_ms)\n",
+        new="        self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_a_commit_without_an_answer_is_looked_up_and_counts_once[True]",
+    ),
+    Mutant(
+        name="diskless-watch-missed-for-good",
+        rule="what a broken watch may have missed is asked for when it goes again",
+        module=f"{DISKLESS}.broker",
+        old="        self.reading.want_states(self.by_key)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_what_a_broken_watch_missed_is_asked_for_when_it_goes_again",
+    ),
+    Mutant(
+        name="diskless-guess-by-plain-numbers",
+        rule="batches that a restore appends keep their producer's order, also where numbers wrap",
+        module=f"{DISKLESS}.guessing",
+        old="(sequence - origin + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2",
+        new="sequence - origin",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GUESSING}::test_a_producers_batches_keep_their_order[0-2147483646]",
+    ),
+    Mutant(
+        name="diskless-guess-mixes-epochs",
+        rule="batches that a restore appends are in the order of their producer's epochs",
+        module=f"{DISKLESS}.guessing",
+        old="        return batch.producer_epoch, _distance",
+        new="        return 0, _distance",
+        seed=NO_SCHEDULE,
+        caught_by=f"{GUESSING}::test_a_producers_batches_keep_their_order[0-5]",
+    ),
+    Mutant(
+        name="diskless-missed-changes-asked-for-once",
+        rule="what a broken watch may have missed is asked for until it is answered",
+        module=f"{DISKLESS}.broker",
+        old="                self._ask_missed_ms = now_ms + MISSED_MS\n",
+        new="                pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_what_a_broken_watch_missed_is_asked_for_until_it_is_answered[1]",
+    ),
+    Mutant(
+        name="diskless-failed-put-kept",
+        rule="an object whose put failed is handed over to be collected at once",
+        module=f"{DISKLESS}.writing",
+        old="            self._effects.append(RefuseObjects((upload.prepared.object_id,)))\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_a_put_that_fails_for_good_frees_its_id_and_later_ones_go_on",
+    ),
+    Mutant(
+        name="diskless-gap-told-at-once",
+        rule="a gap of sequence numbers is waited for before it is told",
+        module=f"{DISKLESS}.gaps",
+        old="        return GAP if now_ms - seen[1] < GAP_MS else verdict.code\n",
+        new="        return verdict.code\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_a_gap_of_sequences_is_waited_for_before_it_is_told",
+    ),
+    Mutant(
+        name="diskless-buffer-without-a-bound",
+        rule="producers are not read while too much waits for the store",
+        module=f"{DISKLESS}.writing",
+        old="        if self.waiting_bytes < CROWDED_BUFFERS * self.most_bytes:\n",
+        new="        if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_what_waits_is_bounded_and_producers_are_held_up",
+    ),
+    Mutant(
+        name="diskless-found-runs-trimmed",
+        rule="what was just found for a reader far behind is kept until it is read",
+        module=f"{DISKLESS}.coordinates",
+        old=" and len(near.runs) <= MOST_JOINED:\n",
+        new=":\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_coordinates.py"
+        "::test_readers_that_begin_ever_further_back_get_on",
+    ),
+    Mutant(
+        name="diskless-patience-ends-late",
+        rule="what is due at a time is done at that time, so that no timer rings for ever",
+        module=f"{DISKLESS}.buffer",
+        old="since_ms <= than_ms",
+        new="since_ms < than_ms",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::"
+        "test_what_is_due_at_a_time_is_not_due_any_more_after_a_step_at_that_time",
+    ),
+    Mutant(
+        name="index-checksum-not-checked",
+        rule="an index whose checksum is wrong is not read",
+        module="anabranch.core.diskless.layout",
+        old="    if crc != crc32c(held[len(index) + _CRC.size :], crc32c(index)):\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_layout.py"
+        "::test_any_changed_byte_of_header_index_or_footer_is_noticed",
+    ),
+    Mutant(
+        name="garbage-without-grace",
+        rule="an object that lost its last row stays for the grace",
+        module=GARBAGE_ROUND,
+        old="FindDeletable(rounds.pace.grace_ms, ",
+        new="FindDeletable(0, ",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_an_object_without_rows_goes_after_the_grace",
+    ),
+    Mutant(
+        name="listing-deletes-what-is-prepared",
+        rule="a listing deletes no object that the coordinator knows",
+        module=GARBAGE_ROUND,
+        old="(yield FindUnknown(old)) if old else []",
+        new="old",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_what_a_living_broker_has_prepared_is_never_deleted",
+    ),
+    Mutant(
+        name="listing-deletes-of-a-lost-database",
+        rule="a listing deletes only objects that this coordinator's database named",
+        module=GARBAGE_ROUND,
+        old="orphans = [key for key in unknown if is_ours(key, mark)]",
+        new="orphans = unknown",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}"
+        "::test_an_old_object_that_nobody_knows_goes_when_this_database_named_it",
+    ),
+    Mutant(
+        name="object-forgotten-before-it-is-deleted",
+        rule="the coordinator forgets an object when the store has deleted it",
+        module=GARBAGE_ROUND,
+        old="            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
+        new="            yield ForgetObjects([number for number, _ in waiting])\n"
+        "            gone = set((yield DeleteObjects([key for _, key in waiting])))\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COLLECTING_TESTS}::test_a_deletion_that_failed_is_done_again",
+    ),
+)

@@ -1,0 +1,128 @@
+"""Broken rules of the logs that a broker hosts, and of its folders."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+HOSTED_FOLDERS = "anabranch.core.broker.hosting.folders"
+HOSTED_LOGS = "anabranch.core.broker.hosting.logs"
+HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
+HOSTING = "anabranch.core.broker.hosting.hosting"
+HOSTING_TESTS = "tests/core/broker/test_hosting.py"
+
+MUTANTS = (
+    Mutant(
+        name="failed-sync-tried-again",
+        rule="a sync that failed takes its folder offline and is never tried again",
+        module=HOSTED_SYNCS,
+        old="            return fault if is_hosted else None\n",
+        new="            self._broker.unsynced.add(place)\n            return None\n",
+        seed=82,
+        caught_by="H2",
+    ),
+    Mutant(
+        name="room-again-not-noticed",
+        rule="a full folder takes records again when its disk has room",
+        module=HOSTED_FOLDERS,
+        old="            for path in sorted(self._partitions.full_folders)\n",
+        new="            for path in ()\n",
+        seed=19,
+        caught_by="liveness",
+    ),
+    Mutant(
+        name="folder-failed-takes-others",
+        rule="a folder that fails takes its own partitions offline and no others",
+        module=HOSTED_FOLDERS,
+        old="[each for each in partitions if each.folder == path]",
+        new="list(partitions)",
+        seed=11,
+        caught_by="H1",
+    ),
+    Mutant(
+        name="log-begun-while-its-folder-is-away",
+        rule="no empty log replaces one that may be in an offline folder",
+        module=HOSTED_LOGS,
+        old="if found is None and not is_new and self._is_missing(assignment, another):",
+        new="if False:",
+        seed=19,
+        caught_by="L7",
+    ),
+    Mutant(
+        name="log-without-a-name-adopted",
+        rule="a log without a name that was never synced is copied anew where others lead",
+        module=HOSTED_LOGS,
+        old="        if found is not None and self._may_be_anothers(found, assignment):\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_without_a_name_may_be_an_older_topic_s",
+    ),
+    Mutant(
+        name="older-topic-adopted",
+        rule="a log of an older topic of the same name is set aside and never opened",
+        module=HOSTED_LOGS,
+        old="if found is not None and found.topic_id not in (None, topic_id):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_log_of_an_older_topic_is_set_aside_and_never_opened",
+    ),
+    Mutant(
+        name="promises-of-an-older-topic-count",
+        rule="what was synced of an older topic's log does not hold up the new one's",
+        module=HOSTED_LOGS,
+        old="            promised[another.path] = 0\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}"
+        "::test_a_log_of_an_older_topic_is_set_aside_and_never_opened[True]",
+    ),
+    Mutant(
+        name="moved-log-adopted",
+        rule="the log of a replica that moved away is set aside and never opened again",
+        module=HOSTED_LOGS,
+        old="if not self._partitions.is_placed_here(known):",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_a_replica_that_moved_away_meanwhile_is_set_aside",
+    ),
+    Mutant(
+        name="full-disk-is-final",
+        rule="a log that a full disk kept from opening is tried again",
+        module=HOSTING,
+        old="if self._partitions.roomless and not self._work:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_no_full_folder_holds_up_what_waits_for_another",
+    ),
+    Mutant(
+        name="full-folder-holds-up-others",
+        rule="a log that waits for room in one folder delays no log in another",
+        module=HOSTED_LOGS,
+        old="                        break\n                waiting.pop(place, None)\n",
+        new="                        return\n                waiting.pop(place, None)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{HOSTING_TESTS}::test_no_full_folder_holds_up_what_waits_for_another",
+    ),
+    Mutant(
+        name="settings-before-states",
+        rule="an image's settings and its states reach a replica in one piece",
+        module=HOSTING,
+        old="        for replica, state in updates:\n",
+        new="        for each in reconfigured:\n"
+        "            self._configure(each, image)\n"
+        "            each.advance()\n"
+        "        for replica, state in updates:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_settings_with_states.py"
+        "::test_one_image_alone_raises_a_high_watermark[old17-new17]",
+    ),
+    Mutant(
+        name="reserve-is-kept",
+        rule="on a full disk, what must be written uses the reserve",
+        module="anabranch.core.broker.hosting.folders",
+        old="                GiveBack(path),\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_room.py"
+        "::test_a_full_disk_gives_back_what_is_kept_and_says_so_once",
+    ),
+)

@@ -1,0 +1,106 @@
+"""Broken rules of the metadata log: its replay, its copies, its stores."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
+REPLAY = "anabranch.core.metadata.replay"
+
+MUTANTS = (
+    Mutant(
+        name="leader-epoch-not-raised",
+        rule="every election raises the leader epoch",
+        module=REPLAY,
+        old='changes["leader_epoch"] = old.leader_epoch + 1',
+        new='changes["leader_epoch"] = old.leader_epoch',
+        seed=1,
+        caught_by="M5",
+    ),
+    Mutant(
+        name="store-asks-for-no-room",
+        rule="a SQLite store whose volume is full has room made, and tries again",
+        module="anabranch.server.metadata_store.sqlite",
+        old="            if not self.make_room(fault):\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/metadata_store/test_full_volume.py",
+    ),
+    Mutant(
+        name="append-by-who-had-the-epoch-before",
+        rule="two controllers with the same epoch from a restored store do not both append",
+        module="anabranch.core.metadata.store",
+        old="return mine == (present.epoch, present.holder, present.incarnation)",
+        new="return mine[0] == present.epoch",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/metadata_store/test_any_store.py"
+        "::test_no_backup_lets_two_append_under_one_epoch[sqlite]",
+    ),
+    Mutant(
+        name="older-snapshot-loaded",
+        rule="a copy of the metadata is never replaced by an older snapshot",
+        module="anabranch.core.metadata.store_check",
+        old="if min(end_offset, snapshot_end) < copy.end_offset:",
+        new="if end_offset < 0:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_store_check.py::test_no_snapshot_takes_a_copy_back",
+    ),
+    Mutant(
+        name="metadata-is-not-tried-again",
+        rule="metadata that a full disk refuses is written into the reserve",
+        module="anabranch.core.metadata.following.following",
+        old="if not event.is_made:",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_what_does_not_fit_is_written_into_what_is_given_back",
+    ),
+    Mutant(
+        name="copy-longer-than-the-store-goes-on",
+        rule="a node stops if the store ends before the node's copy of the metadata",
+        module="anabranch.core.metadata.store_check",
+        old="    if end_offset < copy.end_offset:",
+        new="    if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_store_that_went_back_stops_the_node",
+    ),
+    Mutant(
+        name="own-registration-not-awaited",
+        rule="a broker acts on metadata that shows the registration of this very process",
+        module="anabranch.core.metadata.following.following",
+        old="if own is not None and own.epoch == self._broker_epoch:",
+        new="if own is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_broker_acts_from_its_own_registration_on",
+    ),
+    Mutant(
+        name="diverging-epoch-overlooked",
+        rule="a log that diverges under a live connection stops the node",
+        module="anabranch.core.metadata.following.following",
+        old="        if answer.diverging_epoch.epoch >= 0:",
+        new="        if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py::test_a_diverging_epoch_stops_the_node",
+    ),
+    Mutant(
+        name="snapshot-tells-only-what-is-there",
+        rule="loading a snapshot reports what was deleted meanwhile",
+        module="anabranch.core.metadata.following.following",
+        old="self._publish(difference(before, self.copy.image))",
+        new="self._publish(everything(self.copy.image))",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/metadata/test_following.py"
+        "::test_a_loaded_snapshot_tells_of_what_was_deleted",
+    ),
+    Mutant(
+        name="back-and-still-gone",
+        rule="a broker that is back is not gone",
+        module="anabranch.core.metadata.replay",
+        old='        del builder.changing("absences")[broker_id]\n',
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_a_rack_that_blinks_keeps_everything",
+    ),
+)

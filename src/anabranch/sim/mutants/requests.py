@@ -1,0 +1,214 @@
+"""Broken rules of requests: their order, their limits, and what they are answered."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+BEYOND = "tests/core/replication/test_out_of_range.py"
+CONNECTION = "anabranch.server.connection"
+CONNECTION_TESTS = "tests/server/test_connection.py"
+DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
+HELD_UP = "anabranch.core.api.held_up"
+HELD_UP_ORDER = (
+    "tests/core/api/test_held_up_order.py"
+    "::test_no_batch_is_taken_before_an_earlier_one_that_was_refused"
+)
+
+MUTANTS = (
+    Mutant(
+        name="sync-that-hangs-is-believed",
+        rule="a sync that takes long leaves the mark of one that failed",
+        module="anabranch.server.flush",
+        old="run_in_executor(None, leave_mark, log)",
+        new="run_in_executor(None, str, log)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_flush.py"
+        "::test_a_round_that_takes_long_leaves_the_mark_of_one_that_fails",
+    ),
+    Mutant(
+        name="expired-sessions-are-served",
+        rule="a connection without an authenticated session may only open one",
+        module="anabranch.core.broker.gate",
+        old="(SessionState.EXPIRED, False): Verdict.CLOSE,",
+        new="(SessionState.EXPIRED, False): Verdict.ADMIT,",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_gate.py::test_a_session_opens_expires_and_is_renewed",
+    ),
+    Mutant(
+        name="late-offsets-are-not-told",
+        rule="a producer is told the final offsets of its batch",
+        module="anabranch.core.api.p00_produce",
+        old="if answer.base_offset == UNKNOWN_OFFSET:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_partition.py"
+        "::test_a_produce_request_waits_for_offsets_that_come_late",
+    ),
+    Mutant(
+        name="acts-end-the-step",
+        rule="work that an act at the end of a step creates is done in the same step",
+        module="anabranch.core.step",
+        old="""            if not (changed or left.ready or faults or unsynced):
+                break""",
+        new="""            break""",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_step.py::test_what_an_act_leaves_belongs_to_the_same_step",
+    ),
+    Mutant(
+        name="empty-batches-alone",
+        rule="a consumer is given no empty batches alone while records follow",
+        module="anabranch.core.api.empty_batches",
+        old="        if follows >= limit or looked_at > MOST_BYTES_PAST:\n",
+        new="        if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_empty_batches.py"
+        "::test_a_consumer_is_given_a_record_while_one_follows_and_passes_over_none",
+    ),
+    Mutant(
+        name="unknown-epoch-by-an-unproven-leader",
+        rule="an epoch newer than a leader's is unknown once the controller has confirmed it",
+        module="anabranch.core.api.p23_offset_for_leader_epoch",
+        old="is_beyond = found.may_be_deposed and partition.leader_epoch > found.leader_epoch",
+        new="is_beyond = False",
+        seed=NO_SCHEDULE,
+        caught_by=f"{BEYOND}::test_a_deposed_leader_does_not_say_that_it_knows_no_such_epoch",
+    ),
+    Mutant(
+        name="older-connection-is-a-hint",
+        rule="the end of a connection is no hint if the broker has used a newer one",
+        module="anabranch.server.roles",
+        old="if heard_on == connection_id and self.shell is not None:",
+        new="if self.shell is not None:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_dialling.py"
+        "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
+    ),
+    Mutant(
+        name="held-up-never-refuses",
+        rule="no batch after a refused one is accepted before it",
+        module=HELD_UP,
+        old="held.is_awaited(now_ms) and is_behind(sequence, held.sequence):",
+        new="False:",
+        seed=NO_SCHEDULE,
+        caught_by=HELD_UP_ORDER,
+    ),
+    Mutant(
+        name="held-up-one-epoch-at-a-time",
+        rule="what one epoch of a producer lacks is remembered whatever happens in another",
+        module=HELD_UP,
+        old="            self.first.pop(key, None)\n",
+        new="            for each in [each for each in self.first if each[:2] == key[:2]]:\n"
+        "                del self.first[each]\n",
+        seed=NO_SCHEDULE,
+        caught_by=HELD_UP_ORDER,
+    ),
+    Mutant(
+        name="empty-batches-have-a-time",
+        rule="a batch that compaction left without records is not the newest by time",
+        module="anabranch.core.wire.batch",
+        old="return self.max_timestamp if self.record_count else -1",
+        new="return self.max_timestamp",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_compaction.py"
+        "::test_the_newest_record_by_time_is_found_though_newer_ones_are_gone",
+    ),
+    Mutant(
+        name="refusals-of-made-up-topics-take-memory",
+        rule="refused batches of topics that do not exist are counted together",
+        module="anabranch.core.api.p00_produce",
+        old="known = name if broker.image.topic(name) is not None else NO_TOPIC",
+        new="known = name",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_produce.py"
+        "::test_r19_every_batch_that_is_refused_is_counted",
+    ),
+    Mutant(
+        name="one-connection-cannot-fill-the-write-buffers",
+        rule="what waits for a store is bounded for all connections together",
+        module="anabranch.server.dispatch",
+        old="if stored_later_bytes:  #",
+        new="if False:  #",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_connection.py"
+        "::test_what_waits_for_a_store_is_bounded_for_all_connections_not_for_each[True]",
+    ),
+    Mutant(
+        name="end-overtakes-a-waiting-join",
+        rule="what a client sends after a join that waits is run after it",
+        module="anabranch.server.dispatch",
+        old="        slot.is_alone = slot.is_alone or wait.holds_up\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_connection.py"
+        "::test_a_wait_that_says_so_holds_up_what_comes_behind_it",
+    ),
+    Mutant(
+        name="lanes-share-a-connection",
+        rule="an answer that waits holds up none of another lane",
+        module="anabranch.server.peers",
+        old="self._connections.post, ask.broker_id, ask.lane, post",
+        new='self._connections.post, ask.broker_id, "peer", post',
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_peers.py::test_a_lane_whose_answers_wait_holds_up_no_other",
+    ),
+    Mutant(
+        name="part-that-waits-on-is-told",
+        rule="an answer of many parts is given when no part waits, also not for something else",
+        module="anabranch.core.outcome",
+        old="return when_all(found, respond) if goes_on or not waits else None",
+        new="return None if waits else respond(found)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/test_outcome.py"
+        "::test_a_part_may_wait_for_something_else_while_others_wait_still",
+    ),
+    Mutant(
+        name="committed-while-verified-is-waited-for",
+        rule="what is committed while another partition is verified is not waited for",
+        module="anabranch.core.api.p00_produce",
+        old="        acks = request.body.acks\n"
+        "        pending[:] = [entry for entry in pending if not _settled(broker, entry, acks)]\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p00_transactions.py"
+        "::test_what_is_committed_while_another_partition_is_verified_is_not_waited_for",
+    ),
+    Mutant(
+        name="diskless-offsets-listed-from-the-cache",
+        rule="listed offsets have what was acknowledged through any broker before",
+        module="anabranch.core.api.p02_list_offsets",
+        old="        replica.know(since)\n",
+        new="        replica.know()\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_offsets_are_listed_as_they_are_now_and_exactly_by_time",
+    ),
+    Mutant(
+        name="crowd-holds-up-the-last-one-alone",
+        rule="all connections that bring what waits for a store are held up while it is crowded",
+        module=CONNECTION,
+        old="            for each in self._bringing:\n",
+        new="            for each in (connection,):\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is",
+    ),
+    Mutant(
+        name="first-to-bring-is-always-first",
+        rule="of those held up, who brought something last is read again last",
+        module=CONNECTION,
+        old="        self._bringing.pop(connection, None)\n        self._bringing[conn",
+        new="        self._bringing[conn",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_of_those_that_are_read_again_the_first_may_take_all_room",
+    ),
+    Mutant(
+        name="all-read-on-though-the-first-took-the-room",
+        rule="of those held up, nobody is read again once the ones before took all room",
+        module=CONNECTION,
+        old="            if connection not in self._held_up:  # the ones before it took all room\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}"
+        "::test_of_those_that_are_read_again_the_first_may_take_all_room",
+    ),
+)

@@ -1,0 +1,101 @@
+"""Broken rules of object stores: what is written, checked and collected."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+OBJECTS = "anabranch.server.objects"
+OBJECT_TESTS = "tests/server/objects"
+OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
+OPENING_TESTS = "tests/server/diskless/test_opening.py"
+
+MUTANTS = (
+    Mutant(
+        name="object-replaced",
+        rule="an object that exists is never replaced",
+        module=f"{OBJECTS}.folder",
+        old="            os.link(temporary, place)\n",
+        new="            os.replace(temporary, place)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_objects.py::test_an_object_is_never_replaced[folder]",
+    ),
+    Mutant(
+        name="object-s-name-not-synced",
+        rule="an object is stored when its folder is synced too",
+        module=f"{OBJECTS}.folder",
+        old="                os.unlink(temporary)\n        sync_folder(folder)\n",
+        new="                os.unlink(temporary)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_folder.py"
+        "::test_an_object_has_its_name_when_it_is_synced_and_then_the_folder_is",
+    ),
+    Mutant(
+        name="taken-name-not-synced",
+        rule="an object that an earlier attempt named counts as stored when its folder is synced",
+        module=f"{OBJECTS}.folder",
+        old="            sync_folder(folder)  # an earlier attempt may have failed here\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_folder.py"
+        "::test_a_put_that_comes_again_syncs_the_name_that_was_not",
+    ),
+    Mutant(
+        name="taken-name-compared-by-size-alone",
+        rule="a put whose name is taken has succeeded when the object is the same, byte for byte",
+        module=f"{OBJECTS}.taken",
+        old="        if bytes(held) != piece:\n",
+        new="        if len(held) != len(piece):\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_objects.py"
+        "::test_a_put_that_is_made_again_succeeds_and_one_of_other_bytes_does_not[folder]",
+    ),
+    Mutant(
+        name="put-ends-like-any-request",
+        rule="a put may take as long as all puts of a broker take side by side at a slow store",
+        module=f"{OBJECTS}.cloud",
+        old="((READ_RETRIES, ATTEMPT_S), (0, PUT_ATTEMPT_S))",
+        new="((READ_RETRIES, ATTEMPT_S), (0, ATTEMPT_S))",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_cloud.py::test_a_put_may_take_longer_than_other_requests",
+    ),
+    Mutant(
+        name="retried-put-owns-any-object",
+        rule="a put that finds its name taken succeeds only if the object is what it was to put",
+        module=f"{OBJECTS}.cloud",
+        old="if await holds(self, key, buffers):",
+        new="if attempt > 1:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OBJECT_TESTS}/test_cloud.py"
+        "::test_a_put_tried_again_does_not_take_another_s_object_for_its_own[other]",
+    ),
+    Mutant(
+        name="names-of-an-older-coordinator-not-looked-for",
+        rule="a coordinator that has not given the name of an object in the store is refused",
+        module="anabranch.server.diskless.stores",
+        old="            await check_names(objects, coordinator, cluster_id, mark)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_a_copy_from_before_the_name_of_a_stored_object_is_refused_without_any_note",
+    ),
+    Mutant(
+        name="names-given-meanwhile-refuse-the-start",
+        rule="a name that a coordinator at work has just given is no sign of an older copy",
+        module=f"{OBJECTS}.checking",
+        old="check_given(present, await coordinator.last_id(), store.url)",
+        new="check_given(present, min(present) - 1, store.url)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}"
+        "::test_names_that_are_given_while_it_is_looked_for_them_are_no_reason",
+    ),
+    Mutant(
+        name="store-that-is-away-refuses-the-start",
+        rule="a node starts while its diskless stores do not answer",
+        module="anabranch.server.diskless.opening",
+        old="        if done and not isinstance(fault, ObjectsAway | CoordinatorAway):\n",
+        new="        if done:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OPENING_TESTS}"
+        "::test_what_is_found_wrong_after_the_start_is_said_and_tried_again",
+    ),
+)

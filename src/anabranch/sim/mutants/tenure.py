@@ -1,0 +1,66 @@
+"""Broken rules of a controller's term: its lease, its appends, its snapshots."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+TENURE = "anabranch.core.controller.tenure"
+
+MUTANTS = (
+    Mutant(
+        name="unknown-append-taken-for-committed",
+        rule="after an append of unknown outcome a controller resigns and reads again",
+        module=f"{TENURE}.term",
+        old="        if not isinstance(event.outcome, Committed):\n            self.resign(",
+        new='        if hasattr(event.outcome, "epoch"):\n            self.resign(',
+        seed=1000000032,
+        caught_by="T2",
+    ),
+    Mutant(
+        name="answers-leave-before-the-commit",
+        rule="an answer is sent when everything that it depends on is committed",
+        module=f"{TENURE}.decisions",
+        old="if controller.log.end_offset >= needed:",
+        new="if True:",
+        seed=0,
+        caught_by="T2",
+    ),
+    Mutant(
+        name="suspended-holder-goes-on",
+        rule="a holder whose lease was not confirmed in time resigns before it answers anything",
+        module=f"{TENURE}.lease",
+        old="return now_ms - self.confirmed_ms > timing.lease_timeout_ms",
+        new="return False",
+        seed=7,
+        caught_by="T1",
+    ),
+    Mutant(
+        name="store-that-went-back-is-written-to",
+        rule="a store that is older than what a node has seen ends the node",
+        module=f"{TENURE}.takeover",
+        old="if first >= self._store_age.seen_end:",
+        new="if True:",
+        seed=23,
+        caught_by="T4",
+    ),
+    Mutant(
+        name="confirmed-lease-ignores-when-it-was-asked",
+        rule="the lease's time counts from when its confirmation was asked for",
+        module=f"{TENURE}.term",
+        old="state.held.confirm(event.asked.asked_ms)",
+        new="state.held.confirm(now_ms)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_confirmation_counts_from_when_it_was_asked_for",
+    ),
+    Mutant(
+        name="snapshot-of-uncommitted-state",
+        rule="a snapshot of the metadata holds only what is committed",
+        module=f"{TENURE}.snapshots",
+        old="if self._controller.image.next_offset == self._controller.log.end_offset:",
+        new="if True:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_tenure.py"
+        "::test_a_snapshot_waits_until_what_was_decided_is_committed",
+    ),
+)
