@@ -23,10 +23,10 @@ from workloads import POOL, Sample
 
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.rows import Batch, Commit, LogKey, NewLogs
-from anabranch.core.diskless.writing import MOST_UPLOADS
+from anabranch.core.diskless.writer import MOST_UPLOADS
 from anabranch.core.types import TopicId
-from anabranch.server.coordinator.opening import open_coordinator
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.coordinator.engines import open_coordinator
+from anabranch.server.objects.engines import open_objects
 
 CLUSTER = "bench"
 TOPIC = TopicId(bytes(range(16)))

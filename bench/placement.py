@@ -18,9 +18,9 @@ from servers import HEAP, JARS, JVM_FLAGS, ROOT, Server
 from workloads import Sample
 
 from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.move_plans import drain
 from anabranch.core.placement.placer import Ask, UsableBroker, place
 from anabranch.core.placement.placers import PLACERS
-from anabranch.core.placement.planning import drain
 from anabranch.core.types import TopicPartition
 
 PARTITIONS = 1_000_000

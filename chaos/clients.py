@@ -23,9 +23,9 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from chaos.clients_keeping import keep
+from chaos.clients_offsets import keep
 from chaos.clients_ports import Full, Token
-from chaos.clients_reading import Member, Reading, audit, be_member, drain, read_on
+from chaos.clients_readers import Member, Reading, audit, be_member, drain, read_on
 from chaos.history import Place, Writer, is_tombstone, key_of, make_value
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def main() -> int:
     elif arguments.role == "keeper":
         status = keep(arguments, writer, stopping)
     elif arguments.role in TRANSACTIONAL:
-        from chaos.clients_processing import run
+        from chaos.clients_processors import run
 
         status = run(arguments, writer, stopping)
     elif arguments.role in ("reader", "audit"):

@@ -7,8 +7,8 @@
 
 Rules kept: that a transaction begins is on the file before anything is sent, its outcome after the
 client said it; what no client said stays unknown. The transactional id is the same for all lives of
-a part, so that each fences the one before. Not here: libraries (`clients_transacting.py`,
-`clients_processing.py`), judgement (`check_transactions.py`).
+a part, so that each fences the one before. Not here: libraries (`clients_transactional.py`,
+`clients_processors.py`), judgement (`check_transactions.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
-from chaos.clients_reading import Notes
-from chaos.clients_transacting import AiokafkaTransacting, ConfluentTransacting, Transacting
+from chaos.clients_readers import Notes
+from chaos.clients_transactional import AiokafkaTransacting, ConfluentTransacting, Transacting
 from chaos.history import Place, Writer
 from chaos.transfers import ACCOUNTS, ORDERS, PARTITIONS, PARTS, TIMEOUT_MS, entries, shown_as
 

@@ -104,7 +104,7 @@ class Copy:
 
     def _leaving(self) -> set[int]:
         """Segments that a compacted one before them stands for, and that go when the node starts:
-        it was stopped while it put that one in their place (`core/log/swapping.py`)."""
+        it was stopped while it put that one in their place (`core/log/segment_swap.py`)."""
         marks = self.path.glob("*.swapping")
         return {base for mark in marks for base in json.loads(mark.read_bytes())[1:]}
 

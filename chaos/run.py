@@ -25,11 +25,11 @@ from chaos.crowd import Acks, Crowd
 from chaos.diskless import DisklessStorage
 from chaos.disks import SmallDisks
 from chaos.faults import Scene, carry_out_round, restore
-from chaos.hanging import left_open
 from chaos.network import Network
 from chaos.node_logs import NodeLogs
 from chaos.nodes import IDS, Nodes
 from chaos.objects import FolderObjects, S3Objects
+from chaos.open_transactions import left_open
 from chaos.operator_log import OperatorLog
 from chaos.plan import draw_config, draw_round
 from chaos.private import Private

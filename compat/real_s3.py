@@ -21,7 +21,7 @@ from pathlib import Path
 
 from bench.servers import ROOT, free_port
 
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
 from compat.clients import CACHE, fetch_versitygw
 
 FOLDER = ROOT / ".cache" / "compat" / f"s3-{os.getpid()}"

@@ -25,9 +25,9 @@ from pathlib import Path
 from random import Random
 
 from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.move_plans import fill
 from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
 from anabranch.core.placement.placers import PLACERS
-from anabranch.core.placement.planning import fill
 from anabranch.core.types import TopicPartition
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "concepts" / "placement.md"

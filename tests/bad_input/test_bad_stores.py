@@ -39,8 +39,8 @@ from anabranch.core.wire.messages.create_topics import (
 from anabranch.server.config import load_config
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.stores import Stores
-from anabranch.server.objects.collecting import Collector
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
+from anabranch.server.objects.garbage_collector import Collector
 
 sys.path.append(str(Path(__file__).parents[1] / "server" / "objects"))
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from chaos.clients_keeping import Keeper
+from chaos.clients_offsets import Keeper
 from chaos.clients_ports import Read
-from chaos.clients_reading import Reading, read_on
+from chaos.clients_readers import Reading, read_on
 from chaos.history import Place, Writer, read_lines
 from chaos.operator_log import OperatorLog
 from tests.chaos.test_planted import audited, batches, is_commit, one_broker, produce
@@ -18,7 +18,7 @@ from tests.chaos.test_planted import audited, batches, is_commit, one_broker, pr
 from anabranch.client.cluster import Cluster
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import Record, build_batch, decode_records
-from chaos import check, check_commits, clients_reading
+from chaos import check, check_commits, clients_readers
 
 COMPACTED, REBORN = "compacted", "reborn"
 
@@ -177,7 +177,7 @@ class Short:
 
 @pytest.mark.parametrize("comes_to_the_end", [True, False])
 def test_a_reader_that_does_not_come_to_the_end_says_so(tmp_path, monkeypatch, comes_to_the_end):
-    monkeypatch.setattr(clients_reading, "STUCK_SECONDS", 0.1)
+    monkeypatch.setattr(clients_readers, "STUCK_SECONDS", 0.1)
     told = argparse.Namespace(topics="t", seed=1, name="r", kind="confluent")
     stops = iter([False, True])
     writer = Writer(tmp_path / "r.jsonl", "r")

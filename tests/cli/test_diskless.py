@@ -17,8 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "server" / "objects"))
 
 from stored_kit import CLUSTER, DELTA, RIVER, new_writer
 
-from anabranch.server.coordinator.opening import open_coordinator
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.coordinator.engines import open_coordinator
+from anabranch.server.objects.engines import open_objects
 
 
 async def write(folder: Path) -> list[str]:

@@ -119,7 +119,7 @@ def plan_file(tmp_path):
 
 
 def test_real_processes_that_do_the_same_are_said_to(rehearse, plan_file, monkeypatch):
-    monkeypatch.setattr("anabranch.testing.staging.stage.performed", lambda _plan, told: told)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told)
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 0 and said.stdout.endswith("As rehearsed.\n")
     assert said.stdout.startswith("orders-0\n") and "0-1 acknowledged (acks=all)" in said.stdout
@@ -130,7 +130,7 @@ def test_real_processes_that_do_otherwise_are_shown_beside_it(rehearse, plan_fil
     def less(_plan, told):
         return replace(told, rows=told.rows[:1])
 
-    monkeypatch.setattr("anabranch.testing.staging.stage.performed", less)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", less)
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 1
     event = "2 records are sent, acks=all"
@@ -150,7 +150,7 @@ def test_what_differs_is_said_event_by_event(rehearse, plan_file, monkeypatch):
         state = replace(last.state, logs=("2/2", "0/1", "2/2"), serves="reads")
         return replace(told, rows=[first, replace(last, state=state, cuts=["a cut"])], lost=(1,))
 
-    monkeypatch.setattr("anabranch.testing.staging.stage.performed", otherwise)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", otherwise)
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 1
     event = "2 records are sent, acks=all"
@@ -175,14 +175,14 @@ def test_replicas_that_join_one_after_another_may_do_so_in_either_order(
 
     shown = []
     for order in ((2, 3), (3, 2)):
-        monkeypatch.setattr("anabranch.testing.staging.stage.performed", joined(order))
+        monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", joined(order))
         shown.append(rehearse(plan_file, "--real").stdout)
     assert shown[0] == shown[1]
     assert "changes: rehearsed nothing; seen 2 into the ISR; then 3 into" in unwrapped(shown[0])
 
 
 def test_what_processes_leave_out_is_said(rehearse, plan_file, monkeypatch):
-    monkeypatch.setattr("anabranch.testing.staging.stage.performed", lambda _plan, told: told)
+    monkeypatch.setattr("anabranch.testing.rehearsal.stage.performed", lambda _plan, told: told)
     plan_file.write_text(PLAN.replace("]]}", "]], produce: {acks: all}, retained: 1 GB}"))
     said = rehearse(plan_file, "--real")
     assert said.exit_code == 0

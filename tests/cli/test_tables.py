@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from anabranch.cli.running import print_table, turned
+from anabranch.cli.cluster_command import print_table, turned
 
 HEADINGS = ("broker", "address", "state", "under-replicated")
 ROWS = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from anabranch.core.log.batch_filter import rewritten
 from anabranch.core.log.log import Log
-from anabranch.core.log.rewriting import rewritten
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.testing import LocalCluster

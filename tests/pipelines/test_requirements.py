@@ -11,13 +11,13 @@ import zipfile
 import pytest
 
 from anabranch.pipelines import requirements, source
+from anabranch.pipelines.package_archive import package_archive
 from anabranch.pipelines.requirements import MissingPackage, check_executors, check_packages
-from anabranch.pipelines.shipping import package_archive
 
 IMPORTED = """
 import sys
-from anabranch.pipelines import compacted, compiled, compiled_encoding, scrub, sink_task, table_sink
-from anabranch.pipelines import reading, assembling, decoding, encoding
+from anabranch.pipelines import compacted, compiled, compiled_encoder, scrub, sink_task, table_sink
+from anabranch.pipelines import range_reader, assembler, decoder, encoder
 for name, module in list(sys.modules.items()):
     if "." not in name and "site-packages" in (getattr(module, "__file__", None) or ""):
         print(name)
@@ -27,9 +27,9 @@ NOT_ASKED_FOR = {"pyspark", "py4j", "numba", "llvmlite", "yaml", "colorama", "ty
 WITHOUT_NUMBA = """
 import sys
 sys.modules["numba"] = None
-from anabranch.pipelines import assembling
-assert not assembling.numba_is_here()
-print(assembling.assembler(None, "t", 0).__class__.__name__)
+from anabranch.pipelines import assembler
+assert not assembler.numba_is_here()
+print(assembler.assembler(None, "t", 0).__class__.__name__)
 """
 
 
@@ -110,7 +110,7 @@ def test_a_second_query_on_one_checkpoint_ends_the_first(topics, spark, tmp_path
 def test_a_process_that_runs_from_an_archive_ships_that_archive(tmp_path):
     archive = package_archive(tmp_path)
     code = (
-        "from pathlib import Path; from anabranch.pipelines.shipping import package_archive; "
+        "from pathlib import Path; from anabranch.pipelines.package_archive import package_archive; "
         f"print(package_archive(Path({str(tmp_path / 'other')!r})))"
     )
     path = os.pathsep.join([str(archive), sysconfig.get_paths()["purelib"]])

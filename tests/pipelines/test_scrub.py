@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from anabranch.pipelines.planning import Place
+from anabranch.pipelines.offset_ranges import Place
 from anabranch.pipelines.scrub import Partition, pieces_of, scrub
 from anabranch.pipelines.waves import NotesFault
 from anabranch.testing import LocalCluster

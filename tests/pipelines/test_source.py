@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from anabranch.client.ranges import PATIENCE_SECONDS
 from anabranch.core.wire.records import Record, build_batch, decode_records
+from anabranch.pipelines.offset_ranges import OffsetRange
 from anabranch.pipelines.options import source_options
-from anabranch.pipelines.planning import OffsetRange
-from anabranch.pipelines.reading import Fetching
+from anabranch.pipelines.range_reader import Fetching
 from anabranch.testing import LocalCluster
 
 HIDES_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"

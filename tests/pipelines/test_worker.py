@@ -7,10 +7,10 @@ import sys
 
 import pyarrow as pa
 
-from anabranch.pipelines import reading, sink_task
+from anabranch.pipelines import range_reader, sink_task
 from anabranch.pipelines.columns import arrow_schema
+from anabranch.pipelines.offset_ranges import OffsetRange
 from anabranch.pipelines.options import source_options
-from anabranch.pipelines.planning import OffsetRange
 from anabranch.pipelines.sink_options import read_options
 from anabranch.pipelines.sink_rows import SinkColumns
 from anabranch.pipelines.source import columns_of
@@ -48,7 +48,7 @@ def test_another_process_is_left_alone():
 def test_tasks_that_read_and_write_end_with_it(topics, monkeypatch):
     ended = []
     topic = topics.create(1)
-    for module, name in ((sink_task, "write"), (reading, "read")):
+    for module, name in ((sink_task, "write"), (range_reader, "read")):
         monkeypatch.setattr(
             module, "leave_out_of_collections", lambda name=name: ended.append(name)
         )
@@ -59,6 +59,6 @@ def test_tasks_that_read_and_write_end_with_it(topics, monkeypatch):
     )
     options = source_options({**servers, "subscribe": topic})
     schema = arrow_schema(columns_of(options))
-    found = list(reading.read_range_of(options, OffsetRange(topic, 0, b"", 0, 1), schema))
+    found = list(range_reader.read_range_of(options, OffsetRange(topic, 0, b"", 0, 1), schema))
     assert [each.num_rows for each in found] == [1]
     assert ended == ["write", "read"]

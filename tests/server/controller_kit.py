@@ -13,8 +13,8 @@ from node_kit import free_port
 from anabranch.core.api.registry import handlers
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.result import Result
-from anabranch.core.metadata.following.asking import PIECE_BYTES
 from anabranch.core.metadata.following.copy import MetadataCopy
+from anabranch.core.metadata.following.requests import PIECE_BYTES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig

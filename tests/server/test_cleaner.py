@@ -252,7 +252,7 @@ def test_a_disk_that_refuses_the_swap_takes_its_folder_offline(node, monkeypatch
     def refuse(*_arguments):
         raise StorageFault("the disk refused")
 
-    monkeypatch.setattr("anabranch.core.log.swapping.prepare", refuse)
+    monkeypatch.setattr("anabranch.core.log.segment_swap.prepare", refuse)
     create(node)
     produce(node, updates(3000))
     partitions = node.node.broker.broker.partitions

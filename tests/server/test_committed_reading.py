@@ -12,7 +12,7 @@ import pytest
 from controller_kit import CLUSTER, FEW_BYTES, SECONDS, eventually, topic
 
 from anabranch.core.controller.result import Result
-from anabranch.core.controller.tenure import reading
+from anabranch.core.controller.tenure import committed
 from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
@@ -80,13 +80,13 @@ async def test_the_lease_is_renewed_while_what_was_read_is_understood(
     await eventually(lambda: before.controller.log.start_offset > 0)
     known = set(before.controller.image.topic_ids_by_name)
     await before.stop()
-    store, understand, waited = Counting(real, reads_wait=False), reading.understood, []
+    store, understand, waited = Counting(real, reads_wait=False), committed.understood, []
 
     def slowly(payload: bytes) -> Any:
         waited.append(store.may_go_on.wait(SECONDS))
         return understand(payload)
 
-    monkeypatch.setattr(reading, "understood", slowly)
+    monkeypatch.setattr(committed, "understood", slowly)
     shell = new_shell(store)
     await shell.start()
     assert shell.controller.active

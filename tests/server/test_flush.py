@@ -13,7 +13,7 @@ from test_partitions import World
 
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.checkpoints import CLEAN_SHUTDOWN
-from anabranch.core.log.unsure import MARK
+from anabranch.core.log.failed_sync import MARK
 from anabranch.core.types import TopicPartition
 from anabranch.server.flush import Flusher
 

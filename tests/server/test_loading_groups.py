@@ -8,7 +8,7 @@ from server_kit import SECONDS
 from tests.core.groups.group_world import GroupWorld
 
 from anabranch.core.errors import ErrorCode, StorageFault
-from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.loader import Loader
 from anabranch.server.groups import GroupShell
 
 

@@ -130,7 +130,7 @@ def test_a_small_topic_is_ready_when_publish_returns(world):
 def test_a_full_disk_does_not_fill_the_log(world, caplog, monkeypatch):
     """It may be the same disk."""
     clock = [1_000]
-    monkeypatch.setattr("anabranch.server.performing.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.hosting_performer.steady_ms", lambda: clock[0])
     world.publish(world.create("t", 4))
     for _ in range(3):
         for _ in range(1000):

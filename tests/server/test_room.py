@@ -43,7 +43,7 @@ def kept(tmp_path, monkeypatch):
     files, path = RealFiles(), str(tmp_path)
     monkeypatch.setattr(files, "volume_bytes", lambda _path: KEPT * RESERVE_SHARE)
     clock = [1_000]
-    monkeypatch.setattr("anabranch.server.performing.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.hosting_performer.steady_ms", lambda: clock[0])
     folder, partitions, told = LogFolder(files, path), Partitions(1), []
     shell = PartitionShell(Mock(partitions=partitions), files, [path], clock_ms=lambda: 0)
     shell.performs(TellController, lambda _: told.append(set(partitions.full_folders)))

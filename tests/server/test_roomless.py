@@ -22,7 +22,7 @@ def world(monkeypatch):
     monkeypatch.setattr("anabranch.server.partitions.FIRST_SLICE_S", 60.0)
     made = World()
     clock = [1_000_000]
-    monkeypatch.setattr("anabranch.server.performing.steady_ms", lambda: clock[0])
+    monkeypatch.setattr("anabranch.server.hosting_performer.steady_ms", lambda: clock[0])
 
     def room_again():
         clock[0] += FULL_AT_LEAST_MS

@@ -21,10 +21,10 @@ from tests.clients.members import until
 
 from anabranch.sim.rehearsal.library import names, text_of
 from anabranch.sim.rehearsal.outcome import differences, rehearsed
-from anabranch.sim.rehearsal.reading import read
+from anabranch.sim.rehearsal.rehearsal_file import read
 from anabranch.testing import ClusterError
-from anabranch.testing.staging.acting import performable
-from anabranch.testing.staging.stage import performed
+from anabranch.testing.rehearsal.actions import performable
+from anabranch.testing.rehearsal.stage import performed
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden"
 SCENARIOS = sorted(FOLDER.glob("scenario-*.yaml"))

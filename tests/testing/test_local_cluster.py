@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
 
 from anabranch.testing import ClusterError, LocalCluster
-from anabranch.testing.asking import UNKNOWN_TOPIC_SECONDS
+from anabranch.testing.queries import UNKNOWN_TOPIC_SECONDS
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ import ast
 from collections.abc import Iterator
 
 STILL = {
-    "anabranch.sim.asking",
-    "anabranch.sim.cleaning",
+    "anabranch.sim.peers",
+    "anabranch.sim.cleaner",
     "anabranch.sim.cluster",
     "anabranch.sim.controller",
     "anabranch.sim.controller_link",
-    "anabranch.sim.dialling",
+    "anabranch.sim.liveness_probe",
     "anabranch.sim.diskless",
     "anabranch.sim.diskless_upkeep",
     "anabranch.sim.hosting",
@@ -23,7 +23,7 @@ STILL = {
     "anabranch.sim.machine",
     "anabranch.sim.metadata_log",
     "anabranch.sim.node",
-    "anabranch.sim.replicating",
+    "anabranch.sim.replication",
     "anabranch.sim.session",
     "anabranch.sim.store_calls",
     "anabranch.sim.twins",

@@ -66,3 +66,13 @@ def test_every_public_definition_has_a_docstring(modules):
         and not (isinstance(node, ast.ClassDef) and is_notation(module.place))
     ]
     assert not silent, "public definitions without a docstring:\n" + "\n".join(silent)
+
+
+NOUNS = {"fencing", "following", "hosting", "setting", "testing"}
+"""Module names that end in -ing and stay: decision 67 says why."""
+
+
+def test_modules_are_named_by_what_they_hold(modules):
+    last = {module.name: module.name.rpartition(".")[2] for module in modules}
+    verbs = sorted(name for name, own in last.items() if own.endswith("ing") and own not in NOUNS)
+    assert not verbs, f"name them by what they hold, not by what is done: {verbs}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.carried import show
-from anabranch.cli.running import ask, bootstrap_option, json_option, timeout_option
+from anabranch.cli.cluster_command import ask, bootstrap_option, json_option, timeout_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

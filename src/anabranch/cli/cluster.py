@@ -6,10 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.completing import complete_brokers
-from anabranch.cli.features import features, upgrade
-from anabranch.cli.roll import command as roll
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -20,6 +17,9 @@ from anabranch.cli.running import (
     time_text,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_brokers
+from anabranch.cli.features import features, upgrade
+from anabranch.cli.roll import command as roll
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.replica_placement import placement_of, placement_option
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -18,6 +17,7 @@ from anabranch.cli.running import (
     tell,
     timeout_option,
 )
+from anabranch.cli.replica_placement import placement_of, placement_option
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.completing import complete_topics
+from anabranch.cli.cluster_command import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
+from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.record_format import RecordFormat
 from anabranch.cli.record_reader import Member, Reader
-from anabranch.cli.running import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from anabranch.cli.running import VerbGroup, json_option, print_json, print_table
+from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from anabranch.core.diskless.coordinator import Coordinator
     from anabranch.core.diskless.findings import Finding
     from anabranch.core.diskless.objects import ObjectStore
-    from anabranch.server.objects.verifying import Held
+    from anabranch.server.objects.verification import Held
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ def verify(
     Stop all nodes first: what they write meanwhile looks like damage. The exit code is 1 when
     records are lost or damaged, 0 when all is well or brokers will collect what was found.
     """
-    from anabranch.server.objects.verifying import verify as check
+    from anabranch.server.objects.verification import verify as check
 
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         return await check(store, coordinator, held, is_whole=is_whole)
@@ -94,7 +94,7 @@ def restore(
     exist. Objects that no manifest names are listed; their records are left out unless you say
     --append-unknown.
     """
-    from anabranch.server.objects.verifying import restore as rebuild
+    from anabranch.server.objects.verification import restore as rebuild
 
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         now_ms = time.time_ns() // 1_000_000
@@ -126,9 +126,9 @@ def _run(
     coordinator_url: str | None,
     work: Callable[[ObjectStore, Coordinator, Held], Awaitable[T]],
 ) -> T:
-    from anabranch.server.coordinator.opening import open_coordinator
-    from anabranch.server.objects.opening import open_objects
-    from anabranch.server.objects.verifying import read_store
+    from anabranch.server.coordinator.engines import open_coordinator
+    from anabranch.server.objects.engines import open_objects
+    from anabranch.server.objects.verification import read_store
 
     storage, at = _urls(properties_file, storage_url, coordinator_url)
 

@@ -2,7 +2,7 @@
 
 What: the state of each replica, each other broker with what it would take for it to get the next
 replica, moves and plans that concern the partition, and what the controller said of it lately.
-Not here: what speaks for and against brokers (`core/placement/explaining.py`).
+Not here: what speaks for and against brokers (`core/placement/explanation.py`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,
@@ -23,7 +23,7 @@ from anabranch.cli.running import (
 
 if TYPE_CHECKING:
     from anabranch.client.explanations import Explained
-    from anabranch.core.placement.explaining import Here
+    from anabranch.core.placement.explanation import Here
 
 
 @click.command("explain", epilog="Example: anabranch explain flights-3")

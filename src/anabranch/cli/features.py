@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,

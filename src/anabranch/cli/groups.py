@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.completing import complete_groups
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -18,6 +17,7 @@ from anabranch.cli.running import (
     tell,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_groups
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.running import VerbGroup, json_option, print_json, print_table
+from anabranch.cli.cluster_command import VerbGroup, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from anabranch.core.wire.batch import BatchHeader

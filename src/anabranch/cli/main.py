@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from anabranch import __version__
-from anabranch.cli.running import Suggesting, error_json, print_json
+from anabranch.cli.cluster_command import Suggesting, error_json, print_json
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from anabranch.cli.running import VerbGroup, json_option, tell
+from anabranch.cli.cluster_command import VerbGroup, json_option, tell
 
 PARTITION = "__cluster_metadata-0"
 

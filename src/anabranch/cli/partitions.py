@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli import reassign
-from anabranch.cli.completing import complete_topics
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -17,6 +16,7 @@ from anabranch.cli.running import (
     print_table,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_topics
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.completing import complete_topics
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,
@@ -19,6 +18,7 @@ from anabranch.cli.running import (
     print_table,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_topics
 
 if TYPE_CHECKING:
     from anabranch.core.wire.own_fields import DisklessTopic, PlacedPartition

@@ -2,7 +2,7 @@
 
 What: one verb a goal, printed with reasons, with obstacles and what these would take, and written
 to a file that `anabranch apply` hands to the controller. Rule kept: making a plan changes nothing.
-Not here: goals (`core/placement/planning.py`), carrying plans out (`carried.py`).
+Not here: goals (`core/placement/move_plans.py`), carrying plans out (`carried.py`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from anabranch.cli import carried
-from anabranch.cli.completing import complete_brokers, complete_topics
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -24,12 +23,13 @@ from anabranch.cli.running import (
     print_json,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_brokers, complete_topics
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
     from anabranch.client.plans import View
     from anabranch.core.placement.layout import Layout
-    from anabranch.core.placement.planning import Plan
+    from anabranch.core.placement.move_plans import Plan
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN_MOVES = 50
@@ -70,9 +70,9 @@ def _broker_option(sentence: str) -> Callable[[F], F]:
 @_broker_option("The broker to empty; may be given more than once.")
 def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
     """Move every replica off brokers, so that they can be removed."""
-    from anabranch.core.placement import planning
+    from anabranch.core.placement import move_plans
 
-    _make(lambda layout: planning.drain(layout, broker_ids), **shared)
+    _make(lambda layout: move_plans.drain(layout, broker_ids), **shared)
 
 
 @command.command("add", epilog="Example: anabranch plan add --broker 4 --out plan.json")
@@ -80,18 +80,18 @@ def drain(broker_ids: tuple[int, ...], **shared: Any) -> None:
 @_broker_option("The broker that is new; may be given more than once.")
 def add(broker_ids: tuple[int, ...], **shared: Any) -> None:
     """Move a fair share of replicas to new brokers."""
-    from anabranch.core.placement import planning
+    from anabranch.core.placement import move_plans
 
-    _make(lambda layout: planning.fill(layout, broker_ids), **shared)
+    _make(lambda layout: move_plans.fill(layout, broker_ids), **shared)
 
 
 @command.command("racks", epilog="Example: anabranch plan racks --out plan.json")
 @_goal_options
 def racks(**shared: Any) -> None:
     """Spread replicas that share a rack over racks that are free."""
-    from anabranch.core.placement import planning
+    from anabranch.core.placement import move_plans
 
-    _make(planning.mend_racks, **shared)
+    _make(move_plans.mend_racks, **shared)
 
 
 @command.command(
@@ -108,9 +108,9 @@ def racks(**shared: Any) -> None:
 )  # fmt: skip
 def factor(topic: str, factor: int, **shared: Any) -> None:
     """Give the partitions of a topic more or fewer replicas."""
-    from anabranch.core.placement import planning
+    from anabranch.core.placement import move_plans
 
-    _make(lambda layout: planning.change_factor(layout, topic, factor), **shared)
+    _make(lambda layout: move_plans.change_factor(layout, topic, factor), **shared)
 
 
 @command.command("observers", epilog="Example: anabranch plan observers --topic flights")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
-from anabranch.cli.completing import complete_topics
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     ask,
     bootstrap_option,
     json_option,
@@ -20,6 +19,7 @@ from anabranch.cli.running import (
     print_json,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_topics
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

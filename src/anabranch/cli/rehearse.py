@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from anabranch.cli.running import json_option, print_json, print_table
+from anabranch.cli.cluster_command import json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from anabranch.sim.rehearsal.answers import Answers
@@ -112,7 +112,7 @@ def _plan(text: str, source: str, seed: int | None) -> Rehearsal:
     from dataclasses import replace
 
     from anabranch.sim.rehearsal.fields import PlanError
-    from anabranch.sim.rehearsal.reading import read
+    from anabranch.sim.rehearsal.rehearsal_file import read
 
     try:
         plan = read(text, source)
@@ -123,7 +123,7 @@ def _plan(text: str, source: str, seed: int | None) -> Rehearsal:
 
 def _ready(work: Callable[[Rehearsal], T], plan: Rehearsal) -> T:
     """Run a plan; a cluster that never got ready is the plan's fault, told in a sentence."""
-    from anabranch.sim.rehearsal.checking import NotReady
+    from anabranch.sim.rehearsal.checks import NotReady
 
     try:
         return work(plan)
@@ -135,8 +135,8 @@ def _perform(plan: Rehearsal, as_json: bool) -> None:
     """Run a plan in the simulation and on processes; the exit code says whether they agree."""
     from anabranch.sim.rehearsal.outcome import differences, rehearsed
     from anabranch.testing import ClusterError
-    from anabranch.testing.staging.acting import performable
-    from anabranch.testing.staging.stage import performed
+    from anabranch.testing.rehearsal.actions import performable
+    from anabranch.testing.rehearsal.stage import performed
 
     left_out = performable(plan) != plan
     plan = performable(plan)
@@ -175,7 +175,7 @@ def _end_in_order(number: int, _frame: object) -> None:
 
 def _list(as_json: bool) -> None:
     from anabranch.sim.rehearsal.library import names, text_of
-    from anabranch.sim.rehearsal.reading import read
+    from anabranch.sim.rehearsal.rehearsal_file import read
 
     plans = [(name, read(text_of(name) or "", f"{name}.yaml")) for name in names()]
     if as_json:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli.completing import complete_brokers
-from anabranch.cli.running import ask, bootstrap_option, json_option, print_json
+from anabranch.cli.cluster_command import ask, bootstrap_option, json_option, print_json
+from anabranch.cli.completion_names import complete_brokers
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
-    from anabranch.client.rolling import Node, Plan, Restart
+    from anabranch.client.rolling_restart import Node, Plan, Restart
 
 
 @click.command(
@@ -63,7 +63,7 @@ def command(
     restart = None if dry_run else _restarter(folder, template)
 
     async def work(cluster: Cluster) -> None:
-        from anabranch.client.rolling import look, roll
+        from anabranch.client.rolling_restart import look, roll
 
         plan = await look(cluster, chosen)
         if restart is None:
@@ -107,7 +107,7 @@ def _restarter(folder: str | None, template: str | None) -> Restart:
 
 
 def _words(template: str) -> list[str]:
-    from anabranch.client.rolling import Node
+    from anabranch.client.rolling_restart import Node
 
     try:
         words = shlex.split(template)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.running import json_option, print_json
+from anabranch.cli.cluster_command import json_option, print_json
 
 if TYPE_CHECKING:
     from anabranch.sim.schedule import Outcome

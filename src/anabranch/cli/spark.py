@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.running import Refused, VerbGroup, bootstrap_option, json_option, print_json
+from anabranch.cli.cluster_command import (
+    Refused,
+    VerbGroup,
+    bootstrap_option,
+    json_option,
+    print_json,
+)
 
 if TYPE_CHECKING:
     from anabranch.pipelines.scrub import Report

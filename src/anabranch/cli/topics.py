@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from anabranch.cli.completing import complete_topics
-from anabranch.cli.replica_placement import placement_of, placement_option
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -22,6 +20,8 @@ from anabranch.cli.running import (
     tell,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_topics
+from anabranch.cli.replica_placement import placement_of, placement_option
 
 if TYPE_CHECKING:
     from anabranch.client.admin import NewTopic

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.completing import complete_topics
-from anabranch.cli.running import (
+from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
     bootstrap_option,
@@ -19,6 +18,7 @@ from anabranch.cli.running import (
     time_text,
     timeout_option,
 )
+from anabranch.cli.completion_names import complete_topics
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from anabranch import __version__
-from anabranch.cli.running import json_option, tell
+from anabranch.cli.cluster_command import json_option, tell
 
 
 @click.command(epilog="Example: anabranch version")

@@ -2,7 +2,7 @@
 
 What: `Connection.open` dials and asks ApiVersions; `send` picks the newest version that both sides
 speak; `post` has a function called with the answer, within the very step that brought it. Why not a
-stream reader: large record sets are received where they are used (`receiving`). Rule kept: an
+stream reader: large record sets are received where they are used (`frames`). Rule kept: an
 answer is matched to the oldest request without one; anything else, and every end of the connection,
 fails all that wait with `ConnectionLost`. Source: KIP-511.
 
@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from anabranch.client.receiving import NotAFrame, Receiver
+from anabranch.client.frames import NotAFrame, Receiver
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.types import Buffer
 from anabranch.core.wire.frame import frame_request, read_response

@@ -16,7 +16,7 @@ from anabranch.client.partitions import Partition
 from anabranch.client.plans import View, look
 from anabranch.client.reasons import Told
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.placement.explaining import Explanation, explain
+from anabranch.core.placement.explanation import Explanation, explain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.own_fields import PlanTold
 

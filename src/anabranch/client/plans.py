@@ -5,7 +5,7 @@ plan must not touch: partitions that are being moved already, and partitions tha
 that no broker has yet, since a move would give that one up. Each of these is an obstacle of the
 plan. Rule kept: nothing here changes the cluster.
 
-Not here: goals (`core/placement/planning.py`), carrying plans out (`carried_plans.py`).
+Not here: goals (`core/placement/move_plans.py`), carrying plans out (`carried_plans.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.client.partitions import Topic, describe_topics
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.placement.layout import Layout, Row, Site
-from anabranch.core.placement.planning import Obstacle, Plan, Why
+from anabranch.core.placement.move_plans import Obstacle, Plan, Why
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import ceil
 
-from anabranch.pipelines.planning import Offsets
+from anabranch.pipelines.offset_ranges import Offsets
 
 
 def share_out(begins: Offsets, ends: Offsets, most: int) -> Offsets:

@@ -18,8 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.ranges import Part, whole_batches
-from anabranch.pipelines.comparing import CORRUPT, LATEST, RECORD, Compared, Difference, ReplicaEnds
-from anabranch.pipelines.planning import Place
+from anabranch.pipelines.comparison import (
+    CORRUPT,
+    LATEST,
+    RECORD,
+    Compared,
+    Difference,
+    ReplicaEnds,
+)
+from anabranch.pipelines.offset_ranges import Place
 from anabranch.pipelines.replicas import Replica, ReplicaReader
 
 if TYPE_CHECKING:
@@ -135,8 +142,8 @@ def _read(
 
 def _records_of(bootstrap: str, replica: Replica, start: int) -> Iterator[Any]:
     from anabranch.pipelines import columns
-    from anabranch.pipelines.assembling import Window
-    from anabranch.pipelines.decoding import Decoding
+    from anabranch.pipelines.assembler import Window
+    from anabranch.pipelines.decoder import Decoding
 
     said: list[tuple[int, str, str]] = []
     moved = [0]

@@ -19,7 +19,7 @@ set_numba_folder()
 
 from numba import njit  # noqa: E402  # it reads the folder's name when it is imported
 
-from anabranch.pipelines.moving import move  # noqa: E402
+from anabranch.pipelines.byte_copy import move  # noqa: E402
 
 DECLINED = -1
 FARTHEST_MS = ((1 << 63) - 1) // 1000

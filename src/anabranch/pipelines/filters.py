@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
     LessThanOrEqual,
 )
 
-from anabranch.pipelines.planning import Place
+from anabranch.pipelines.offset_ranges import Place
 
 NEVER_NULL = {"topic", "partition", "offset", "timestamp", "timestampType"}
 FARTHEST = 1 << 63

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from anabranch.pipelines.planning import Offsets
+from anabranch.pipelines.offset_ranges import Offsets
 from anabranch.pipelines.stream_offsets import stream_offsets
 
 

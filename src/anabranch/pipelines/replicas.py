@@ -15,7 +15,7 @@ from anabranch.client.fetch import Fetched, fetch, list_offsets
 from anabranch.client.ranges import PART_BYTES, whole_batches
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.types import EARLIEST
-from anabranch.pipelines.comparing import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
+from anabranch.pipelines.comparison import BEHIND, EXPIRED, MISSING, UNREACHABLE, ReplicaEnds
 
 WAIT_MS = 500
 PATIENCE_SECONDS = 15.0

@@ -23,8 +23,8 @@ from anabranch.client.admin import ResourceKind, describe_configs
 from anabranch.client.cluster import Cluster
 from anabranch.client.fetch import list_offsets
 from anabranch.core.types import EARLIEST, LATEST
-from anabranch.pipelines.comparing import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
-from anabranch.pipelines.planning import Place, log_sizes
+from anabranch.pipelines.comparison import NOT_COMPARED, UNREACHABLE, Compared, Difference, compare
+from anabranch.pipelines.offset_ranges import Place, log_sizes
 from anabranch.pipelines.replicas import Replica, ReplicaReader
 from anabranch.pipelines.waves import Notes, Pace, waves
 

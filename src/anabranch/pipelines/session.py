@@ -19,8 +19,8 @@ from pyspark.sql import SparkSession
 from anabranch.pipelines.cache import cache_folder, set_numba_folder
 from anabranch.pipelines.datasource import AnabranchDataSource
 from anabranch.pipelines.java import java_home
+from anabranch.pipelines.package_archive import package_archive
 from anabranch.pipelines.requirements import check_executors
-from anabranch.pipelines.shipping import package_archive
 
 LOOPBACK = "127.0.0.1"
 LOCAL_MASTER = re.compile(r"local(?:\[(\d+|\*)\])?")

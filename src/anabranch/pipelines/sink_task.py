@@ -24,9 +24,9 @@ from anabranch.client.producer import Producer
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.arrow_columns import absent, column_of, headers_of
 from anabranch.pipelines.background import Background
-from anabranch.pipelines.choosing import Chooser, Topics
-from anabranch.pipelines.encoding import Rows, RowTooLarge, encoder, finished
+from anabranch.pipelines.encoder import Rows, RowTooLarge, encoder, finished
 from anabranch.pipelines.faults import PipelineFault
+from anabranch.pipelines.partitioner import Chooser, Topics
 from anabranch.pipelines.sink_options import SinkOptions
 from anabranch.pipelines.sink_rows import SinkColumns
 from anabranch.pipelines.worker import leave_out_of_collections

@@ -16,6 +16,16 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from anabranch.client.cluster import Cluster
 from anabranch.pipelines import columns
 from anabranch.pipelines.filters import Narrowing
+from anabranch.pipelines.offset_ranges import (
+    OffsetRange,
+    Offsets,
+    Place,
+    ask,
+    find,
+    offsets_at,
+    pieces,
+    resolve,
+)
 from anabranch.pipelines.options import (
     BATCHES,
     EARLIEST,
@@ -26,17 +36,7 @@ from anabranch.pipelines.options import (
     check_batch,
     source_options,
 )
-from anabranch.pipelines.planning import (
-    OffsetRange,
-    Offsets,
-    Place,
-    ask,
-    find,
-    offsets_at,
-    pieces,
-    resolve,
-)
-from anabranch.pipelines.reading import lose, read_range_of, warn
+from anabranch.pipelines.range_reader import lose, read_range_of, warn
 from anabranch.pipelines.requirements import check_packages
 from anabranch.pipelines.worker import main_module
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.core.types import parse_topic_id, topic_id_text
-from anabranch.pipelines.planning import Offsets, Place
+from anabranch.pipelines.offset_ranges import Offsets, Place
 
 VERSION = 1
 OWN = "#"

@@ -25,15 +25,7 @@ from pyspark.sql.streaming.datasource import (
 from anabranch.client.cluster import Cluster
 from anabranch.pipelines import columns
 from anabranch.pipelines.admission import Patience, share_out
-from anabranch.pipelines.options import (
-    EARLIEST,
-    LATEST,
-    Bound,
-    SourceOptions,
-    check_streaming,
-    source_options,
-)
-from anabranch.pipelines.planning import (
+from anabranch.pipelines.offset_ranges import (
     Found,
     OffsetRange,
     Offsets,
@@ -44,7 +36,15 @@ from anabranch.pipelines.planning import (
     pieces,
     resolve,
 )
-from anabranch.pipelines.reading import lose, read_range_of, warn
+from anabranch.pipelines.options import (
+    EARLIEST,
+    LATEST,
+    Bound,
+    SourceOptions,
+    check_streaming,
+    source_options,
+)
+from anabranch.pipelines.range_reader import lose, read_range_of, warn
 from anabranch.pipelines.source import check_columns, columns_of
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 

@@ -20,7 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log import cleaner, compaction, swapping
+from anabranch.core.log import cleaner, compaction, segment_swap
 from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.types import TopicPartition
 from anabranch.server.cleaner_process import PassFailed, Worker, WorkerGone
@@ -189,7 +189,7 @@ class Cleaner:
         worker = self._worker()
         try:
             await self._compact(replica, candidate.found, worker)
-        except (swapping.Stale, WorkerGone) as gone:
+        except (segment_swap.Stale, WorkerGone) as gone:
             LOG.info("gave up compacting", partition=replica.topic_partition, why=str(gone))
             self._rest(replica)
         except PassFailed as failed:

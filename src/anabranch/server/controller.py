@@ -30,8 +30,8 @@ from anabranch.core.metadata.store_check import UNKNOWN_URL, CopyEnd
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.dialling import Watch, dial
 from anabranch.server.diskless.rows import LogRowsShell
+from anabranch.server.liveness_probe import Watch, dial
 from anabranch.server.logs import logger
 from anabranch.server.store_calls import carried_out
 

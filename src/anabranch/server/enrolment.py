@@ -23,7 +23,7 @@ from anabranch.core.errors import ApiError
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
-from anabranch.server.timed import Timed, say
+from anabranch.server.machine_driver import Timed, say
 
 LOG = logger("controller")
 

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from anabranch.core.broker.hosting.effects import SyncLog
 from anabranch.core.broker.hosting.events import SyncEnded
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.failed_sync import leave_mark
 from anabranch.core.log.files import Syncable
 from anabranch.core.log.logs import LogFolder
-from anabranch.core.log.syncing import ClosingRound
-from anabranch.core.log.unsure import leave_mark
+from anabranch.core.log.sync_round import ClosingRound
 
 if TYPE_CHECKING:
-    from anabranch.server.performing import Performer
+    from anabranch.server.hosting_performer import Performer
 
 SYNC_THREADS = 8
 """As many logs can wait for the disk at once; a disk merges the rest into few writes anyway."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from anabranch.core.api.context import Broker
 from anabranch.core.errors import StorageFault
 from anabranch.core.groups import offsets
-from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.loader import Loader
 from anabranch.core.groups.shard import Shard
 from anabranch.server.clocks import wall_ms
 from anabranch.server.logs import logger

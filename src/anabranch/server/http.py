@@ -33,7 +33,7 @@ from anabranch.server.listener import BindFault, bind_sentence
 from anabranch.server.logs import logger
 from anabranch.server.metrics import registry_of
 from anabranch.server.other_protocols import kafka_on_http
-from anabranch.server.placed import placed_partitions, placed_topics
+from anabranch.server.placement_json import placed_partitions, placed_topics
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig

@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 from anabranch.core.errors import ApiError, ProtocolError, StorageFault
 from anabranch.core.log.files import DiskFull
-from anabranch.core.metadata.following.asking import PIECE_BYTES
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.following.effects import (
     Act,
@@ -29,6 +28,7 @@ from anabranch.core.metadata.following.effects import (
 )
 from anabranch.core.metadata.following.following import Following
 from anabranch.core.metadata.following.performer import Performer
+from anabranch.core.metadata.following.requests import PIECE_BYTES
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms

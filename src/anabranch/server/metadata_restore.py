@@ -21,7 +21,7 @@ from anabranch.core.log.files import Files
 from anabranch.core.metadata.following.copy import PARTITION, MetadataCopy
 from anabranch.core.metadata.store import Snapshot, StoredBatch
 from anabranch.server.folders import lock
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.engines import open_store
 
 
 class Restored(NamedTuple):

@@ -28,19 +28,19 @@ from anabranch.core.metadata.store import NOBODY
 from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
+from anabranch.server.cluster_discovery import cluster_of_controllers
 from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
-from anabranch.server.diskless.opening import Opening
 from anabranch.server.diskless.rows import LogRowsShell
+from anabranch.server.diskless.startup import Opening
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
-from anabranch.server.joining import cluster_of_controllers
 from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
-from anabranch.server.metadata_store.opening import open_for_start, shown
+from anabranch.server.metadata_store.engines import open_for_start, shown
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
 from anabranch.core.types import TopicPartition
 from anabranch.server.flush import sync_logs
+from anabranch.server.hosting_performer import Performer
 from anabranch.server.logs import logger
-from anabranch.server.performing import Performer
 from anabranch.server.room import Rooms
 
 LOG = logger("partitions")

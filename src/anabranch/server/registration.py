@@ -36,7 +36,7 @@ from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
-from anabranch.server.timed import Timed, say
+from anabranch.server.machine_driver import Timed, say
 
 LOG = logger("registration")
 

@@ -34,10 +34,10 @@ from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Wish
-from anabranch.server.assigning import Assigning
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
+from anabranch.server.directory_assignments import Assigning
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
@@ -48,7 +48,7 @@ from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
 from anabranch.server.producer_ids import ProducerIds
 from anabranch.server.registration import Registration, new_identity
-from anabranch.server.replicating import ReplicationShell
+from anabranch.server.replication import ReplicationShell
 from anabranch.server.upkeep import Upkeep
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from anabranch.server.connection import ReceiveMemory
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
-    from anabranch.server.diskless.opening import Opening
+    from anabranch.server.diskless.startup import Opening
     from anabranch.server.files import RealFiles
     from anabranch.server.folders import HeldFolders
 

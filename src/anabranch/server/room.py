@@ -3,7 +3,7 @@
 What: performs what `core/broker/hosting/folders.py` decides. Each folder of `log.dirs` keeps a file
 of allocated space (`.reserve`). Disks are asked and reserves allocated in threads. Not here: when a
 folder is full and when it has room again (`core/log/room.py`), who refuses records meanwhile
-(`core/log/appending.py`).
+(`core/log/appends.py`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull, Files
 
 if TYPE_CHECKING:
-    from anabranch.server.performing import Performer
+    from anabranch.server.hosting_performer import Performer
 
 
 class Rooms:

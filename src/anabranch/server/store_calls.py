@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.reading import Committed
+from anabranch.core.controller.tenure.committed import Committed
 from anabranch.core.controller.tenure.snapshots import encoded
 from anabranch.core.metadata.store import MetadataStore
 from anabranch.server.clocks import wall_ms

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from anabranch.core.metadata.batches import MetadataBatch, decode_batches
-from anabranch.core.metadata.following.reading import PLAIN
+from anabranch.core.metadata.following.replayer import PLAIN
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.replay import replay_batch
 from anabranch.core.types import Buffer

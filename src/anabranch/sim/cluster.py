@@ -31,8 +31,8 @@ from anabranch.core.wire.metadata_records import (
     RegisterControllerRecord,
 )
 from anabranch.sim.batches import MetadataBatches
-from anabranch.sim.dialling import close
 from anabranch.sim.diskless import Remotes
+from anabranch.sim.liveness_probe import close
 from anabranch.sim.machine import Machine
 from anabranch.sim.network import LinkFault, Network
 from anabranch.sim.node import SimNode

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.broker.registration.active_controller import PATIENCE_MS, Attempts, Search
-from anabranch.sim.dialling import close
+from anabranch.sim.liveness_probe import close
 from anabranch.sim.rpc import CONTROLLER
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from anabranch.core.diskless.broker import Diskless
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change
-from anabranch.core.diskless.writing import FAR_MS
+from anabranch.core.diskless.writer import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.sim.coordinator import SimCoordinator, Watch
 from anabranch.sim.objects import SimObjects

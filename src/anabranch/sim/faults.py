@@ -8,7 +8,7 @@ that die, storm, come and go. Whom a fault hits is chosen when it happens, from 
 
 Rule kept: a fault draws nothing itself, so that leaving one out changes no other. Source:
 TigerBeetle's VOPR, FoundationDB's swizzle-clog. Not here: what a fault does inside a disk, a link
-or a store (disk.py, network.py, store.py), healing (healing.py).
+or a store (disk.py, network.py, store.py), healing (repair.py).
 """
 
 from __future__ import annotations

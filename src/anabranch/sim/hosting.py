@@ -16,7 +16,7 @@ from anabranch.core.broker.hosting.hosting import Hosting as Machine
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
-from anabranch.sim.cleaning import Cleaning
+from anabranch.sim.cleaner import Cleaning
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage

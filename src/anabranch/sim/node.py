@@ -38,7 +38,6 @@ from anabranch.core.request import Request
 from anabranch.core.step import Mailbox, Performer, Wish, drain
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
-from anabranch.sim.asking import Asking
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.diskless import DisklessPerformer, performer_of
@@ -48,8 +47,9 @@ from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
 from anabranch.sim.metadata_log import MetadataFollower
+from anabranch.sim.peers import Asking
 from anabranch.sim.processes import State
-from anabranch.sim.replicating import Replicating
+from anabranch.sim.replication import Replicating
 from anabranch.sim.rpc import BROKER, Call, refused
 from anabranch.sim.session import Session
 from anabranch.sim.world import WALL_START_MS

@@ -22,12 +22,12 @@ from anabranch.sim.clients.workload import Workload
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.diskless_run import DisklessRun
 from anabranch.sim.faults import Faults
-from anabranch.sim.healing import Healing
 from anabranch.sim.history import History
 from anabranch.sim.life import draw_plan
 from anabranch.sim.offset_run import OffsetRun
 from anabranch.sim.plan import Plan
 from anabranch.sim.plan_parts import SECOND_US, SETTLED_US
+from anabranch.sim.repair import Healing
 from anabranch.sim.trace import Trace
 from anabranch.sim.transaction_run import TransactionRun
 from anabranch.sim.world import World

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.reading import Committed
+from anabranch.core.controller.tenure.committed import Committed
 from anabranch.core.controller.tenure.snapshots import encoded
 from anabranch.core.metadata.committed_log import CommittedBatch
 from anabranch.sim.store import AWAY, Stored

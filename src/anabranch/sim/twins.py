@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.sim.clocks import SteadyClock
 from anabranch.sim.controller_link import ControllerLink
-from anabranch.sim.dialling import close
+from anabranch.sim.liveness_probe import close
 from anabranch.sim.processes import State
 from anabranch.sim.rpc import Call, Server
 from anabranch.sim.session import Session

@@ -15,7 +15,6 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from anabranch.testing.asking import ask
 from anabranch.testing.nodes import (
     KILLED,
     PAUSED,
@@ -25,10 +24,11 @@ from anabranch.testing.nodes import (
     ClusterError,
     ClusterNode,
 )
+from anabranch.testing.queries import ask
 from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:
-    from anabranch.testing.hanging import Hanging
+    from anabranch.testing.hanging_transaction import Hanging
 
 START_SECONDS = 60.0
 """How long a broker may take to serve again: it may have to wait for a dead controller's lease."""
@@ -217,14 +217,19 @@ class FaultCalls(ABC):
         """Begin a transaction with one record that a partition holds open and no coordinator knows:
         read_committed readers stop there until it is aborted (`anabranch transactions abort`).
         Raises ClusterError. With `with`: it is aborted at the end."""
-        from anabranch.testing import hanging
+        from anabranch.testing import hanging_transaction
 
         self._running()
         servers, what = self.bootstrap_servers, f"hang a transaction in {topic}-{partition}"
-        found = ask(what, servers, lambda each: hanging.hang(each, topic, partition, value))
+        found = ask(
+            what, servers, lambda each: hanging_transaction.hang(each, topic, partition, value)
+        )
         undo = f"abort the transaction in {topic}-{partition}"
         return HangingTransaction(
-            found, lambda: ask(undo, self.bootstrap_servers, lambda each: hanging.end(each, found))
+            found,
+            lambda: ask(
+                undo, self.bootstrap_servers, lambda each: hanging_transaction.end(each, found)
+            ),
         )
 
     # Clocks.

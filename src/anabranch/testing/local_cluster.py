@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 
 from anabranch.client.ports import free_ports
 from anabranch.server.one_machine import diskless_settings
-from anabranch.testing.asking import ASK_AGAIN_SECONDS, ask, behind, check_topic
 from anabranch.testing.fault_calls import FaultCalls
 from anabranch.testing.faults import MOST_BROKERS
 from anabranch.testing.nodes import ClusterError, ClusterNode, NodePlan
+from anabranch.testing.queries import ASK_AGAIN_SECONDS, ask, behind, check_topic
 from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.core.api.in_memory_node import InMemoryNode
 
 from anabranch.core.api.acks import Acks, Awaited
-from anabranch.core.log.appending import AppendResult
+from anabranch.core.log.appends import AppendResult
 from anabranch.core.types import TopicPartition
 
 PLACES = [TopicPartition("t", index) for index in range(2)]

@@ -9,7 +9,7 @@ from tests.core.api.in_memory_node import InMemoryNode
 from tests.core.api.test_p01_fetch import append, fetch, only, part
 
 from anabranch.core.api.empty_batches import MOST_READS_PAST
-from anabranch.core.log.rewriting import rewritten
+from anabranch.core.log.batch_filter import rewritten
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, build_batch
 

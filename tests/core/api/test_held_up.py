@@ -36,7 +36,7 @@ def full_disk():
         raise DiskFull("no room")
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("anabranch.core.log.appending._write", refuse)
+        patched.setattr("anabranch.core.log.appends._write", refuse)
         yield
 
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from tests.core.broker.hosting_kit import FOLDERS, Stage
 
 from anabranch.core.broker.hosting import effects as does
-from anabranch.core.broker.hosting import standing, syncs
+from anabranch.core.broker.hosting import states, syncs
 from anabranch.core.broker.hosting.events import LogOpened, SyncEnded
-from anabranch.core.broker.hosting.standing import Happening, Standing
+from anabranch.core.broker.hosting.states import Happening, Standing
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from anabranch.core.types import TopicPartition
@@ -26,17 +26,17 @@ AT_REST = set(Standing) - {Standing.OPENING, Standing.CREATING}
 
 @pytest.mark.parametrize(("before", "happening"), list(product(Standing, Happening)))
 def test_what_the_table_does_not_name_is_a_bug(before, happening):
-    following = standing.TRANSITIONS.get((before, happening))
+    following = states.TRANSITIONS.get((before, happening))
     if following is None:
         with pytest.raises(Bug):
-            standing.after(before, happening)
+            states.after(before, happening)
     else:
-        assert standing.after(before, happening) is following
+        assert states.after(before, happening) is following
 
 
 @pytest.mark.parametrize("lost", [Standing.ROTTEN, Standing.OFFLINE])
 def test_what_is_lost_is_never_opened_again_as_long_as_the_process_lives(lost):
-    assert {happening for before, happening in standing.TRANSITIONS if before is lost} == {
+    assert {happening for before, happening in states.TRANSITIONS if before is lost} == {
         Happening.REMOVE
     }
 

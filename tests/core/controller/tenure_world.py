@@ -9,8 +9,8 @@ from typing import Any
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import effects, events
+from anabranch.core.controller.tenure.committed import Committed as Reading
 from anabranch.core.controller.tenure.phases import Phase
-from anabranch.core.controller.tenure.reading import Committed as Reading
 from anabranch.core.controller.tenure.snapshots import encoded
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.metadata.store import (

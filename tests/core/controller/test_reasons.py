@@ -9,7 +9,7 @@ import pytest
 from tests.core.controller.test_controllers import register as register_controller
 from tests.core.controller.test_hints import hint
 from tests.core.controller.test_in_sync import alter
-from tests.core.controller.test_managed_reconciling import live, set_config
+from tests.core.controller.test_managed_reconciler import live, set_config
 from tests.core.controller.test_managed_replicas import diskless, racked_world, reassign
 from tests.core.controller.test_plans import ask as ask_plan
 from tests.core.controller.test_plans import carry

@@ -14,9 +14,9 @@ import pytest
 
 from anabranch.core.diskless.commit import SEQUENCES, Producer, ProducerKey, Written
 from anabranch.core.diskless.contents import Contents, HeldLog
-from anabranch.core.diskless.guessing import append_unknown
+from anabranch.core.diskless.guessed_offsets import append_unknown
 from anabranch.core.diskless.manifests import NotedObject, Offsets
-from anabranch.core.diskless.restoring import Rebuilt
+from anabranch.core.diskless.restoration import Rebuilt
 from anabranch.core.diskless.rows import Batch, LogKey, LogState
 from anabranch.core.types import TopicId
 

@@ -13,9 +13,9 @@ from tests.core.groups.test_offsets import replicated
 
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.groups.committed_offset import CommittedOffset
-from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.loader import Loader
+from anabranch.core.groups.offset_records import nothing_said, offset_record
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
-from anabranch.core.groups.records import nothing_said, offset_record
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import build_batch
 

@@ -9,7 +9,7 @@ from tests.core.groups.group_world import GroupWorld
 
 from anabranch.core.errors import Bug, CorruptLog
 from anabranch.core.groups.group import Group
-from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.loader import Loader
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, java_hash
 from anabranch.core.groups.shard import Shard
 from anabranch.core.groups.states import MAY_COME_FROM, GroupState

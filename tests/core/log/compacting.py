@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.core.log import compaction, swapping
+from anabranch.core.log import compaction, segment_swap
 from anabranch.core.log.compaction import Outcome
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
@@ -31,11 +31,11 @@ def make(
 def put(log: Log, outcome: Outcome, now_ms: int) -> None:
     """Put a pass's segments in place."""
     for new in outcome.segments:
-        swapping.prepare(log.files, log.folder, new)
-        replaced = swapping.swap(log, new, now_ms)
+        segment_swap.prepare(log.files, log.folder, new)
+        replaced = segment_swap.swap(log, new, now_ms)
         log.files.sync_dir(log.folder)
-        swapping.set_aside(log, replaced, now_ms)
-        swapping.finish(log.files, log.folder, new)
+        segment_swap.set_aside(log, replaced, now_ms)
+        segment_swap.finish(log.files, log.folder, new)
 
 
 def compact(log: Log, now_ms: int, first_dirty_offset: int = 0, **how: int) -> int:

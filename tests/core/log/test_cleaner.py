@@ -10,7 +10,7 @@ from anabranch.core.log import cleaner, compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
-from anabranch.core.log.swapping import Stale
+from anabranch.core.log.segment_swap import Stale
 from anabranch.core.log.upkeep import look_after
 from anabranch.core.wire.records import Record, build_batch
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.core.placement.constraint_plan import meet
 from anabranch.core.placement.constraints import Constraints
 from anabranch.core.placement.layout import Layout, Site
-from anabranch.core.placement.planning import Plan
+from anabranch.core.placement.move_plans import Plan
 from anabranch.core.types import TopicPartition
 
 SITES = (Site(1, "east"), Site(2, "east"), Site(3, "west"), Site(4, "west"))

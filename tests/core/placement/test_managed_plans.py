@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.core.placement.test_planning import sites
+from tests.core.placement.test_move_plans import sites
 
-from anabranch.core.placement.explaining import explain
+from anabranch.core.placement.explanation import explain
 from anabranch.core.placement.layout import Layout
-from anabranch.core.placement.planning import change_factor, drain, fill, mend_racks
+from anabranch.core.placement.move_plans import change_factor, drain, fill, mend_racks
 from anabranch.core.types import TopicPartition
 
 T0, C0 = TopicPartition("t", 0), TopicPartition("classic", 0)

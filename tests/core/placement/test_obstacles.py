@@ -6,10 +6,10 @@ from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.core.placement.test_planning import layout, sites
+from tests.core.placement.test_move_plans import layout, sites
 
 from anabranch.core.placement.layout import Layout, Site
-from anabranch.core.placement.planning import change_factor, drain, fill, mend_racks
+from anabranch.core.placement.move_plans import change_factor, drain, fill, mend_racks
 from anabranch.core.types import TopicPartition
 
 RACKS = st.sampled_from(["a", "b", "c"])

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from anabranch.core.placement.json_places import InputFault
+from anabranch.core.placement.move_plans import PlannedMove, Why
 from anabranch.core.placement.plan_file import PlanFile, read_plan, write_plan
-from anabranch.core.placement.planning import PlannedMove, Why
 from anabranch.core.types import TopicPartition
 
 MOVES = (

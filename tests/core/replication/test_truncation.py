@@ -8,7 +8,7 @@ from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import DiskFull
 from anabranch.core.replication.effects import Cut, SendFetch
-from anabranch.core.replication.following import truncation_offset
+from anabranch.core.replication.follower import truncation_offset
 
 
 class Epochs:
@@ -174,7 +174,7 @@ def test_a_full_disk_brings_no_log_start_back(monkeypatch):
         def refuse(*_how):
             raise DiskFull("no room")
 
-        patched.setattr("anabranch.core.log.appending._write", refuse)
+        patched.setattr("anabranch.core.log.appends._write", refuse)
         for _ in range(3):
             peers.run(3)
             peers.wait(1000)
@@ -253,7 +253,7 @@ def test_a_disk_that_refuses_is_left_to_the_shell_and_tried_again(fault, monkeyp
         def refuse(*_how):
             raise fault
 
-        patched.setattr("anabranch.core.log.appending.as_follower", refuse)
+        patched.setattr("anabranch.core.log.appends.as_follower", refuse)
         deliver_fetch_of(peers, 2)
     assert peers[2].faults == [(peers[2].replica, fault)]
     assert only(peers, SendFetch) == []

@@ -14,8 +14,8 @@ from coordinator_kit import CLUSTER
 from anabranch.client.ports import free_ports
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.engines import open_coordinator
 from anabranch.server.coordinator.migrations import NEWEST
-from anabranch.server.coordinator.opening import open_coordinator
 from anabranch.server.sqlite_file import REMEDIES
 
 

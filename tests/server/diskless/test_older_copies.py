@@ -19,9 +19,9 @@ from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
 from anabranch.server.coordinator.sqlite import SqliteCoordinator
 from anabranch.server.diskless.stores import Stores
+from anabranch.server.objects.engines import open_objects
 from anabranch.server.objects.folder import FolderStore
 from anabranch.server.objects.manifests import Manifests
-from anabranch.server.objects.opening import open_objects
 
 
 def opened(folder):

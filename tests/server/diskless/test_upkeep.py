@@ -14,7 +14,7 @@ from anabranch.core.types import TopicId
 from anabranch.server.coordinator.memory import AsyncMemoryCoordinator
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.exported import METRICS
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
 
 NAMES = itertools.count()
 KEY = LogKey(TopicId(bytes([7]) * 16), 0)

@@ -4,7 +4,7 @@ import asyncio
 import sys
 
 from anabranch.core.metadata.store import Committed, StoredBatch
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.engines import open_store
 
 
 async def race(url: str, holder: int, rounds: int) -> int:

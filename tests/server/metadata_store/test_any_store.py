@@ -24,7 +24,7 @@ from anabranch.core.metadata.store import (
     StoreEnd,
     Unknown,
 )
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.engines import open_store
 
 ENGINES = ("sqlite", "postgres")
 

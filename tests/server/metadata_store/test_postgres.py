@@ -11,7 +11,7 @@ from node_kit import free_port
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.store import Committed, Deposed, StoreAway, StoredBatch
 from anabranch.server.metadata_store import postgres as postgres_store
-from anabranch.server.metadata_store.opening import open_for_start, open_store, shown
+from anabranch.server.metadata_store.engines import open_for_start, open_store, shown
 
 
 def test_no_password_is_shown() -> None:

@@ -13,7 +13,7 @@ from postgres_kit import PostgresServer
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.store import Committed, StoredBatch, Unknown
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.engines import open_store
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from anabranch.core.metadata.store import Committed, StoredBatch, Unknown
-from anabranch.server.metadata_store.opening import open_store
+from anabranch.server.metadata_store.engines import open_store
 
 
 def fatal(code: bytes, said: bytes) -> bytes:

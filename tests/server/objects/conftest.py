@@ -17,7 +17,7 @@ from chaos.s3_moto import s3_endpoint
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
 
 NAMES = itertools.count()
 SECRET = "hush-hush-hush"

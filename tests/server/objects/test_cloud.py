@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from tests.server.objects.conftest import SECRET, s3_url
 
 from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway, ObjectTaken
-from anabranch.core.diskless.writing import MOST_UPLOADS
+from anabranch.core.diskless.writer import MOST_UPLOADS
 from anabranch.core.errors import StorageFault
 from anabranch.server.diskless import shell
 from anabranch.server.objects import cloud
 from anabranch.server.objects.cloud_faults import fault_of
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
 
 KEY = "objects/3f/63"
 PASS, LOSE = "pass", "lose the answer"

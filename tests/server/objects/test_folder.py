@@ -12,7 +12,7 @@ import pytest
 from anabranch.core.diskless.objects import ObjectMissing, ObjectsAway
 from anabranch.core.errors import StorageFault
 from anabranch.server.objects import folder
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
 
 KEY = "objects/3f/63"
 

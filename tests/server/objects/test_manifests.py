@@ -18,8 +18,8 @@ from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.rows import Batch, Commit, CommitState, Committed, Verdict
 from anabranch.core.errors import ErrorCode
 from anabranch.server.objects import manifests
+from anabranch.server.objects.engines import open_objects
 from anabranch.server.objects.manifests import Manifests
-from anabranch.server.objects.opening import open_objects
 
 NAMES = itertools.count()
 

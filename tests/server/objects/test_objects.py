@@ -9,8 +9,8 @@ import pytest
 from anabranch.core.diskless.claim import CLAIM_KEY
 from anabranch.core.diskless.objects import ObjectMissing, ObjectTaken
 from anabranch.core.errors import StorageFault
-from anabranch.server.objects.checking import check_coordinator, record_restored
-from anabranch.server.objects.opening import open_objects
+from anabranch.server.objects.engines import open_objects
+from anabranch.server.objects.store_check import check_coordinator, record_restored
 
 KEY = "objects/3f/000000000000003f"
 

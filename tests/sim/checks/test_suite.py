@@ -6,7 +6,7 @@ import pytest
 from tests.sim.test_cluster import PLACE, Scene
 
 from anabranch.core.api.context import Broker
-from anabranch.core.log import shortening
+from anabranch.core.log import truncation
 from anabranch.core.replication.replica import Replica
 from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
@@ -119,7 +119,7 @@ def break_truncation(monkeypatch):
     def taken(self: Replica, state) -> bool:
         changed = take_state(self, state)
         if changed and not self.is_leader and self.log.end_offset > self.high_watermark:
-            shortening.truncate_to(self.log, self.high_watermark)
+            truncation.truncate_to(self.log, self.high_watermark)
         return changed
 
     monkeypatch.setattr(Replica, "take_state", taken)

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from anabranch.cli.main import main
 from anabranch.sim.rehearsal.library import text_of
-from anabranch.sim.rehearsal.reading import read
+from anabranch.sim.rehearsal.rehearsal_file import read
 from anabranch.sim.rehearsal.transcript import transcribe
 
 FOLDER = Path(__file__).resolve().parents[2] / "golden"

@@ -10,8 +10,8 @@ from anabranch.sim.checks.suite import Suite
 from anabranch.sim.checks.violation import Violation
 from anabranch.sim.rehearsal.library import text_of
 from anabranch.sim.rehearsal.losses import ONLY_THE_LEADER, losses
-from anabranch.sim.rehearsal.producing import Sent
-from anabranch.sim.rehearsal.reading import read
+from anabranch.sim.rehearsal.producer import Sent
+from anabranch.sim.rehearsal.rehearsal_file import read
 from anabranch.sim.rehearsal.stage import Stage
 
 

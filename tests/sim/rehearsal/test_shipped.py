@@ -9,7 +9,7 @@ import pytest
 from anabranch.sim.rehearsal.answers import Answers, Condition, as_json
 from anabranch.sim.rehearsal.library import names, text_of
 from anabranch.sim.rehearsal.losses import ONLY_THE_LEADER, POWER, UNCLEAN_ELECTION
-from anabranch.sim.rehearsal.reading import read
+from anabranch.sim.rehearsal.rehearsal_file import read
 from anabranch.sim.rehearsal.stage import run
 
 CONTRADICTED = {

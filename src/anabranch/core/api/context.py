@@ -19,7 +19,7 @@ from anabranch.core.api.log_levels import LogLevels, NoLogs
 from anabranch.core.api.metadata_view import MetadataCache
 from anabranch.core.api.suspects import Suspects
 from anabranch.core.broker.peers import Peers
-from anabranch.core.broker.verifying import Verifier
+from anabranch.core.broker.verification import Verifier
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator

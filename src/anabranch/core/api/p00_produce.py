@@ -31,7 +31,7 @@ from anabranch.core.api.leader_hints import leader_hint, tell_leaders
 from anabranch.core.api.near_clients import count_taken
 from anabranch.core.api.topic_names import INTERNAL_TOPICS, is_legal
 from anabranch.core.broker.gate import Charge, Need
-from anabranch.core.broker.verifying import VERIFY_MS, Speaks, Verification
+from anabranch.core.broker.verification import VERIFY_MS, Speaks, Verification
 from anabranch.core.errors import ApiError, ErrorCode, RecordsRefused, StorageFault
 from anabranch.core.outcome import Hangup, NoAnswer, Outcome, Wait
 from anabranch.core.partition import ACKS_ALL, UNKNOWN_OFFSET, Partition, Ticket

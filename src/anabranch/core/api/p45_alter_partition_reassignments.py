@@ -17,7 +17,7 @@ from anabranch.core.api.handler import Handler, forward
 from anabranch.core.broker.gate import Need
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.controller import Controller, decides
-from anabranch.core.controller.moves.plan_standing import told
+from anabranch.core.controller.moves.plan_states import told
 from anabranch.core.controller.moves.plans import decide_plan
 from anabranch.core.controller.moves.requests import move
 from anabranch.core.controller.result import Reason, Result

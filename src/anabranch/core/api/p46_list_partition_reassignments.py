@@ -17,7 +17,7 @@ from anabranch.core.api.handler import Handler, forward
 from anabranch.core.broker.gate import Need
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
 from anabranch.core.controller.controller import Controller, decides
-from anabranch.core.controller.moves.plan_standing import told
+from anabranch.core.controller.moves.plan_states import told
 from anabranch.core.controller.result import Result
 from anabranch.core.errors import ClientFault, ErrorCode
 from anabranch.core.request import Request

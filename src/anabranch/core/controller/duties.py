@@ -8,7 +8,7 @@ it, elect uncleanly; replicas that no broker has yet get one
 (`core/controller/partitions/missing_replicas.py`); a plan of moves goes on
 (`core/controller/moves/plan_progress.py`); observers follow their topics' constraints
 (`core/controller/partitions/observer_placement.py`); diskless partitions follow the racks
-(`core/controller/diskless/reconciling.py`). Why the percentage: the document honours it
+(`core/controller/diskless/reconciler.py`). Why the percentage: the document honours it
 although newer Kafka dropped it; at 0 any imbalance counts, as in Kafka 4. Rules kept: at most
 MOST_RECORDS a run, the rest after a short pause, so that one batch stays small; a run looks only at
 partitions that are led elsewhere, or by nobody.
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.membership import Consequences, is_active
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
-from anabranch.core.controller.diskless.reconciling import Reconciling
+from anabranch.core.controller.diskless.reconciler import Reconciling
 from anabranch.core.controller.moves.plan_progress import Carrying, is_carried
 from anabranch.core.controller.partitions.elections import change_isr, prefer_first
 from anabranch.core.controller.partitions.missing_replicas import Filling

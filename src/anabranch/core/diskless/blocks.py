@@ -3,7 +3,7 @@
 What: pieces of objects, found by object and position. Rules kept: at most `most_bytes`, of which
 whole objects go that were used longest ago; what somebody waits for is pinned until he has read
 it; what readers far behind bring in goes first, so that they cost nobody else anything. Buffers are
-kept as they came: nothing is copied or patched here. Not here: what to read (`reading.py`).
+kept as they came: nothing is copied or patched here. Not here: what to read (`reader.py`).
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ from anabranch.core.diskless.effects import (
 from anabranch.core.diskless.lags import Lags
 from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
-from anabranch.core.diskless.reading import Reading
+from anabranch.core.diskless.reader import Reading
 from anabranch.core.diskless.reads import BytesOf, FarRead
 from anabranch.core.diskless.rows import (
     Change,
@@ -54,7 +54,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.diskless.topic import DisklessTopic
 from anabranch.core.diskless.topics import is_diskless
-from anabranch.core.diskless.writing import FAR_MS, Identity, Upload, Writing
+from anabranch.core.diskless.writer import FAR_MS, Identity, Upload, Writing
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 

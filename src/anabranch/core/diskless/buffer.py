@@ -2,7 +2,7 @@
 
 What: one ticket for each batch, in the order of arrival, and how many of them one object takes.
 Rule kept: nothing is copied; a ticket holds a slice of the request that brought it. Not here: when
-an object is cut (`writing.py`), how it looks (`layout.py`).
+an object is cut (`writer.py`), how it looks (`layout.py`).
 """
 
 from __future__ import annotations

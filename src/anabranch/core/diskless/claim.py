@@ -4,7 +4,7 @@ What: the objects' keys and bytes. Why: two clusters with one prefix would each 
 objects as garbage; a coordinator that was lost and made anew would give offsets a second time.
 Rule kept: each object is put create-only and never removed, so that of two clusters that come at
 once, one is refused. Coordinators are numbered: a restore records the next one. Not here: putting
-and reading them (`server/objects/checking.py`).
+and reading them (`server/objects/store_check.py`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ fails, the rest is left to the next round. Why: a broker and the simulator make 
 the same order, each in its own way. Rules kept: a round is bounded; the store deletes before the
 coordinator forgets, so that what is interrupted is done again; a listing deletes only what is old,
 what the coordinator does not know, and what its database named. Not here: when a round is due
-(`garbage.py`), I/O (`server/objects/collecting.py`, `sim/diskless_upkeep.py`).
+(`garbage.py`), I/O (`server/objects/garbage_collector.py`, `sim/diskless_upkeep.py`).
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ its last ten seconds may not be noted. But no object has a name that its coordin
 yet: one that has shows an older copy at once, whether it was committed or not. Those are looked for
 by name, since ids follow on one another. What escapes both are commits of the last ten seconds
 whose ids were given before the copy was made: of each broker at most its stock. Not here: putting
-and listing (`server/objects/manifests.py`, `checking.py`).
+and listing (`server/objects/manifests.py`, `store_check.py`).
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from anabranch.core.diskless.commit import (
 )
 from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.expired_runs import outlived
 from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.rows import (
     MOST_RUNS_DROPPED,
@@ -43,7 +44,6 @@ from anabranch.core.diskless.rows import (
     Verdict,
     Wanted,
 )
-from anabranch.core.diskless.shortening import outlived
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
 

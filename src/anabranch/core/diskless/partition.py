@@ -6,7 +6,7 @@ are answered from what is cached, and ask (FarRead) where that does not suffice;
 range only when the coordinator has said so after the request came; the leader epoch is 0 for good,
 so that no reader is ever told to truncate. Why `know`: what other brokers committed is heard of
 soon, not at once; ListOffsets must see what was acknowledged anywhere before it was asked. Not
-here: the machines behind it (`writing.py`, `reading.py`).
+here: the machines behind it (`writer.py`, `reader.py`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from anabranch.core.diskless.buffer import DisklessTicket
 from anabranch.core.diskless.reads import Ask, BytesOf, FarRead, RunByTime, RunsOf, StateOf
 from anabranch.core.diskless.rows import LogKey, LogState, Run
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.log import incoming
-from anabranch.core.log.appending import writable
+from anabranch.core.log import validation
+from anabranch.core.log.appends import writable
 from anabranch.core.log.indexes import NO_TIMESTAMP
 from anabranch.core.partition import ACKS_ALL, Partition, Ticket
 from anabranch.core.types import TopicPartition
@@ -189,7 +189,7 @@ class DisklessPartition(Partition):
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, why)
         config = self.topic.config
         view = writable(records)
-        view, batches = incoming.check_client(view, config, self.topic_partition, now_ms)
+        view, batches = validation.check_client(view, config, self.topic_partition, now_ms)
         if len(batches) != 1:
             raise ApiError(ErrorCode.INVALID_RECORD, f"{len(batches)} batches instead of one.")
         _, header = batches[0]

@@ -2,7 +2,7 @@
 
 Rule kept: each partition is looked over by the broker that the metadata says leads it, so that
 brokers share the work without speaking to each other; two that both do it harm nothing.
-Not here: what is deleted (`shortening.py`), when a round begins.
+Not here: what is deleted (`expired_runs.py`), when a round begins.
 """
 
 from __future__ import annotations

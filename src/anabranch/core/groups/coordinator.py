@@ -18,7 +18,7 @@ from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group
-from anabranch.core.groups.loading import Loader
+from anabranch.core.groups.loader import Loader
 from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
 from anabranch.core.groups.shard import Shard
 from anabranch.core.groups.states import DEAD

@@ -1,7 +1,7 @@
 """Groups as records of `__consumer_offsets`, as Kafka 4.1 writes them.
 
 A group is (group) -> generation, members and their assignments; a null value deletes it. Source:
-Kafka's GroupMetadataValue version 3. Not here: committed offsets (`records`).
+Kafka's GroupMetadataValue version 3. Not here: committed offsets (`offset_records`).
 """
 
 from __future__ import annotations

@@ -18,13 +18,13 @@ from anabranch.core.groups import rebalance
 from anabranch.core.groups.answers import Answer
 from anabranch.core.groups.group import Group, Member, Protocols
 from anabranch.core.groups.group_records import group_record
+from anabranch.core.groups.offset_records import nothing_said
 from anabranch.core.groups.rebalance import (
     join_refused,
     joined,
     keep_alive,
     synced,
 )
-from anabranch.core.groups.records import nothing_said
 from anabranch.core.groups.states import (
     COMPLETING_REBALANCE,
     EMPTY,

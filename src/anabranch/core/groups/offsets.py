@@ -23,8 +23,8 @@ from anabranch.core.groups.group import Group
 from anabranch.core.groups.group_records import group_deleted
 from anabranch.core.groups.in_flight import Place
 from anabranch.core.groups.members import forget_if_unused, member_fault
+from anabranch.core.groups.offset_records import offset_record
 from anabranch.core.groups.rebalance import keep_alive
-from anabranch.core.groups.records import offset_record
 from anabranch.core.groups.states import COMPLETING_REBALANCE, DEAD, EMPTY, STABLE
 from anabranch.core.types import ZERO_TOPIC_ID, TopicId
 

@@ -13,7 +13,7 @@ from anabranch.core.coordination.shard import AS_COORDINATOR, Coordinator
 from anabranch.core.coordination.shard import Shard as AnyShard
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.groups.in_flight import InFlight, Place
-from anabranch.core.groups.records import nothing_said
+from anabranch.core.groups.offset_records import nothing_said
 from anabranch.core.groups.undecided import Undecided
 from anabranch.core.wire.compression import Codec
 

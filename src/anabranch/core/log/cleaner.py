@@ -11,7 +11,7 @@ and is done at once. A recovery point covers what a pass has read before a segme
 was compacted is never taken for the tail that a crash may cut. The clean point moves last, so that
 a pass which was given up is done again.
 
-Not here: what is compacted (`compaction.py`), how files are exchanged (`swapping.py`).
+Not here: what is compacted (`compaction.py`), how files are exchanged (`segment_swap.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple, TypeVar
 
-from anabranch.core.log import compaction, swapping
+from anabranch.core.log import compaction, segment_swap
 from anabranch.core.log.compaction import CLEANED, Dirt, NewSegment, Outcome
 from anabranch.core.log.files import Files
 from anabranch.core.log.log import Log
@@ -72,9 +72,9 @@ def dirtiest(
 def check(log: Log, before: list[Segment], *, is_hosted: bool) -> None:
     """Raises Stale when the log is not the one that a pass over the segments `before` began for."""
     if log.fault is not None or not is_hosted:
-        raise swapping.Stale("the partition is not here any more")
+        raise segment_swap.Stale("the partition is not here any more")
     if log.segments[: len(before)] != before or log.active in before:
-        raise swapping.Stale("its segments were removed or cut meanwhile")
+        raise segment_swap.Stale("its segments were removed or cut meanwhile")
 
 
 def install(
@@ -108,23 +108,23 @@ def _replace(
     """Exchange one segment; what is given up after the swap is finished by the next opening."""
     files, folder = log.files, log.folder
     yield Step(
-        partial(swapping.prepare, files, folder, new),
+        partial(segment_swap.prepare, files, folder, new),
         f"{folder}/{offset_name(new.base_offset, LOG)}",
     )
     try:
         check(log, before, is_hosted=is_hosted())
-    except swapping.Stale:
-        yield Step(partial(swapping.forget, files, folder, new))
+    except segment_swap.Stale:
+        yield Step(partial(segment_swap.forget, files, folder, new))
         raise
-    replaced = swapping.swap(log, new, clock_ms())
+    replaced = segment_swap.swap(log, new, clock_ms())
     swapped = log.segments[log.segment_index(new.base_offset)]
     first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
     before[first : first + len(new.replaces)] = [swapped]
     yield Step(partial(files.sync_dir, folder))
     if not is_hosted():
-        raise swapping.Stale("the partition is not here any more")
-    swapping.set_aside(log, replaced, clock_ms())
-    yield Step(partial(swapping.finish, files, folder, new))
+        raise segment_swap.Stale("the partition is not here any more")
+    segment_swap.set_aside(log, replaced, clock_ms())
+    yield Step(partial(segment_swap.finish, files, folder, new))
 
 
 def _checkpoint(
@@ -133,7 +133,7 @@ def _checkpoint(
     """Write a checkpoint beside its place, again for as long as it may not be adopted."""
     while True:
         if log.fault is not None or not is_hosted():
-            raise swapping.Stale("the partition is not here any more")
+            raise segment_swap.Stale("the partition is not here any more")
         made = draft()
         yield Step(partial(folder.write_draft, made))
         if is_hosted() and folder.adopt(made):

@@ -28,14 +28,14 @@ from typing import NamedTuple
 import msgspec
 
 from anabranch.core.errors import CorruptLog, ProtocolError
-from anabranch.core.log.decided import Transactions
+from anabranch.core.log.batch_filter import rewritten
+from anabranch.core.log.compacted_transactions import Transactions
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import File, Files
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
 from anabranch.core.log.key_map import KeyMap
 from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
 from anabranch.core.log.record_walk import Place, plain_records, survivors
-from anabranch.core.log.rewriting import rewritten
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer

@@ -6,8 +6,8 @@ log whole or not at all; what was flushed is served or the partition is offline,
 shorter; a failed write or sync is not tried again on the same files. All calls are for one thread;
 only `Syncable.sync` and `File.warm` may run elsewhere.
 
-The parts: `appending` and `incoming` (checks), `reader` and `lookup` (finding), `recovery`
-(opening), `shortening` (truncation, retention), `segment` and `indexes` (files), `producers`,
+The parts: `appends` and `validation` (checks), `reader` and `lookup` (finding), `recovery`
+(opening), `truncation` (truncation, retention), `segment` and `indexes` (files), `producers`,
 `epochs`. Not here: the high watermark (`core/replication`), compaction, remote segments.
 """
 
@@ -17,15 +17,15 @@ from typing import Any
 
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log import (
-    appending,
+    appends,
     lookup,
     recovery,
-    rolling,
-    shortening,
-    syncing,
+    segment_roll,
+    sync_round,
+    truncation,
     unreplicated,
 )
-from anabranch.core.log.appending import AppendResult
+from anabranch.core.log.appends import AppendResult
 from anabranch.core.log.checkpoints import (
     PARTITION_METADATA,
     format_partition_metadata,
@@ -36,7 +36,7 @@ from anabranch.core.log.lookup import AbortedTransaction, TimestampOffset
 from anabranch.core.log.reader import read_batches
 from anabranch.core.log.segment import IndexCache, Segment
 from anabranch.core.log.state import LogState, Recovery, ShorterFirst, keep_checkpoints
-from anabranch.core.log.syncing import close_cleanly
+from anabranch.core.log.sync_round import close_cleanly
 from anabranch.core.types import Buffer, Offset, TopicId, TopicPartition
 
 
@@ -111,11 +111,11 @@ class Log(LogState):
         `client=False` is for one batch that this node has just made: it is not checked. Raises
         ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is
         offline)."""
-        return appending.as_leader(self, records, leader_epoch, now_ms, client=client)
+        return appends.as_leader(self, records, leader_epoch, now_ms, client=client)
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendResult:
         """Append whole batches as the leader wrote them; an incomplete one is left out."""
-        return appending.as_follower(self, records, now_ms)
+        return appends.as_follower(self, records, now_ms)
 
     def assign_leader_epoch(self, epoch: int) -> None:
         """A new leader calls it with its epoch, which starts at the log's end; written with the
@@ -126,11 +126,11 @@ class Log(LogState):
 
     def roll(self, now_ms: int) -> Segment:
         """Close the active segment and begin one at the log's end."""
-        return rolling.roll(self, now_ms)
+        return segment_roll.roll(self, now_ms)
 
     def roll_if_due(self, now_ms: int) -> bool:
         """Roll an idle segment that is older than `segment.ms`; True when it was."""
-        return rolling.roll_if_due(self, now_ms)
+        return segment_roll.roll_if_due(self, now_ms)
 
     # Reading
 
@@ -187,24 +187,24 @@ class Log(LogState):
 
     def truncate_to(self, offset: int) -> Offset:
         """Cut every batch that ends at or after `offset`; the new end, on stable storage."""
-        return shortening.truncate_to(self, offset)
+        return truncation.truncate_to(self, offset)
 
     def truncate_fully(self, offset: int) -> None:
         """Drop everything and go on at `offset`: the leader's log starts there."""
-        shortening.truncate_fully(self, offset)
+        truncation.truncate_fully(self, offset)
 
     def delete_records_before(self, offset: int) -> None:
         """Raise the log start (DeleteRecords); segments that lie before it go with the next
         retention."""
-        shortening.raise_start(self, offset)
+        truncation.raise_start(self, offset)
 
     def apply_retention(self, now_ms: int, high_watermark: int) -> list[str]:
         """Drop the oldest segments by time, size and log start; the paths that will be removed."""
-        return shortening.apply_retention(self, now_ms, high_watermark)
+        return truncation.apply_retention(self, now_ms, high_watermark)
 
     def remove_deleted_files(self, now_ms: int) -> None:
         """Remove files whose delay (`file.delete.delay.ms`) is over."""
-        shortening.remove_deleted_files(self, now_ms)
+        truncation.remove_deleted_files(self, now_ms)
 
     def expire_producers(self, now_ms: int) -> int:
         """Forget idle producer ids (`producer.id.expiration.ms`)."""
@@ -229,7 +229,7 @@ class Log(LogState):
         """What to sync, in order and in any thread, before `synced(end_offset)`; None: nothing.
 
         One round a log at a time. When a sync raises, give the fault to `fail`."""
-        return syncing.sync_target(self)
+        return sync_round.sync_target(self)
 
     def close(self, *, clean: bool) -> None:
         """Give handles back; `clean` also writes indexes and producer state and syncs

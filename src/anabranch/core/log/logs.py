@@ -36,7 +36,7 @@ from anabranch.core.log.files import Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.room import Room
 from anabranch.core.log.segment import IndexCache
-from anabranch.core.log.syncing import ClosingRound, closing_round
+from anabranch.core.log.sync_round import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log.beside import save_aborted
 from anabranch.core.log.indexes import AbortedRange, InvalidIndex, decode_aborted
 from anabranch.core.log.producer_replay import replay, state_at
 from anabranch.core.log.reader import PROBE_BYTES, position_of, rot
 from anabranch.core.log.scan import BadBatch, sound_header
 from anabranch.core.log.segment import TRANSACTIONS, Segment
+from anabranch.core.log.side_files import save_aborted
 from anabranch.core.log.state import LogState
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 from anabranch.core.wire.records import decode_records

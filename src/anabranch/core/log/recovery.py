@@ -5,7 +5,7 @@ from the one that holds the recovery point on is read whole, checksums included,
 the producer state are made anew. Known leader epochs stay where the batches agree: in a compacted
 log the table may know more than they do.
 
-Where a sync may have failed (`unsure`), what lies behind the recovery point is written again
+Where a sync may have failed (`failed_sync`), what lies behind the recovery point is written again
 as it is read, and so are the small files beside the batches.
 
 Bytes that are not sound at or after the recovery point were never promised: they are cut, with
@@ -16,8 +16,7 @@ them: CorruptLog. The same holds for a log that ends before its recovery point.
 from __future__ import annotations
 
 from anabranch.core.errors import CorruptLog
-from anabranch.core.log import swapping
-from anabranch.core.log.beside import save_epochs
+from anabranch.core.log import segment_swap
 from anabranch.core.log.checkpoints import (
     LEADER_EPOCHS,
     PARTITION_METADATA,
@@ -25,10 +24,10 @@ from anabranch.core.log.checkpoints import (
     parse_epochs,
 )
 from anabranch.core.log.epochs import LeaderEpochs
+from anabranch.core.log.failed_sync import MARK, Rewriting, sync_at_once
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, recall, state_at
-from anabranch.core.log.rolling import close_segment, roll
 from anabranch.core.log.scan import BadBatch, scan, sound_header
 from anabranch.core.log.segment import (
     DELETED,
@@ -40,8 +39,9 @@ from anabranch.core.log.segment import (
     Segment,
     offset_of,
 )
+from anabranch.core.log.segment_roll import close_segment, roll
+from anabranch.core.log.side_files import save_epochs
 from anabranch.core.log.state import LogState
-from anabranch.core.log.unsure import MARK, Rewriting, sync_at_once
 from anabranch.core.wire.batch import BATCH_OVERHEAD, BatchHeader
 
 FAR_OFFSETS = INT32_MAX // 2
@@ -123,7 +123,7 @@ def _write_again_beside(log: LogState, names: list[str]) -> None:
 def _own_names(log: LogState) -> list[str]:
     """The folder's names, once what a crash interrupted is finished and rubbish is removed."""
     listed = log.files.list(log.folder)
-    if swapping.complete(log.files, log.folder, listed):
+    if segment_swap.complete(log.files, log.folder, listed):
         listed = log.files.list(log.folder)
     names = []
     for name in listed:

@@ -1,9 +1,9 @@
 """One partition's log as its parts see it: segments, offsets, tables, and what is not safe yet.
 
 What: the state that every part of a log shares, with the few lookups that all of them make. The
-parts (`appending`, `reader`, `rolling`, `shortening`, `recovery`, `syncing` …) work on it; `Log` in
-`log.py` is the same object with everything that others may call. Rule kept: this file imports none
-of the parts, so that each of them can be read, and tested, alone.
+parts (`appends`, `reader`, `segment_roll`, `truncation`, `recovery`, `sync_round` …) work on it;
+`Log` in `log.py` is the same object with everything that others may call. Rule kept: this file
+imports none of the parts, so that each of them can be read, and tested, alone.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ class LogState:
         self.names_syncing = False
         """Whether a round has begun that covers names, and has not ended."""
         self.is_marked = False
-        """Whether the mark of `unsure` is there."""
+        """Whether the mark of `failed_sync` is there."""
         self.is_named = True
         """Whether `partition.metadata` is safe, or in the next round."""
         self.deleted: list[tuple[int, str]] = []

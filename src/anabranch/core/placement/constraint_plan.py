@@ -11,7 +11,7 @@ obstacle here.
 Worked example: replicas on 1, 2 (east), observed by 3 (west); with `replicas=east:1,west:1` broker
 3 is promoted and 2 gives its replica up: 1, 2 becomes 1, 3, and nothing is copied.
 
-Not here: reading constraints, new partitions (`constraints.py`); other goals (`planning.py`).
+Not here: reading constraints, new partitions (`constraints.py`); other goals (`move_plans.py`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from anabranch.core.placement.constraints import Constraints, first_unmet
 from anabranch.core.placement.layout import Layout, Row
+from anabranch.core.placement.move_plans import Obstacle, Plan, PlannedMove, Why
 from anabranch.core.placement.placer import UsableBroker
-from anabranch.core.placement.planning import Obstacle, Plan, PlannedMove, Why
 from anabranch.core.types import TopicPartition
 
 

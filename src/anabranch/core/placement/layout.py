@@ -4,7 +4,7 @@ What: `Layout` has the brokers, every partition's replicas and the counts that f
 a partition other replicas and keeps the counts. Why counts: a plan asks a million partitions' worth
 of questions. Rule kept: a layout changes nothing outside itself; plans are read off as differences.
 
-Not here: what should change (`planning.py`).
+Not here: what should change (`move_plans.py`).
 """
 
 from __future__ import annotations

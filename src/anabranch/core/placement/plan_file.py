@@ -6,7 +6,7 @@ Why `from`: whoever applies the file can tell that the cluster has changed since
 partition is named once; lists are of different brokers, none negative, and not equal; what was
 written is read as it was.
 
-Not here: making plans (`planning.py`), whether a cluster still fits one
+Not here: making plans (`move_plans.py`), whether a cluster still fits one
 (`core/controller/moves/plans`).
 """
 
@@ -28,7 +28,7 @@ from anabranch.core.placement.json_places import (
     whole,
     written,
 )
-from anabranch.core.placement.planning import PlannedMove, Why
+from anabranch.core.placement.move_plans import PlannedMove, Why
 from anabranch.core.types import TopicPartition
 
 VERSION = 1

@@ -5,7 +5,7 @@ means for the session (KIP-227). Rules kept: one request is under way at a time;
 only partitions that have something new to say; after no answer, or an error of the session, a new
 session names all. With flush.messages=1 a fetch says "I have this" only of what is flushed, so the
 next one waits for the sync, as Kafka's fetcher thread does.
-Not here: what an answer does to a log (`following`).
+Not here: what an answer does to a log (`follower`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from anabranch.core.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.core.replication.following import Following
+    from anabranch.core.replication.follower import Following
     from anabranch.core.replication.host import Host
     from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchResponse

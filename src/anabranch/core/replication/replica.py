@@ -9,7 +9,7 @@ new minimum or factor by which the controller took a member that left for eligib
 the metadata tells of the change too, the high watermark waits for whoever left, and for the minimum
 as it was. The high watermark goes back only when the log is truncated.
 Source: KIP-101 and KIP-320 (leader epochs), KIP-497 (proposed ISR), KIP-966 (the high watermark
-waits for the minimum ISR). Not here: who should be in sync (`in_sync`), copying (`following`).
+waits for the minimum ISR). Not here: who should be in sync (`in_sync`), copying (`follower`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from anabranch.core.metadata.image import RECOVERED
 from anabranch.core.partition import ACKS_ALL, READ_COMMITTED, UNKNOWN_OFFSET, Ticket
 from anabranch.core.replication.local_log import LocalLog
 from anabranch.core.replication.progress import UNKNOWN_BROKER_EPOCH, Progress
-from anabranch.core.replication.throttling import is_listed
+from anabranch.core.replication.throttles import is_listed
 from anabranch.core.types import NO_LEADER
 
 if TYPE_CHECKING:
-    from anabranch.core.log.appending import AppendResult
+    from anabranch.core.log.appends import AppendResult
     from anabranch.core.log.log import Log
     from anabranch.core.metadata.image import BrokerImage, PartitionImage
     from anabranch.core.replication.proposals import Proposal

@@ -8,7 +8,7 @@ broker may host many partitions. What happened to partitions is left in `broker.
 
 Call `take_effects` after every step, also after a sync round. `now_ms` is the steady clock.
 Source: Kafka's ReplicaManager and AbstractFetcherThread; the shape is etcd/raft's. Not here: one
-partition's rules (`in_sync`, `following`), sessions (`fetcher`), opening and closing logs.
+partition's rules (`in_sync`, `follower`), sessions (`fetcher`), opening and closing logs.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import RECOVERING
-from anabranch.core.replication.asking import Asking
 from anabranch.core.replication.calls import Calls
+from anabranch.core.replication.controller_requests import Asking
 from anabranch.core.replication.effects import (
     Cut,
     Effect,
@@ -31,9 +31,9 @@ from anabranch.core.replication.effects import (
     SendFetch,
 )
 from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
-from anabranch.core.replication.following import Following, Next
+from anabranch.core.replication.follower import Following, Next
 from anabranch.core.replication.in_sync import Verdict, confirms, lagging, may_join, propose, settle
-from anabranch.core.replication.throttling import Throttle
+from anabranch.core.replication.throttles import Throttle
 from anabranch.core.types import NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ from anabranch.core.diskless.rows import (
     Wanted,
 )
 from anabranch.core.types import TopicId
-from anabranch.server.coordinator.packing import pack_changes, unpack_changes, unpack_written
+from anabranch.server.coordinator.codec import pack_changes, unpack_changes, unpack_written
 from anabranch.server.coordinator.sql_tables import OBJECT, SqlTables, object_row
 
 Connection: TypeAlias = psycopg.Connection[Any]

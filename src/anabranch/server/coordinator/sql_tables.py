@@ -27,6 +27,7 @@ from anabranch.core.diskless.commit import (
 )
 from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
+from anabranch.core.diskless.expired_runs import outlived
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.keys import object_key as key_of_id
 from anabranch.core.diskless.rows import (
@@ -44,10 +45,9 @@ from anabranch.core.diskless.rows import (
     Run,
     Wanted,
 )
-from anabranch.core.diskless.shortening import outlived
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import TopicId
-from anabranch.server.coordinator.packing import pack_verdicts, pack_written, unpack_verdicts
+from anabranch.server.coordinator.codec import pack_verdicts, pack_written, unpack_verdicts
 
 OBJECT = "object_id, object_key, state, broker_id, broker_epoch, expires_ms, verdicts"
 COMMITTED = (

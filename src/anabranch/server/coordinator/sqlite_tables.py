@@ -25,7 +25,7 @@ from anabranch.core.diskless.rows import (
     Run,
     Wanted,
 )
-from anabranch.server.coordinator.packing import pack_changes, unpack_changes, unpack_written
+from anabranch.server.coordinator.codec import pack_changes, unpack_changes, unpack_written
 from anabranch.server.coordinator.sql_tables import (
     COMMITTED,
     OBJECT,

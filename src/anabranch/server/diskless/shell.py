@@ -20,7 +20,7 @@ from anabranch.core.diskless.last_commits import check_committed
 from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.diskless.retention import to_look_over
 from anabranch.core.diskless.rows import CommitState, Committed
-from anabranch.core.diskless.writing import FAR_MS
+from anabranch.core.diskless.writer import FAR_MS
 from anabranch.core.errors import StorageFault
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.coordinator.front import Front

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.diskless.objects import ObjectStore
 from anabranch.core.errors import StorageFault
+from anabranch.server.coordinator.engines import COORDINATOR_FILE, open_coordinator
 from anabranch.server.coordinator.front import Front
-from anabranch.server.coordinator.opening import COORDINATOR_FILE, open_coordinator
-from anabranch.server.objects.checking import (
+from anabranch.server.objects.engines import open_objects
+from anabranch.server.objects.store_check import (
     check_commits,
     check_coordinator,
     check_names,
     check_store,
 )
-from anabranch.server.objects.opening import open_objects
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig

@@ -2,7 +2,7 @@
 
 What: begins both once the coordinator knows this broker, with its epoch; hears what was committed,
 shortened and deleted. Rule kept: no request waits for it, and no fault of it ends the broker. Not
-here: what is noted (`objects/manifests.py`), what is collected (`objects/collecting.py`).
+here: what is noted (`objects/manifests.py`), what is collected (`objects/garbage_collector.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from anabranch.core.diskless.garbage import USUAL, GarbageRounds, turn_of
 from anabranch.core.diskless.manifests import ManifestLog
 from anabranch.core.diskless.rows import Commit, Committed, LogKey
 from anabranch.server.clocks import steady_ms
-from anabranch.server.objects.collecting import Collector
+from anabranch.server.objects.garbage_collector import Collector
 from anabranch.server.objects.manifests import Manifests
 
 if TYPE_CHECKING:

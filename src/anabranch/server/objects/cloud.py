@@ -4,7 +4,7 @@ What: create-only puts, reads of ranges, listings and bulk deletions. Options in
 obstore's (`s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=…`); keys also come from the
 cloud's usual environment variables. Rules kept: every attempt ends within PATIENCE_S; no secret is
 in a sentence. Not here: whether the store is this cluster's
-(`checking.py`); what the library's errors mean (`cloud_faults.py`).
+(`store_check.py`); what the library's errors mean (`cloud_faults.py`).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from obstore.store import AzureStore, GCSStore, S3Store
 from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectsAway, ObjectTaken
 from anabranch.core.errors import Bug, StorageFault
 from anabranch.core.types import Buffer
-from anabranch.server.objects.checking import check_store
 from anabranch.server.objects.cloud_faults import PastEnd, fault_of
+from anabranch.server.objects.existing_object import holds
 from anabranch.server.objects.keys import check_key, short_object, shown
-from anabranch.server.objects.taken import holds
+from anabranch.server.objects.store_check import check_store
 
 PATIENCE_S = 30.0
 """For one call with the library's retries; producers wait about as long."""

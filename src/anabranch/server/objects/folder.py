@@ -5,7 +5,7 @@ is synced. Why our own: obstore's local store never syncs. Rules kept: `put` ret
 cut can no longer take the object; link(2) refuses a name that exists, so that nothing is replaced,
 whichever process comes second; a reader sees no part of an object, since its name comes last.
 Every call runs in threads of the store's own; the loop never waits for the disk. Not here: what is
-in an object, whether the store is this cluster's (`checking.py`).
+in an object, whether the store is this cluster's (`store_check.py`).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectsAway, 
 from anabranch.core.errors import StorageFault
 from anabranch.core.types import Buffer
 from anabranch.server.files import BUFFERS_A_WRITE, NO_SPACE, sync_folder
-from anabranch.server.objects.checking import check_store
+from anabranch.server.objects.existing_object import holds
 from anabranch.server.objects.keys import check_key, short_object
-from anabranch.server.objects.taken import holds
+from anabranch.server.objects.store_check import check_store
 
 FOLDER = "file://"
 INCOMING = ".incoming"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Sequence
 
 from anabranch.core.diskless.objects import Listed, ObjectMissing, ObjectTaken
 from anabranch.core.types import Buffer
-from anabranch.server.objects.checking import check_store
 from anabranch.server.objects.keys import check_key, short_object
+from anabranch.server.objects.store_check import check_store
 
 MEMORY = "memory://"
 LIST_PAGE = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
-COLLECTING_TESTS = "tests/server/objects/test_collecting.py"
+COLLECTING_TESTS = "tests/server/objects/test_garbage_collector.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DISKLESS = "anabranch.core.diskless"
 GARBAGE_ROUND = "anabranch.core.diskless.garbage_round"
@@ -23,7 +23,7 @@ MUTANTS = (
     Mutant(
         name="diskless-refused-object-told-as-taken",
         rule="batches of an object that was refused are not acknowledged",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="            self.counts.refused += 1\n"
         "            self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
         new="            self._give_up(upload, ErrorCode.NONE)\n",
@@ -33,7 +33,7 @@ MUTANTS = (
     Mutant(
         name="diskless-committed-while-it-is-put",
         rule="nothing is committed that the store does not have whole",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
         new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
         seed=108,
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         name="diskless-failed-put-committed",
         rule="an object whose put failed for good is not committed",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        elif upload.attempts < PUT_ATTEMPTS - 1:\n",
         new="        elif upload.attempts:\n            self._put(upload, None, now_ms)\n"
         "        elif upload.attempts < PUT_ATTEMPTS - 1:\n",
@@ -52,7 +52,7 @@ MUTANTS = (
     Mutant(
         name="diskless-objects-overtake-each-other",
         rule="an object waits for those of its broker that were cut before it",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
         "            upload = self.uploads[0]\n",
         new="        upload = next((u for u in self.uploads if u.stage is Stage.STORED), None)\n"
@@ -72,7 +72,7 @@ MUTANTS = (
     Mutant(
         name="diskless-commit-before-the-put-ended",
         rule="an object is committed when it lies in the store",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="if self.uploads and self.uploads[0].stage is Stage.STORED:",
         new="if self.uploads and self.uploads[0].stage in (Stage.STORED, Stage.PUTTING):",
         seed=NO_SCHEDULE,
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         name="diskless-another-s-object-taken-for-its-own",
         rule="a name that is taken is another object's, whatever became of earlier attempts",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        if isinstance(fault, ObjectTaken):  # it is another's, and stays\n",
         new="        if isinstance(fault, ObjectTaken) and upload.attempts:\n"
         "            self._put(upload, None, now_ms)\n"
@@ -92,7 +92,7 @@ MUTANTS = (
     Mutant(
         name="diskless-objects-overtake",
         rule="objects of one broker are committed in the order in which they were cut",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        if self.uploads and self.uploads[0].stage is Stage.STORED:\n"
         "            upload = self.uploads[0]\n",
         new="        upload = next((u for u in self.uploads if u.stage is Stage.STORED), None)\n"
@@ -103,7 +103,7 @@ MUTANTS = (
     Mutant(
         name="diskless-unknown-commit-repeated",
         rule="a commit without an answer is asked for, and not made again blindly",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        upload.stage = Stage.ASKING\n",
         new="",
         seed=NO_SCHEDULE,
@@ -112,7 +112,7 @@ MUTANTS = (
     Mutant(
         name="diskless-unknown-commit-given-up",
         rule="a commit without an answer is no refusal",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        upload.stage = Stage.ASKING\n        upload.retry(now_ms)\n",
         new="        self._give_up(upload, ErrorCode.KAFKA_STORAGE_ERROR)\n",
         seed=NO_SCHEDULE,
@@ -130,7 +130,7 @@ MUTANTS = (
     Mutant(
         name="diskless-guess-by-plain-numbers",
         rule="batches that a restore appends keep their producer's order, also where numbers wrap",
-        module=f"{DISKLESS}.guessing",
+        module=f"{DISKLESS}.guessed_offsets",
         old="(sequence - origin + SEQUENCES // 2) % SEQUENCES - SEQUENCES // 2",
         new="sequence - origin",
         seed=NO_SCHEDULE,
@@ -139,7 +139,7 @@ MUTANTS = (
     Mutant(
         name="diskless-guess-mixes-epochs",
         rule="batches that a restore appends are in the order of their producer's epochs",
-        module=f"{DISKLESS}.guessing",
+        module=f"{DISKLESS}.guessed_offsets",
         old="        return batch.producer_epoch, _distance",
         new="        return 0, _distance",
         seed=NO_SCHEDULE,
@@ -157,7 +157,7 @@ MUTANTS = (
     Mutant(
         name="diskless-failed-put-kept",
         rule="an object whose put failed is handed over to be collected at once",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="            self._effects.append(RefuseObjects((upload.prepared.object_id,)))\n",
         new="",
         seed=NO_SCHEDULE,
@@ -175,7 +175,7 @@ MUTANTS = (
     Mutant(
         name="diskless-buffer-without-a-bound",
         rule="producers are not read while too much waits for the store",
-        module=f"{DISKLESS}.writing",
+        module=f"{DISKLESS}.writer",
         old="        if self.waiting_bytes < CROWDED_BUFFERS * self.most_bytes:\n",
         new="        if True:\n",
         seed=NO_SCHEDULE,

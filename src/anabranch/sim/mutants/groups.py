@@ -63,7 +63,7 @@ MUTANTS = (
     Mutant(
         name="retention-forgotten-with-the-coordinator",
         rule="the record of an offset says until when it is kept",
-        module="anabranch.core.groups.records",
+        module="anabranch.core.groups.offset_records",
         old="        value.kept_until, value.topic_id = committed.expire_timestamp_ms, committed",
         new="        value.topic_id = committed",
         seed=208,
@@ -110,7 +110,7 @@ MUTANTS = (
     Mutant(
         name="topic-by-name-when-read",
         rule="an offset that is read from the log belongs to the topic id in its record",
-        module="anabranch.core.groups.loading",
+        module="anabranch.core.groups.loader",
         old="            if committed.topic_id == ZERO_TOPIC_ID:\n",
         new="            if committed:\n",
         seed=NO_SCHEDULE,

@@ -14,8 +14,8 @@ LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
 PRODUCERS = "anabranch.core.log.producers"
 RECOVERY = "anabranch.core.log.recovery"
 REPLAYED = "anabranch.core.log.producer_replay"
-SYNCING_TESTS = "tests/core/log/test_syncing.py"
-UNSURE_TESTS = "tests/core/log/test_unsure.py"
+SYNCING_TESTS = "tests/core/log/test_sync_round.py"
+UNSURE_TESTS = "tests/core/log/test_failed_sync.py"
 
 MUTANTS = (
     Mutant(
@@ -57,7 +57,7 @@ MUTANTS = (
     Mutant(
         name="expiry-above-the-high-watermark",
         rule="retention drops only what is committed",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="if end_offset > high_watermark or (segment is log.active and segment.size == 0):",
         new="if segment is log.active and segment.size == 0:",
         seed=1000000019,
@@ -66,7 +66,7 @@ MUTANTS = (
     Mutant(
         name="rolled-segment-left-unsynced",
         rule="a round of syncs covers segments that were rolled since the last one",
-        module="anabranch.core.log.syncing",
+        module="anabranch.core.log.sync_round",
         old="        targets.append(SegmentSync(segment))\n",
         new="",
         seed=262,
@@ -129,7 +129,7 @@ MUTANTS = (
     Mutant(
         name="cut-that-was-not-synced-is-believed",
         rule="a failed sync outside of rounds also leaves a mark",
-        module="anabranch.core.log.unsure",
+        module="anabranch.core.log.failed_sync",
         old="        leave_mark(log)\n        raise\n\n\nclass Rewriting",
         new="        raise\n\n\nclass Rewriting",
         seed=NO_SCHEDULE,
@@ -138,7 +138,7 @@ MUTANTS = (
     Mutant(
         name="cut-keeps-the-producers-of-its-tail",
         rule="a cut forgets the producers and transactions of what it drops",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="    _find_producers(log, segment)\n\n\ndef _find",
         new="\n\ndef _find",
         seed=NO_SCHEDULE,
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         name="dropped-log-keeps-its-transactions",
         rule="a log that begins anew has no open transaction",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="    log.producers = ProducerStates(log.producers.now_ms)\n",
         new="",
         seed=NO_SCHEDULE,
@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         name="dropped-log-keeps-its-snapshots",
         rule="nor do its snapshots tell the next process of one",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="    _drop_snapshots(log, lambda _taken: True)\n",
         new="",
         seed=NO_SCHEDULE,
@@ -195,7 +195,7 @@ MUTANTS = (
     Mutant(
         name="gap-at-the-start-has-no-epoch",
         rule="what compaction removed at a log's start belonged to the epoch of the next batch",
-        module="anabranch.core.log.appending",
+        module="anabranch.core.log.appends",
         old="assign_epoch(log, epoch, log_start if is_first else offset)",
         new="assign_epoch(log, epoch, offset)",
         seed=NO_SCHEDULE,
@@ -299,7 +299,7 @@ MUTANTS = (
     Mutant(
         name="names-safe-when-a-round-begins",
         rule="a file's name counts as synced when the round that covers it has ended",
-        module="anabranch.core.log.syncing",
+        module="anabranch.core.log.sync_round",
         old="if log.names_unsynced or log.names_syncing:",
         new="if log.names_unsynced:",
         seed=NO_SCHEDULE,
@@ -318,7 +318,7 @@ MUTANTS = (
     Mutant(
         name="full-folder-takes-records",
         rule="a full folder takes no records: its reserve is for other writes",
-        module="anabranch.core.log.appending",
+        module="anabranch.core.log.appends",
         old="if log.room.is_full:",
         new="if False:",
         seed=NO_SCHEDULE,
@@ -396,7 +396,7 @@ MUTANTS = (
     Mutant(
         name="aborted-list-lost-at-a-cut",
         rule="a cut keeps the aborted transactions before it",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="[each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]",
         new="[]",
         seed=NO_SCHEDULE,
@@ -415,7 +415,7 @@ MUTANTS = (
     Mutant(
         name="missing-index-says-that-nothing-was-aborted",
         rule="a cut makes an index that is missing again before it goes by it",
-        module="anabranch.core.log.shortening",
+        module="anabranch.core.log.truncation",
         old="in aborted_ranges(log, segment)",
         new="in log.aborted.get(segment.base_offset, ())",
         seed=NO_SCHEDULE,
@@ -424,7 +424,7 @@ MUTANTS = (
     Mutant(
         name="older-index-left-by-a-full-disk",
         rule="an index that a full disk keeps from being replaced is removed",
-        module="anabranch.core.log.rolling",
+        module="anabranch.core.log.segment_roll",
         old="            forget_beside(log, segment)\n",
         new="            return\n",
         seed=NO_SCHEDULE,
@@ -433,7 +433,7 @@ MUTANTS = (
     Mutant(
         name="older-list-of-the-aborted-left-by-a-full-disk",
         rule="so is a list of aborted transactions",
-        module="anabranch.core.log.beside",
+        module="anabranch.core.log.side_files",
         old="        log.files.remove(segment.stem + TRANSACTIONS)\n        return\n",
         new="        return\n",
         seed=NO_SCHEDULE,
@@ -442,7 +442,7 @@ MUTANTS = (
     Mutant(
         name="snapshot-after-the-indexes",
         rule="an index that a full disk refuses keeps no snapshot of producers from being written",
-        module="anabranch.core.log.rolling",
+        module="anabranch.core.log.segment_roll",
         old="        save_snapshot(log)\n        segment.save_indexes(log.files)\n",
         new="        segment.save_indexes(log.files)\n        save_snapshot(log)\n",
         seed=NO_SCHEDULE,
@@ -487,7 +487,7 @@ MUTANTS = (
         old="if one[0] > reached or one not in covered\n",
         new="if one[0] > reached\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/log/test_syncing.py"
+        caught_by="tests/core/log/test_sync_round.py"
         "::test_what_a_round_said_is_there_after_a_power_cut[1]",
     ),
     Mutant(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
-CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
+CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
 NEAR_CLIENTS = "tests/core/diskless/test_near_clients.py"
 PLACER = "tests/core/placement/test_managed.py"
 PLANS = "tests/core/placement/test_managed_plans.py"
@@ -93,7 +93,7 @@ MUTANTS = (
         old="            if known is None:  # new, or the broker was back between two looks\n",
         new="            if known is None and broker_id not in self._elapsed_ms:\n",
         seed=NO_SCHEDULE,
-        caught_by="tests/core/controller/test_managed_reconciling.py"
+        caught_by="tests/core/controller/test_managed_reconciler.py"
         "::test_a_broker_that_was_back_between_two_looks_is_away_anew",
     ),
     Mutant(
@@ -162,7 +162,7 @@ MUTANTS = (
     Mutant(
         name="pace-does-not-hold",
         rule="diskless replicas change at their own pace",
-        module="anabranch.core.controller.diskless.reconciling",
+        module="anabranch.core.controller.diskless.reconciler",
         old="len(self.records) >= self._allowed",
         new="False",
         seed=NO_SCHEDULE,
@@ -171,7 +171,7 @@ MUTANTS = (
     Mutant(
         name="everything-looked-at-again",
         rule="only what a change concerns is looked at",
-        module="anabranch.core.controller.diskless.reconciling",
+        module="anabranch.core.controller.diskless.reconciler",
         old="self._queue(self._concerned(state, before, self.racks))",
         new="self._queue(state.diskless.keys)",
         seed=NO_SCHEDULE,
@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant(
         name="frozen-partition-moves",
         rule="with auto-reconcile off nothing moves by itself",
-        module="anabranch.core.controller.diskless.reconciling",
+        module="anabranch.core.controller.diskless.reconciler",
         old="step.row if step is not None and self._reconciles else",
         new="step.row if step is not None else",
         seed=NO_SCHEDULE,
@@ -189,7 +189,7 @@ MUTANTS = (
     Mutant(
         name="counting-holds-up-the-rest",
         rule="while absences are counted the racks are followed",
-        module="anabranch.core.controller.diskless.reconciling",
+        module="anabranch.core.controller.diskless.reconciler",
         old="            reasons += self._followed(state, config, now_ms)\n",
         new="            reasons += [] if absences else self._followed(state, config, now_ms)\n",
         seed=NO_SCHEDULE,

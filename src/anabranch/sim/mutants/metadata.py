@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
-CONTROLLER = "tests/core/controller/test_managed_reconciling.py"
+CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
 REPLAY = "anabranch.core.metadata.replay"
 
 MUTANTS = (

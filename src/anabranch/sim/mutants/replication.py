@@ -14,7 +14,7 @@ COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 DROPPED = "tests/core/replication/test_dropped_transactions.py"
 FETCH = "anabranch.core.api.fetch_pass"
-FOLLOWING = "anabranch.core.replication.following"
+FOLLOWING = "anabranch.core.replication.follower"
 HISTORY = "anabranch.core.api.fetch_history"
 IN_SYNC = "anabranch.core.replication.in_sync"
 OVERTAKEN = "tests/core/replication/test_overtaken_metadata.py"
@@ -208,7 +208,7 @@ MUTANTS = (
     Mutant(
         name="leadership-proven-by-an-earlier-answer",
         rule="only a question that left after the request had come proves the leadership",
-        module="anabranch.core.replication.asking",
+        module="anabranch.core.replication.controller_requests",
         old="return self._asked + 1",
         new="return self._asked",
         seed=NO_SCHEDULE,
@@ -227,7 +227,7 @@ MUTANTS = (
     Mutant(
         name="own-log-start-not-told",
         rule="a follower tells its leader each start of its log, also one that it moved by itself",
-        module="anabranch.core.replication.following",
+        module="anabranch.core.replication.follower",
         old="log.start_offset != self.sent_start",
         new="log.start_offset != answer.log_start_offset",
         seed=NO_SCHEDULE,

@@ -80,7 +80,7 @@ MUTANTS = (
         old="if heard_on == connection_id and self.shell is not None:",
         new="if self.shell is not None:",
         seed=NO_SCHEDULE,
-        caught_by="tests/server/test_dialling.py"
+        caught_by="tests/server/test_liveness_probe.py"
         "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
     ),
     Mutant(

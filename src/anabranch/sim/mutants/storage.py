@@ -7,7 +7,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 OBJECTS = "anabranch.server.objects"
 OBJECT_TESTS = "tests/server/objects"
 OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
-OPENING_TESTS = "tests/server/diskless/test_opening.py"
+OPENING_TESTS = "tests/server/diskless/test_startup.py"
 
 MUTANTS = (
     Mutant(
@@ -42,7 +42,7 @@ MUTANTS = (
     Mutant(
         name="taken-name-compared-by-size-alone",
         rule="a put whose name is taken has succeeded when the object is the same, byte for byte",
-        module=f"{OBJECTS}.taken",
+        module=f"{OBJECTS}.existing_object",
         old="        if bytes(held) != piece:\n",
         new="        if len(held) != len(piece):\n",
         seed=NO_SCHEDULE,
@@ -81,7 +81,7 @@ MUTANTS = (
     Mutant(
         name="names-given-meanwhile-refuse-the-start",
         rule="a name that a coordinator at work has just given is no sign of an older copy",
-        module=f"{OBJECTS}.checking",
+        module=f"{OBJECTS}.store_check",
         old="check_given(present, await coordinator.last_id(), store.url)",
         new="check_given(present, min(present) - 1, store.url)",
         seed=NO_SCHEDULE,
@@ -91,7 +91,7 @@ MUTANTS = (
     Mutant(
         name="store-that-is-away-refuses-the-start",
         rule="a node starts while its diskless stores do not answer",
-        module="anabranch.server.diskless.opening",
+        module="anabranch.server.diskless.startup",
         old="        if done and not isinstance(fault, ObjectsAway | CoordinatorAway):\n",
         new="        if done:\n",
         seed=NO_SCHEDULE,

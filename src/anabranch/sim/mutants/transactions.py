@@ -6,7 +6,7 @@ from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
 TRANSACTIONS = "anabranch.core.coordination.transactions"
 TRANSACTION_TESTS = "tests/core/coordination/transactions"
-VERIFYING = "anabranch.core.broker.verifying"
+VERIFYING = "anabranch.core.broker.verification"
 
 MUTANTS = (
     Mutant(
@@ -68,7 +68,7 @@ MUTANTS = (
     Mutant(
         name="late-batch-after-a-marker",
         rule="a verification from before a marker begins no transaction after it",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="if code is ErrorCode.NONE and self.is_overtaken:",
         new="if False:",
         seed=NO_SCHEDULE,
@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant(
         name="marker-overtakes-the-next-transaction",
         rule="a marker that raises the epoch ends no transaction of that epoch",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="if found is not None and (found.epoch < epoch or not raises_epoch):",
         new="if found is not None:",
         seed=NO_SCHEDULE,
@@ -87,7 +87,7 @@ MUTANTS = (
     Mutant(
         name="verification-outlives-a-leadership",
         rule="a coordinator that was asked in an earlier leadership is asked again",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="or partition.led_from_epoch != self.led_from_epoch:",
         new="or False:",
         seed=NO_SCHEDULE,
@@ -291,7 +291,7 @@ MUTANTS = (
     Mutant(
         name="leader-pauses-before-it-asks-to-wait",
         rule="a partition asks at once to wait for the end of the transaction before",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = backoff_ms",
         seed=NO_SCHEDULE,
@@ -301,7 +301,7 @@ MUTANTS = (
     Mutant(
         name="first-partition-asked-about-alone",
         rule="partitions of one request are asked about in one question",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old=".append(verification)\n        broker.peers.ask_last(self._ask_all)\n",
         new=".append(verification)\n        self._ask_all()\n",
         seed=NO_SCHEDULE,
@@ -311,7 +311,7 @@ MUTANTS = (
     Mutant(
         name="coordinator-asked-without-a-pause",
         rule="a coordinator that does not wait is asked again after a pause",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = 0",
         seed=NO_SCHEDULE,
@@ -321,7 +321,7 @@ MUTANTS = (
     Mutant(
         name="join-holds-up-other-transactions",
         rule="a question that waits holds up no question about others",
-        module="anabranch.core.broker.verifying",
+        module="anabranch.core.broker.verification",
         old="            self._queue(verification, JOINS)\n            return True\n",
         new="            self._queue(verification, VERIFICATIONS)\n            return True\n",
         seed=NO_SCHEDULE,

@@ -3,7 +3,7 @@
 What: `Section` is a mapping of which every key must be known and taken once; `Item` is any value
 with its line and its full name. Why: people write these files by hand, and a mistake that is told
 as "line 12, topics.orders.replication: …" is mended at once. Rule kept: nothing that was written
-is ignored in silence. Not here: what the fields mean (`reading.py`).
+is ignored in silence. Not here: what the fields mean (`rehearsal_file.py`).
 """
 
 from __future__ import annotations

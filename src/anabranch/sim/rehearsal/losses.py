@@ -19,7 +19,7 @@ from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.rehearsal.answers import Loss, Place
 from anabranch.sim.rehearsal.probe import Probe
-from anabranch.sim.rehearsal.producing import Sent
+from anabranch.sim.rehearsal.producer import Sent
 
 READ_BYTES = 1 << 20
 FAR = 1 << 62

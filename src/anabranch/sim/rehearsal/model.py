@@ -2,7 +2,7 @@
 
 The rule it keeps: a plan is complete and consistent. Who holds one need not check it again: every
 broker, rack and topic that is named exists, every replica list is one that the cluster can hold.
-Not here: how it is written (`reading.py`), what becomes of it (`stage.py`).
+Not here: how it is written (`rehearsal_file.py`), what becomes of it (`stage.py`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ is what happens and in which order, not when.
 
 Rule kept: the same events give the same text, whichever way the rows were made. Events of one
 moment are one row, since nothing can be seen between them. Not here: the transcript with its times
-(`transcript.py`), rows of real processes (`testing/staging`).
+(`transcript.py`), rows of real processes (`testing/rehearsal`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.sim.rehearsal.answers import Condition, Place
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
-from anabranch.sim.rehearsal.producing import UNANSWERED, Sent
+from anabranch.sim.rehearsal.producer import UNANSWERED, Sent
 from anabranch.sim.rehearsal.stage import Stage
 from anabranch.sim.rehearsal.transcript import (
     BROKER_WIDTH,

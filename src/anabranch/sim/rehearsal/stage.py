@@ -6,7 +6,7 @@ checks of the simulator on, and at the end the books are closed.
 
 Rule kept: seed and file give the same run to the byte. The retained bytes of a partition are a few
 records that stand for them: a replica that copies one of those has copied its share of the bytes.
-Not here: what an event does (`acting.py`), what is looked at (`probe.py`).
+Not here: what an event does (`actions.py`), what is looked at (`probe.py`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from anabranch.core.partition import ACKS_ALL
 from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode
-from anabranch.sim.rehearsal.acting import Actor
+from anabranch.sim.rehearsal.actions import Actor
 from anabranch.sim.rehearsal.answers import Answers, Place, Verdict
-from anabranch.sim.rehearsal.checking import Checking, NotReady
-from anabranch.sim.rehearsal.consuming import look
+from anabranch.sim.rehearsal.checks import Checking, NotReady
+from anabranch.sim.rehearsal.consumer import look
 from anabranch.sim.rehearsal.lessons import lessons
 from anabranch.sim.rehearsal.losses import losses
-from anabranch.sim.rehearsal.measuring import copied, copy_time, outstanding, seen_at_end
+from anabranch.sim.rehearsal.measurements import copied, copy_time, outstanding, seen_at_end
 from anabranch.sim.rehearsal.model import Action, Claim, Event, Rehearsal
 from anabranch.sim.rehearsal.probe import Probe
-from anabranch.sim.rehearsal.producing import Sender, Steady, fared
+from anabranch.sim.rehearsal.producer import Sender, Steady, fared
 from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.sim.world import World
 

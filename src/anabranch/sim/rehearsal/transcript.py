@@ -20,7 +20,7 @@ from anabranch.sim.processes import State
 from anabranch.sim.rehearsal.answers import Answers, Place, acks_text
 from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
 from anabranch.sim.rehearsal.probe import manner
-from anabranch.sim.rehearsal.producing import UNANSWERED, Sent
+from anabranch.sim.rehearsal.producer import UNANSWERED, Sent
 from anabranch.sim.rehearsal.stage import Stage
 from anabranch.sim.rehearsal.units import SECOND_US
 

@@ -13,7 +13,7 @@ from tests.core.coordination.transactions.transaction_world import (
     joining,
 )
 
-from anabranch.core.coordination.transactions.loading import TransactionLoader
+from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.shard import TransactionShard
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC
 from anabranch.core.coordination.transactions.upkeep import MOST_SAID

@@ -15,6 +15,6 @@
             hosting.step(perform(effect), now_ms)
 
 An event that does not fit the state of its partition, folder or sync raises `Bug`. The tables are
-in `standing.py`, `core/log/room.py` and `syncs.py`. Sources: Kafka's ReplicaManager and LogManager,
+in `states.py`, `core/log/room.py` and `syncs.py`. Sources: Kafka's ReplicaManager and LogManager,
 KIP-112 and KIP-858 (several folders). Not here: reading and writing files, locks on folders.
 """

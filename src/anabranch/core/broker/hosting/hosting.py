@@ -23,7 +23,7 @@ from anabranch.core.broker.hosting.effects import (
     TellUnusable,
 )
 from anabranch.core.broker.hosting.logs import Found, Logs
-from anabranch.core.broker.hosting.standing import Happening, Standing
+from anabranch.core.broker.hosting.states import Happening, Standing
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull

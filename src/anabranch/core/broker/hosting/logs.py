@@ -1,6 +1,6 @@
 """One partition after another: its log is found, opened, begun, set aside, deleted, or waits.
 
-What: the standing of each partition (`standing.py`), what changes it, and what the performer has to
+What: the standing of each partition (`states.py`), what changes it, and what the performer has to
 do then. At most one log is being opened. Rules kept: a log of an older topic id, or of a replica
 that moved away, is set aside and not removed, because metadata may have been restored from an old
 copy; what the metadata does not know stays where it is; an empty log takes no place of one that was
@@ -23,7 +23,7 @@ from anabranch.core.broker.hosting.effects import (
     TellHosted,
 )
 from anabranch.core.broker.hosting.folders import Folders
-from anabranch.core.broker.hosting.standing import Happening, Standing, after
+from anabranch.core.broker.hosting.states import Happening, Standing, after
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.replication.replica import Replica

@@ -3,7 +3,7 @@
 Rule kept: a sync that failed is never tried again as if nothing had happened, because what the
 kernel then holds is unknown: the folder goes offline. Only logs with a round are in the table's
 states, so that the others cost nothing. Source: PostgreSQL's fsync failures of 2018; Kafka's
-LogDirFailureChannel. Not here: which files a round covers (`core/log/syncing.py`).
+LogDirFailureChannel. Not here: which files a round covers (`core/log/sync_round.py`).
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ should replace, and racks that should have one; `next_step` makes one change of 
 
 Every step comes nearer to the end and a partition that is as it should be has none, so that
 reconciliation goes quiet. No bytes move. Source: document 003, Reconciliation Algorithm. Not here:
-when and how many (`reconciling.py`).
+when and how many (`reconciler.py`).
 """
 
 from __future__ import annotations

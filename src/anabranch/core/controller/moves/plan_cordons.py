@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER, is_cordoned
 from anabranch.core.metadata.image import RESOURCE_BROKER, MetadataImage
 from anabranch.core.metadata.plan_state import MoveImage
-from anabranch.core.placement.planning import drained
+from anabranch.core.placement.move_plans import drained
 from anabranch.core.wire.metadata_records import ConfigRecord
 
 

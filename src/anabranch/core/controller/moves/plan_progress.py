@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.moves.plan_standing import Standing, found, held_up, standing
+from anabranch.core.controller.moves.plan_states import Standing, found, held_up, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_off
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to

@@ -3,7 +3,7 @@
 What: the settings that Kafka's tools set for a move (KIP-73), as records, for every broker and
 partition of a plan. Why not by the command line: whoever began a throttled move and went home has
 left it throttled for ever. Rule kept: a throttle that somebody else set is neither replaced nor
-taken off. Not here: how replicas are slowed down (`core/replication/throttling.py`).
+taken off. Not here: how replicas are slowed down (`core/replication/throttles.py`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from anabranch.core.controller.brokers.cordons import is_cordoned
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.moves.plan_cordons import cordon_off, cordon_on, to_cordon
 from anabranch.core.controller.moves.plan_progress import changed, plan_reason
-from anabranch.core.controller.moves.plan_standing import Standing, away, found, standing
+from anabranch.core.controller.moves.plan_states import Standing, away, found, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_on, throttled_already
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to
@@ -39,7 +39,7 @@ from anabranch.core.metadata.plan_state import (
     moves_of,
     plan_after,
 )
-from anabranch.core.placement.planning import Why
+from anabranch.core.placement.move_plans import Why
 from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     PlanMovesRecord,

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from anabranch.core.coordination.transactions import rules
-from anabranch.core.coordination.transactions.loading import TransactionLoader
+from anabranch.core.coordination.transactions.loader import TransactionLoader
 from anabranch.core.coordination.transactions.markers import Markers
 from anabranch.core.coordination.transactions.rules import Answered, NeedsProducerId, Producer
 from anabranch.core.coordination.transactions.shard import TransactionShard, server_version

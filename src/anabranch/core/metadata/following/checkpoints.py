@@ -13,7 +13,7 @@ from typing import NamedTuple
 from anabranch.core.errors import ProtocolError
 from anabranch.core.log.files import Files
 from anabranch.core.metadata.batches import snapshot_is_whole
-from anabranch.core.metadata.following.reading import Reading
+from anabranch.core.metadata.following.replayer import Reading
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
 

@@ -25,7 +25,7 @@ from anabranch.core.metadata.following.checkpoints import (
     image_of,
     newest_whole,
 )
-from anabranch.core.metadata.following.reading import PLAIN, Reading
+from anabranch.core.metadata.following.replayer import PLAIN, Reading
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.levels import check_supported, level_of
 from anabranch.core.metadata.snapshot import snapshot_records

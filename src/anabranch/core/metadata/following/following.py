@@ -29,7 +29,6 @@ from typing import Any
 from anabranch.core.errors import Bug, ErrorCode, ProtocolError, StorageFault, TooOld
 from anabranch.core.log.files import DiskFull
 from anabranch.core.metadata.difference import difference
-from anabranch.core.metadata.following.asking import PIECE_BYTES, Asker, log_of, piece_in
 from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.following.effects import (
     Act,
@@ -55,6 +54,7 @@ from anabranch.core.metadata.following.effects import (
 )
 from anabranch.core.metadata.following.own_snapshots import OwnSnapshots
 from anabranch.core.metadata.following.pieces import Pieces
+from anabranch.core.metadata.following.requests import PIECE_BYTES, Asker, log_of, piece_in
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.replay import everything
 from anabranch.core.metadata.store_check import CopyEnd, snapshot_fault, store_fault

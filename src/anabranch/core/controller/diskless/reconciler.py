@@ -1,0 +1,278 @@
+"""Keeping diskless partitions as the racks want them: what a controller does for it by the clock.
+
+What: every so often it counts how long brokers are unreachable (`absence.py`), sees which racks
+have changed (`racks.py`), and makes the next steps of partitions that are not as they should be
+(`reconciliation.py`), at most `diskless.managed.rf.max.moves.per.sec` of them a second. With
+`diskless.managed.rf.auto.reconcile` off it makes none, and says so.
+
+Why a list of partitions to look at, and not a look at all of them: a broker that dies concerns what
+it had, and nothing concerns a million partitions but a rack that comes or goes. Rules kept: every
+partition is looked at once when a term begins, so that what older versions wrote comes right; after
+that only what has changed, what waits, and what a changed broker or rack concerns. Its pace is its
+own: classic moves have theirs, and are asked first. It goes quiet: a step's result is looked at
+again, and has no further step in the end.
+
+Source: document 003, Reconciliation Algorithm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from operator import is_
+from typing import TYPE_CHECKING
+
+from anabranch.core.controller.diskless.absence import Absences, forgotten
+from anabranch.core.controller.diskless.leaders import change_diskless
+from anabranch.core.controller.diskless.racks import HEALTHY, UNAVAILABLE, Rack, Racks
+from anabranch.core.controller.diskless.reasons import (
+    absence_reasons,
+    frozen_reason,
+    rack_reasons,
+    summary,
+    was_repaired,
+    was_stepped,
+)
+from anabranch.core.controller.diskless.reconciliation import next_step, wish
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.wire.metadata_records import MetadataRecord, NoOpRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+    from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.core.wire.metadata_records import BrokerAbsence
+
+IDLE_MS, BUSY_MS = 500, 50
+"""Between two looks, when nothing is to be done and while something is."""
+MOST_LOOKED = 1_000
+"""Partitions after which a look ends: some 10 ms."""
+MOST_MOVED = 1_000
+"""Steps in one batch of records, so that it stays small."""
+
+
+class Pace:
+    """How many steps may be made now: never more than two looks' worth at once."""
+
+    def __init__(self, now_ms: int) -> None:
+        self._since_ms = now_ms
+        self._thousandths = 0
+
+    def allowed(self, moves_per_sec: int, now_ms: int) -> int:
+        """The steps that are left after the time that has passed."""
+        self._thousandths += moves_per_sec * max(now_ms - self._since_ms, 0)
+        self._since_ms = now_ms
+        most = max(1000, moves_per_sec * BUSY_MS * 2)
+        self._thousandths = min(self._thousandths, most)
+        return min(self._thousandths // 1000, MOST_MOVED)
+
+    def spend(self, moves: int) -> None:
+        """So many were made."""
+        self._thousandths -= 1000 * moves
+
+
+class Reconciling:
+    """What is to be looked at, and when next, on the steady clock. One a controller term."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.due_ms = now_ms + IDLE_MS
+        self.racks: Racks | None = None
+        """The racks as of the last look."""
+        self.todo: dict[PartitionKey, None] = {}
+        """Partitions to be looked at."""
+        self.unsteady: dict[PartitionKey, bool] = {}
+        """Partitions that were not as they should be, and whether a step is left to make."""
+        self._absences = Absences(now_ms)
+        self._pace = Pace(now_ms)
+        self._seen: tuple[object, ...] = ()
+        self._swept: set[str] = set()
+        """Racks that every partition was looked at for since they came."""
+        self._reconciles = True
+        self._said_frozen = 0
+        self._degraded_at_ms: dict[str, int] = {}
+        """Since when racks are seen without capacity in this term."""
+
+    @property
+    def backlog(self) -> int:
+        """Partitions that are still to be looked at or changed."""
+        pending = sum(1 for key, moves in self.unsteady.items() if moves and key not in self.todo)
+        return len(self.todo) + pending
+
+    def degraded_ms(self, rack: Rack, now_ms: int) -> int:
+        """How long a rack is known to have been without capacity."""
+        since_ms = self._degraded_at_ms.get(rack.name, now_ms)
+        return max(now_ms - since_ms, min(map(self.elapsed_ms, rack.brokers)))
+
+    def elapsed_ms(self, broker_id: int) -> int:
+        """How long a broker is known to have been unreachable."""
+        return self._absences.elapsed_ms(broker_id)
+
+    def due(
+        self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
+    ) -> Result[None] | None:
+        """What is to be written down now. `hears` says whether the controller hears any broker."""
+        if now_ms < self.due_ms:
+            return None
+        absences, reasons = self._counted(state, config, now_ms, hears=hears)
+        result = None
+        if state.diskless.keys:
+            reasons += self._followed(state, config, now_ms)
+            if not absences and not reasons:
+                result = self._stepped(state, config, now_ms)
+        if absences or reasons:
+            result = Result((NoOpRecord(absences=absences),), None, tuple(reasons))
+        is_busy = self.todo or state.diskless.touched
+        self.due_ms = now_ms + (BUSY_MS if is_busy else IDLE_MS)
+        return result
+
+    # Time.
+
+    def _counted(
+        self, state: ClusterState, config: BrokerConfig, now_ms: int, *, hears: bool
+    ) -> tuple[list[BrokerAbsence], list[Reason]]:
+        """How long brokers have been unreachable, where that is to be written down."""
+        image, index = state.image, state.diskless
+        named = [broker_id for broker_id, keys in index.on.items() if keys]
+        found = forgotten(image, named)
+        threshold_ms = config.diskless_managed_rf_rack_unavailable_threshold_ms
+        if index.keys:
+            found += self._absences.look(image, now_ms, threshold_ms, counts=hears)
+        return list(found), list(absence_reasons(state, found, threshold_ms))
+
+    # What is to be looked at.
+
+    def _followed(self, state: ClusterState, config: BrokerConfig, now_ms: int) -> list[Reason]:
+        """Take changes of racks and settings over; what is said of them."""
+        if config.diskless_managed_rf_auto_reconcile != self._reconciles:
+            self._reconciles = config.diskless_managed_rf_auto_reconcile
+            self._queue(list(self.unsteady))
+        image = state.image
+        seen = image.brokers, image.absences, image.configs
+        if self._seen and all(map(is_, seen, self._seen)):
+            return []
+        self._seen = seen
+        before, self.racks = self.racks, Racks(image)
+        self._degraded_at_ms = {
+            name: self._degraded_at_ms.get(name, now_ms)
+            for name, rack in self.racks.by_name.items()
+            if not rack.eligible
+        }
+        if before is None:
+            self._queue(state.diskless.keys)
+            self._swept = set(self.racks.target)
+            return []
+        if self.racks.is_as(before):
+            return []
+        self._queue(self._concerned(state, before, self.racks))
+        return list(rack_reasons(before, self.racks))
+
+    def _concerned(
+        self, state: ClusterState, before: Racks, after: Racks
+    ) -> Iterable[PartitionKey]:
+        """The partitions that may have to change since the racks did."""
+        there = {name for name in after.target if after.by_name[name].state is HEALTHY}
+        is_new = not there <= self._swept
+        self._swept = (self._swept & set(after.target)) | there
+        if is_new:
+            return state.diskless.keys
+        found = dict.fromkeys(self.unsteady)
+        found.update((key, None) for key in state.leaderless if key in state.diskless.keys)
+        for broker_id in sorted(before.rack_of.keys() | after.rack_of.keys()):
+            if _loses(broker_id, before, after):
+                found.update(state.diskless.on.get(broker_id, {}))
+        return found
+
+    def _queue(self, keys: Iterable[PartitionKey]) -> None:
+        self.todo.update(dict.fromkeys(keys))
+
+    # Steps.
+
+    def _stepped(
+        self, state: ClusterState, config: BrokerConfig, now_ms: int
+    ) -> Result[None] | None:
+        """Look at partitions, and make the steps that the pace allows."""
+        assert self.racks is not None  # followed a moment ago
+        self._queue(state.diskless.take_touched())
+        if not self.todo:
+            return None
+        pace = config.diskless_managed_rf_max_moves_per_sec
+        look = _Look(state, self.racks, self._pace.allowed(pace, now_ms), self._reconciles)
+        for _ in range(min(MOST_LOOKED, len(self.todo))):
+            key, _ = self.todo.popitem()
+            moves = look.at(key)
+            if look.is_full:
+                self.todo[key] = None
+                break
+            if moves is None:
+                self.unsteady.pop(key, None)
+            else:
+                self.unsteady[key] = moves
+        self._pace.spend(len(look.records))
+        return look.result() or self._frozen()
+
+    def _frozen(self) -> Result[None] | None:
+        """Say that nothing is done, when that has changed."""
+        if self.todo:
+            return None
+        frozen = 0 if self._reconciles else sum(self.unsteady.values())
+        was, self._said_frozen = self._said_frozen, frozen
+        if frozen in (0, was):
+            return None
+        return Result((NoOpRecord(),), None, (frozen_reason(frozen),))
+
+
+def _loses(broker_id: int, before: Racks, after: Racks) -> bool:
+    """Whether what a broker has may have to go elsewhere, since it is gone, or its rack is not what
+    it was."""
+    if before.rack_of.get(broker_id) != after.rack_of.get(broker_id):
+        return True
+    if broker_id in after.gone - before.gone:
+        return True
+    return after.state(broker_id) is UNAVAILABLE is not before.state(broker_id)
+
+
+class _Look:
+    """One look at some partitions: what it changes, and what brokers carry after that."""
+
+    def __init__(self, state: ClusterState, racks: Racks, allowed: int, reconciles: bool) -> None:
+        self.records: list[MetadataRecord] = []
+        self.is_full = False
+        self._reasons: list[Reason] = []
+        self._state = state
+        self._racks = racks
+        self._allowed = allowed
+        self._reconciles = reconciles
+        self._carried = Counter(state.replica_count)
+
+    def at(self, key: PartitionKey) -> bool | None:
+        """Look at a partition, and make its next step; None when it is as it should be, else
+        whether a step is left to make."""
+        state, racks = self._state, self._racks
+        if key not in state.diskless.keys:
+            return None
+        partition = state.partition(key)
+        wanted = wish(partition.replicas, partition.leader, racks)
+        step = next_step(partition.replicas, partition.leader, wanted, racks, self._carried)
+        row = step.row if step is not None and self._reconciles else partition.replicas
+        record = change_diskless(*key, partition, row, racks.living.__contains__)
+        if record is not None and len(self.records) >= self._allowed:
+            self.is_full = True
+        elif record is not None:
+            self.records.append(record)
+            place = f"{state.topic_name(key)}-{key[1]}"
+            if step is None or not self._reconciles:
+                self._reasons += was_repaired(place, partition, record)
+            else:
+                self._carried.update(step.came)
+                self._carried.subtract(step.went)
+                self._reasons += was_stepped(place, partition, step, record, racks)
+        if step is not None:
+            return True
+        return False if wanted.wait else None
+
+    def result(self) -> Result[None] | None:
+        """The batch, None without records."""
+        if not self.records:
+            return None
+        reasons = (summary(len(self.records)), *self._reasons)
+        return Result(tuple(self.records), None, reasons, atomic=False)

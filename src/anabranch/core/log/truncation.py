@@ -1,0 +1,267 @@
+"""Making a log shorter: truncation at the end, retention and DeleteRecords at the start.
+
+Rules kept: the checkpoints are lowered on stable storage before bytes go, so that a restart does
+not take the missing end for loss; segments go one by one from the end that shrinks, so that what
+stays has no hole; a cut is synced, so that no older bytes come back behind newer ones. Removed
+files keep the suffix `.deleted` for `file.delete.delay.ms`, for readers that are under way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from anabranch.core.errors import ApiError, ErrorCode, StorageFault
+from anabranch.core.log.failed_sync import sync_at_once
+from anabranch.core.log.files import DiskFull
+from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
+from anabranch.core.log.producer_replay import state_before_cut
+from anabranch.core.log.producers import ProducerStates
+from anabranch.core.log.reader import position_of
+from anabranch.core.log.scan import BadBatch, scan
+from anabranch.core.log.segment import (
+    DELETED,
+    LOG,
+    OFFSETS,
+    SNAPSHOT,
+    TIMES,
+    TRANSACTIONS,
+    Segment,
+    offset_name,
+    offset_of,
+)
+from anabranch.core.log.segment_roll import roll
+from anabranch.core.log.side_files import save_epochs
+from anabranch.core.log.state import LogState
+from anabranch.core.log.sync_round import sync_names
+from anabranch.core.types import Offset
+
+
+def truncate_to(log: LogState, offset: int) -> Offset:
+    """Cut every batch that ends at or after `offset`, and epochs that begin there; the new end."""
+    if log.fault is not None:
+        raise log.fault
+    if offset >= log.end_offset:
+        log.epochs.cut_end(log.end_offset)  # one that was given, and never written in
+        if log.epochs.unsaved:
+            save_epochs(log, sync=True)
+        return Offset(log.end_offset)
+    if offset < log.start_offset or log.segment_index(offset) < 0:
+        truncate_fully(log, offset)
+        return Offset(log.end_offset)
+    try:
+        _cut_end(log, offset)
+    except DiskFull:
+        raise
+    except StorageFault as fault:
+        log.fault = fault
+        raise
+    return Offset(log.end_offset)
+
+
+def _cut_end(log: LogState, offset: int) -> None:
+    index = log.segment_index(offset)
+    segment = log.segments[index]
+    position, _ = position_of(log, segment, offset, blocking=True)
+    while position == 0 and index > 0:  # the log ends where the batch before it does
+        index -= 1
+        segment = log.segments[index]
+        position = segment.size
+    end_offset = _end_before(log, segment, position)
+    if end_offset < log.start_offset:  # the log starts within the batch that goes
+        truncate_fully(log, log.start_offset)
+        return
+    aborted = [each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]
+    log.shorter_first(log.topic_partition, end_offset)
+    log.epochs.cut_end(end_offset)
+    save_epochs(log, sync=True)
+    while len(log.segments) > index + 1:
+        _drop(log, log.segments.pop(), 0)
+    sync_names(log)
+    log.offset_index(segment)
+    log.index_cache.forget(segment)
+    log.active = segment
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[0] <= end_offset]
+    log.size_bytes -= segment.size - position
+    segment.size = position
+    segment.file.truncate(position)
+    sync_at_once(log, segment)
+    _set_end(log, end_offset)
+    segment.cut_indexes(position, end_offset)
+    _note_tail(log, segment)
+    log.aborted = {segment.base_offset: aborted}
+    _drop_snapshots(log, lambda taken: taken > end_offset)
+    _find_producers(log, segment)
+
+
+def _find_producers(log: LogState, segment: Segment) -> None:
+    """What producers wrote before a cut, behind which the log ends with this segment."""
+    try:
+        log.producers = state_before_cut(log, segment)
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
+
+
+def _end_before(log: LogState, segment: Segment, position: int) -> int:
+    """The offset after the last batch before a position: where the log ends when it is opened.
+
+    Offsets that compaction left out there belong to no batch, so they are given up with the cut."""
+    if position == 0:
+        return segment.base_offset
+    end_offset = segment.base_offset
+    start = log.offset_index(segment).boundary_before(position - 1)
+    try:
+        for _, header in scan(segment.file, position, start, check_crc=False):
+            end_offset = header.next_offset
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
+    return end_offset
+
+
+def _note_tail(log: LogState, segment: Segment) -> None:
+    """Index what follows the last entry again, so that the largest timestamp is known."""
+    assert segment.offset_index is not None
+    positions = segment.offset_index.positions
+    start = positions[-1] if positions else 0
+    try:
+        for position, header in scan(segment.file, segment.size, start, check_crc=False):
+            if position > start or not positions:
+                segment.note(
+                    position,
+                    header.size_bytes,
+                    header.last_offset,
+                    header.newest_timestamp,
+                    log.config.index_interval_bytes,
+                )
+    except BadBatch as bad:
+        raise log.corrupt(segment, bad.position, bad.why) from None
+
+
+def _set_end(log: LogState, end_offset: int) -> None:
+    log.end_offset = end_offset
+    log.flushed_offset = min(log.flushed_offset, end_offset)
+    log.sync_ceiling = min(log.sync_ceiling, end_offset)
+    log.hints.clear()
+
+
+def truncate_fully(log: LogState, offset: int) -> None:
+    """Drop every batch and go on at `offset`."""
+    if log.fault is not None:
+        raise log.fault
+    log.shorter_first(log.topic_partition, 0)
+    log.epochs.entries = []
+    save_epochs(log, sync=True)
+    while log.segments:
+        if len(log.segments) == 1:
+            sync_names(log)  # no younger one may come back without the first
+        _drop(log, log.segments.pop(), 0)
+    log.active = None
+    log.aborted.clear()
+    log.unsynced_segments.clear()
+    log.size_bytes = 0
+    _set_end(log, offset)
+    log.flushed_offset = log.sync_ceiling = offset
+    log.start_offset = offset
+    _drop_snapshots(log, lambda _taken: True)
+    log.producers = ProducerStates(log.producers.now_ms)
+    roll(log, 0)
+    sync_names(log)
+
+
+def raise_start(log: LogState, offset: int) -> None:
+    """Move the log start forward; bytes before it are removed by the next retention."""
+    if log.fault is not None:
+        raise log.fault
+    if offset > log.end_offset:
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"Cannot delete records of {log.topic_partition} before {offset}: the log ends at "
+            f"{log.end_offset}.",
+        )
+    if offset > log.start_offset:
+        log.start_offset = offset
+        log.epochs.cut_start(offset)
+        if log.epochs.unsaved:
+            save_epochs(log, sync=False)
+
+
+def apply_retention(log: LogState, now_ms: int, high_watermark: int) -> list[str]:
+    """Drop the oldest segments that are expired; the paths that will be removed later."""
+    if log.fault is not None or not log.segments:
+        return []
+    doomed = _expired(log, now_ms, high_watermark)
+    if not doomed:
+        return []
+    if len(doomed) == len(log.segments):
+        roll(log, now_ms)
+    raise_start(log, log.segments[len(doomed)].base_offset)
+    paths: list[str] = []
+    for segment in doomed:
+        # What stays must outlive what goes, and no younger segment may go first.
+        sync_names(log)
+        log.segments.remove(segment)
+        paths += _drop(log, segment, now_ms)
+    log.unsynced_segments = [one for one in log.unsynced_segments if one[1] in log.segments]
+    return paths
+
+
+def _expired(log: LogState, now_ms: int, high_watermark: int) -> list[Segment]:
+    """The leading segments that are too old, too much or before the log start, and replicated."""
+    config, expired = log.config, []
+    excess = log.size_bytes - config.retention_bytes if config.retention_bytes >= 0 else 0
+    for segment in log.segments:
+        end_offset = log.end_of(segment)
+        if end_offset > high_watermark or (segment is log.active and segment.size == 0):
+            break
+        before_start = end_offset <= log.start_offset and segment is not log.active
+        too_much = config.deletes and config.retention_bytes >= 0 and excess >= segment.size
+        if not (before_start or too_much or _too_old(log, segment, now_ms)):
+            break
+        excess -= segment.size
+        expired.append(segment)
+    return expired
+
+
+def _too_old(log: LogState, segment: Segment, now_ms: int) -> bool:
+    if not log.config.deletes or log.config.retention_ms < 0:
+        return False
+    newest = newest_timestamp(log, segment)
+    if newest < 0:
+        newest = log.files.modified_ms(segment.stem + LOG)
+    return now_ms - newest > log.config.retention_ms
+
+
+def _drop(log: LogState, segment: Segment, now_ms: int) -> list[str]:
+    """Rename a segment's files; they are removed after the delay."""
+    log.size_bytes -= segment.size
+    log.index_cache.forget(segment)
+    log.aborted.pop(segment.base_offset, None)
+    log.hints.clear()
+    segment.is_dropped = True
+    segment.file.close()
+    paths = []
+    due_ms = now_ms + log.config.file_delete_delay_ms
+    for suffix in (LOG, OFFSETS, TIMES, TRANSACTIONS):
+        path = segment.stem + suffix
+        if log.files.exists(path):
+            log.files.rename(path, path + DELETED)
+            paths.append(path + DELETED)
+            log.deleted.append((due_ms, path + DELETED))
+    if segment.base_offset < log.end_offset:
+        log.files.remove(f"{log.folder}/{offset_name(segment.base_offset, SNAPSHOT)}")
+    log.names_unsynced = True
+    return paths
+
+
+def _drop_snapshots(log: LogState, doomed: Callable[[int], bool]) -> None:
+    for name in log.files.list(log.folder):
+        taken = offset_of(name, SNAPSHOT)
+        if taken >= 0 and doomed(taken):
+            log.files.remove(f"{log.folder}/{name}")
+
+
+def remove_deleted_files(log: LogState, now_ms: int) -> None:
+    """Remove files whose delay is over."""
+    due = [path for due_ms, path in log.deleted if due_ms <= now_ms]
+    log.deleted = [one for one in log.deleted if one[0] > now_ms]
+    for path in due:
+        log.files.remove(path)

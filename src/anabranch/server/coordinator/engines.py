@@ -1,0 +1,45 @@
+"""From `diskless.coordinator.url` to a coordinator.
+
+What: the one place that knows which engine a URL names; an engine is imported only when it is
+chosen. Not here: what a coordinator does, see `core/diskless/coordinator.py`.
+"""
+
+from __future__ import annotations
+
+from anabranch.core.diskless.coordinator import Coordinator
+from anabranch.core.errors import StorageFault
+from anabranch.server.metadata_store.engines import POSTGRES, SQLITE, shown
+
+COORDINATOR_FILE = "diskless.db"
+"""In the first log folder, where nothing else is named."""
+
+
+async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
+    """The coordinator behind `sqlite:///absolute/path.db`, a path, or
+    `postgresql://host/database`; it belongs to the cluster from then on.
+
+    Raises StorageFault when the URL names no known engine or it refuses, CoordinatorAway when it
+    does not answer now.
+    """
+    if url.startswith(POSTGRES):
+        try:
+            from anabranch.server.coordinator.postgres import PostgresCoordinator
+        except ImportError:
+            raise StorageFault(
+                "diskless.coordinator.url names PostgreSQL, whose driver is not installed; "
+                "run pip install 'psycopg[binary]'"
+            ) from None
+        return await PostgresCoordinator.open(url, cluster_id)
+    if "://" in url and not url.startswith(SQLITE):
+        raise StorageFault(
+            f"diskless.coordinator.url={shown(url)} names no known coordinator; write "
+            "sqlite:///path/to/diskless.db or postgresql://user@host:5432/database"
+        )
+    from anabranch.server.coordinator.sqlite import SqliteCoordinator
+
+    path = url.removeprefix(SQLITE)
+    if path in ("", ":memory:"):
+        raise StorageFault(
+            f"diskless.coordinator.url={url} names no file; write sqlite:///path/to/diskless.db"
+        )
+    return await SqliteCoordinator.open(path, cluster_id)

@@ -1,0 +1,221 @@
+"""What a rehearsal's events do to processes, and what its operator asks of them.
+
+The rule it keeps: an event means here what it means in the simulated world (`actions.py` of
+`sim/rehearsal`) as far as a process allows; what it cannot do is refused before anything runs. Not
+here: what clients send and read (`clients.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import replace
+
+from anabranch.client.admin import (
+    ConfigOperation,
+    ResourceKind,
+    alter_configs,
+    cordon,
+    create_partitions,
+    create_topic,
+)
+from anabranch.client.cluster import Cluster
+from anabranch.client.elections import Election, elect_leaders
+from anabranch.client.plans import look, plan
+from anabranch.client.reassignments import reassign
+from anabranch.core.placement.move_plans import drain
+from anabranch.sim.rehearsal.model import Action, Event, Rehearsal, Who
+from anabranch.sim.rehearsal.units import SECOND_US
+from anabranch.testing.nodes import ClusterError
+from anabranch.testing.rehearsal.machines import Machines
+from anabranch.testing.rehearsal.probe import Looking
+
+LOOK_SECONDS = 0.1
+BROKERS_MOST = 9
+CUT_SECONDS = 1.0
+"""Until nothing waits at a leader that was asked before a cut: twice replica.fetch.wait.max.ms.
+What it holds would be answered into the cut, and arrive when the links are whole again."""
+DOWN_SECONDS = 2.0
+"""The longest that a restart leaves a process down: enough to see what is without it."""
+ON_MADE_UP_NODES_ONLY = (Action.ADD,)
+
+
+def performable(plan: Rehearsal) -> Rehearsal:
+    """A plan without what processes leave out: steady producers, and bytes that are only said to
+    be there. Both sides then do the same."""
+    topics = tuple(replace(each, rate_per_second=0.0, retained_bytes=0) for each in plan.topics)
+    return replace(plan, topics=topics)
+
+
+def refuse(plan: Rehearsal) -> None:
+    """Raise ClusterError for a plan that processes cannot perform."""
+    if plan.brokers != tuple(range(1, len(plan.brokers) + 1)):
+        raise ClusterError("On real processes brokers are 1, 2, 3 and so on: give them these ids.")
+    if len(plan.brokers) > BROKERS_MOST:
+        raise ClusterError(f"At most {BROKERS_MOST} brokers run as processes of one machine.")
+    for event in plan.events:
+        if event.action in ON_MADE_UP_NODES_ONLY:
+            raise ClusterError(
+                f"Line {event.line}: `{event.action.value}` is for simulated nodes only. Leave it "
+                "out on real processes."
+            )
+
+
+class Acting:
+    """Performs events. What takes its time (a shutdown, a roll) goes on in the background."""
+
+    def __init__(self, machines: Machines, looking: Looking) -> None:
+        self.machines = machines
+        self.looking = looking
+        self.told: Callable[[str], object] = lambda _text: None
+        """Hears what an operator is told."""
+        self._background: set[asyncio.Task[None]] = set()
+        self._on_node: dict[Action, Callable[[int], None]] = {
+            Action.KILL: machines.kill,
+            Action.PAUSE: machines.pause,
+            Action.RESUME: machines.resume,
+        }
+        self._slowly: dict[Action, Callable[[int], None]] = {
+            Action.START: machines.start,
+            Action.SHUT_DOWN: machines.shut_down,
+            Action.WIPE: machines.wipe,
+        }
+
+    async def who(self, who: Who) -> tuple[int, ...]:
+        """The brokers that are meant, now."""
+        if not who.role:
+            return who.brokers
+        if who.role == "controller":
+            return (await asyncio.to_thread(self.machines.controller),)
+        self.looking.follow()
+        state = self.looking.image.partition(who.topic, who.partition)
+        assert state is not None
+        if who.role == "leader":
+            return () if state.leader < 0 else (state.leader,)
+        return tuple(each for each in state.replicas if each != state.leader)
+
+    async def do(self, event: Event, brokers: tuple[int, ...]) -> None:
+        """Perform one event; what an operator asks for is answered then. Raises what a background
+        one has failed with."""
+        for each in brokers:
+            if event.action in self._on_node:
+                await asyncio.to_thread(self._on_node[event.action], each)
+            elif event.action in self._slowly:
+                self._begin(asyncio.to_thread(self._slowly[event.action], each))
+            elif event.action is Action.RESTART:
+                self._begin(self._restart(each, event.down_us))
+        if event.action is Action.POWER_LOSS:
+            await asyncio.to_thread(self.machines.power_loss, brokers)
+        elif event.action is Action.ROLL:
+            self._begin(self._roll(brokers, event.down_us))
+        elif event.action is Action.CUT:
+            await self._cut(event, brokers)
+        elif event.action is Action.HEAL:
+            self.machines.heal()
+        elif event.action is Action.OUTAGE:
+            await asyncio.to_thread(self.machines.outage, event.remote)
+        elif event.action is Action.RESTORE:
+            await asyncio.to_thread(self.machines.restore, event.remote)
+        elif event.action in _OPERATED:
+            await self._operate(event, brokers)
+
+    def _begin(self, work: Coroutine[None, None, None]) -> None:
+        self._background.add(asyncio.ensure_future(work))
+
+    def check(self) -> None:
+        """Raise what something in the background failed with."""
+        for task in [each for each in self._background if each.done()]:
+            self._background.discard(task)
+            task.result()
+
+    async def end(self, patience_seconds: float) -> None:
+        """Wait for what goes on in the background; a roll that waits for replicas which do not come
+        back is left there. Raises what something failed with."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=patience_seconds)
+        self.check()
+        for task in self._background:
+            task.cancel()
+
+    async def _cut(self, event: Event, brokers: tuple[int, ...]) -> None:
+        assert event.to is not None
+        for one in brokers:
+            for other in await self.who(event.to):
+                if one != other:
+                    self.machines.cut(other, one, one_way=event.one_way, plane=event.plane)
+        await asyncio.sleep(CUT_SECONDS)
+
+    async def _restart(self, broker: int, down_us: int) -> None:
+        await asyncio.to_thread(self.machines.shut_down, broker)
+        await asyncio.sleep(min(down_us / SECOND_US, DOWN_SECONDS))
+        await asyncio.to_thread(self.machines.start, broker)
+
+    async def _roll(self, brokers: tuple[int, ...], down_us: int) -> None:
+        for each in brokers:
+            await self._restart(each, down_us)
+            await self._until_whole()
+
+    async def _until_whole(self) -> None:
+        while True:
+            if self._is_whole():
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _is_whole(self) -> bool:
+        self.looking.follow()
+        return all(
+            len(state.isr) == len(state.replicas)
+            for topic in self.looking.image.topics_by_id.values()
+            for state in topic.partitions.values()
+        )
+
+    async def _operate(self, event: Event, brokers: tuple[int, ...]) -> None:
+        async with Cluster(self.machines.bootstrap) as cluster:
+            sentence = await _OPERATED[event.action](cluster, event, brokers)
+            if sentence:
+                self.told(sentence)
+
+
+async def _set(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    changes = [(ConfigOperation.SET, *each) for each in sorted(event.settings.items())]
+    await alter_configs(cluster, ResourceKind.TOPIC, event.topic, changes)
+    return ""
+
+
+async def _elect(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    kind = Election.PREFERRED if event.election == "preferred" else Election.UNCLEAN
+    places = None if event.partition is None else {event.topic: [event.partition]}
+    await elect_leaders(cluster, kind, places)
+    return ""
+
+
+async def _create(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    await create_topic(
+        cluster, event.topic, partitions=event.partitions,
+        replication_factor=event.replication, configs=event.settings,
+    )  # fmt: skip
+    return ""
+
+
+async def _grow(cluster: Cluster, event: Event, _brokers: tuple[int, ...]) -> str:
+    await create_partitions(cluster, event.topic, event.partitions)
+    return ""
+
+
+async def _drain(cluster: Cluster, _event: Event, brokers: tuple[int, ...]) -> str:
+    for each in brokers:
+        await cordon(cluster, each)
+    made = plan(await look(cluster), lambda layout: drain(layout, brokers))
+    if made.moves:
+        await reassign(cluster, {each.place: each.after for each in made.moves})
+    return made.sentence
+
+
+_OPERATED: dict[Action, Callable[[Cluster, Event, tuple[int, ...]], Coroutine[None, None, str]]] = {
+    Action.SET: _set,
+    Action.ELECT: _elect,
+    Action.CREATE: _create,
+    Action.GROW: _grow,
+    Action.DRAIN: _drain,
+}
+"""What an operator asks for; each gives the sentence that he is told."""

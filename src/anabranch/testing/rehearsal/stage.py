@@ -1,0 +1,179 @@
+"""A rehearsal on real processes: the same events, and what came of each, a row like the rehearsed.
+
+What: three or more nodes run as processes of this machine; each event is done to them, and when
+what is seen is what the rehearsal foretold, the next one follows. Why waiting for that and not for
+a time: a machine is as fast as it is. What was seen is written down, whatever it is: where it is
+not what was foretold within `patience_seconds`, the row says so by being another.
+
+Rule kept: the rows are made from what is seen alone. Not here: their printer (`outcome.py` of
+`sim/rehearsal`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from anabranch.client.admin import create_topic
+from anabranch.client.cluster import Cluster
+from anabranch.client.connection import ConnectionLost
+from anabranch.core.errors import ApiError
+from anabranch.sim.rehearsal.model import Action, Event, Rehearsal
+from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
+from anabranch.sim.rehearsal.producer import REQUEST_TIMEOUT_MS, Sent
+from anabranch.sim.rehearsal.transcript import answer
+from anabranch.testing.nodes import ClusterError
+from anabranch.testing.rehearsal.actions import Acting, refuse
+from anabranch.testing.rehearsal.clients import Asking
+from anabranch.testing.rehearsal.machines import Machines
+from anabranch.testing.rehearsal.probe import Looking
+
+PATIENCE_SECONDS = 45.0
+"""More than a lease and a session that run out, one after the other."""
+LOOK_SECONDS = 0.05
+ANSWER_SECONDS = 1.0
+"""How long an event's answer is waited for before the next event: some never come."""
+
+
+def performed(
+    plan: Rehearsal, foretold: Outcome, *, patience_seconds: float = PATIENCE_SECONDS
+) -> Outcome:
+    """Perform a plan on processes; `foretold` is what came of it in the simulated world.
+
+    Raises ClusterError for a plan that processes cannot perform, or where a node does not start.
+    """
+    refuse(plan)
+    machines = Machines(plan)
+    try:
+        machines.begin()
+        return asyncio.run(_Stage(plan, foretold, machines, patience_seconds).run())
+    except (ApiError, ConnectionLost, OSError) as fault:
+        raise ClusterError(f"The cluster did not do what was asked of it: {fault}") from fault
+    finally:
+        machines.end()
+
+
+class _Stage:
+    """One run."""
+
+    def __init__(
+        self, plan: Rehearsal, foretold: Outcome, machines: Machines, patience_seconds: float
+    ) -> None:
+        self.plan = plan
+        self.foretold = foretold
+        self.patience_seconds = patience_seconds
+        self.machines = machines
+        self.looking = Looking(plan, machines)
+        self.asking = Asking(self.looking)
+        self.acting = Acting(machines, self.looking)
+        self.rows: list[Row] = []
+        self._answers: list[asyncio.Task[None]] = []
+        self._give_up: dict[asyncio.Task[None], int] = {}
+        """Until when, in the rehearsal's time, clients wait."""
+        self._sends: list[tuple[Row, Sent]] = []
+
+    async def run(self) -> Outcome:
+        """Perform it all."""
+        try:
+            await self._create_topics()
+            self._next(BEGIN)
+            await self._rest()
+            for events in moments(self.plan):
+                await self._perform(events)
+            await self.acting.end(self.patience_seconds)
+            await self._end_answers()
+            return Outcome(self.plan, self.rows, await self.asking.lost())
+        finally:
+            for each in self._answers:
+                each.cancel()
+            await self.asking.close()
+            await self.looking.close()
+
+    async def _create_topics(self) -> None:
+        async with Cluster(self.machines.bootstrap) as cluster:
+            for topic in self.plan.topics:
+                if topic.is_diskless:
+                    count = len(topic.replicas)
+                    await create_topic(
+                        cluster, topic.name, partitions=count, configs=topic.settings
+                    )
+                    continue
+                await create_topic(
+                    cluster, topic.name, assignment=topic.replicas, configs=topic.settings
+                )
+
+    async def _perform(self, events: list[Event]) -> None:
+        meant: list[tuple[Event, tuple[int, ...]]] = []
+        row = self._next("")
+        await self._lose_patience(events[0].at_us)
+        for event in events:
+            brokers = () if event.who is None else await self.acting.who(event.who)
+            meant.append((event, brokers))
+            row.what = title(meant)
+            if event.action in (Action.SEND, Action.READ):
+                task = asyncio.ensure_future(self._ask(event, row))
+                self._answers.append(task)
+                self._give_up[task] = event.at_us + REQUEST_TIMEOUT_MS * 1_000
+            else:
+                if event.action is Action.PAUSE:
+                    for each in brokers:
+                        await self.asking.connect(each, self._sends_after(event))
+                self.acting.told = row.told.append
+                await self.acting.do(event, brokers)
+        await self._rest()
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+
+    def _sends_after(self, event: Event) -> int:
+        return sum(
+            each.action is Action.SEND and each.at_us > event.at_us for each in self.plan.events
+        )
+
+    async def _lose_patience(self, now_us: int) -> None:
+        """Clients that have waited for long enough by the time of the rehearsal give up."""
+        late = [task for task, until_us in self._give_up.items() if until_us <= now_us]
+        for task in late:
+            del self._give_up[task]
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
+            self._answers = [task for task in self._answers if task not in late]
+
+    async def _ask(self, event: Event, row: Row) -> None:
+        if event.action is Action.READ:
+            row.told.append(await self.asking.read())
+            return
+        assert event.partition is not None
+        to = None if event.to is None else (await self.acting.who(event.to))[0]
+        place = (event.topic, event.partition)
+        sent = self.asking.batch(place, event.records, event.acks)
+        if place == self.plan.watch:
+            self._sends.append((row, sent))
+        await self.asking.send(sent, to)
+
+    def _next(self, what: str) -> Row:
+        row = Row(what)
+        self.rows.append(row)
+        self.looking.follow()
+        self.looking.changes, self.looking.cuts = row.changes, row.cuts
+        return row
+
+    async def _rest(self) -> None:
+        """Look until the row is what was foretold, or patience ends."""
+        loop = asyncio.get_running_loop()
+        row, foretold = self.rows[-1], self.foretold.rows[len(self.rows) - 1].at_rest
+        until = loop.time() + self.patience_seconds
+        while True:
+            self.acting.check()
+            row.state = await self.looking.state() or row.state
+            if row.state is not None and (row.at_rest == foretold or loop.time() > until):
+                return
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _end_answers(self) -> None:
+        """Whoever has no answer by now gets none."""
+        if self._answers:
+            await asyncio.wait(self._answers, timeout=ANSWER_SECONDS)
+        for each in self._answers:
+            each.cancel()
+        for row, sent in self._sends:
+            row.told.append(answer(sent))
