@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 from tests.core.log.compacting import compact
-from tests.sim.checks.stage import KEY, PLACE, Stage
+from tests.sim.checks.stage import KEY, PLACE, TOPIC_ID, Stage
 
 from anabranch.core.log import compaction
 from anabranch.core.log.config import LogConfig
+from anabranch.core.types import TopicId
+from anabranch.core.wire import metadata_records as records
 from anabranch.sim.checks.violation import Violation
 
 STAYS_MS = LogConfig().delete_retention_ms
 
 
-def stage_with(*keys: bytes, tombstone: bytes = b"") -> Stage:
+def stage_with(*keys: bytes, tombstone: bytes = b"", stays_ms: int = STAYS_MS) -> Stage:
     """A committed record a key, in two segments, on all nodes; then a tombstone for one key."""
-    stage = Stage(cleanup_policy="compact", delete_retention_ms=str(STAYS_MS))
+    stage = Stage(cleanup_policy="compact", delete_retention_ms=str(stays_ms))
     for key in keys:
         stage.append(1, key=key)
     if tombstone:
@@ -27,13 +32,13 @@ def stage_with(*keys: bytes, tombstone: bytes = b"") -> Stage:
     return stage
 
 
-def compacted(stage: Stage, node_id: int, now_ms: int = 0) -> None:
-    """Compact a node's log, and let the checks look."""
+def compacted(stage: Stage, node_id: int, now_ms: int = 0, ahead_ms: int = 0) -> None:
+    """Compact a node's log by a clock that may be ahead, and let the checks look."""
     log, node = stage.log(node_id), stage.nodes[node_id]
     log.roll(now_ms)
     log.synced(log.end_offset)
     log.flushed_offset = log.end_offset
-    compact(log, now_ms)
+    compact(log, now_ms + ahead_ms)
     node.now_ms = now_ms
     stage.logs.compacted(node, PLACE)
     stage.look(node_id)
@@ -104,13 +109,31 @@ def test_c2_a_tombstone_stays_for_its_time():
     compacted(stage, 1, now_ms=STAYS_MS + 1)
     early = stage_with(b"a", b"b", tombstone=b"a")
     compacted(early, 1)
-    early.nodes[1].now_ms = STAYS_MS // 2
-    log = early.log(1)
-    log.roll(0)
-    log.flushed_offset = log.end_offset
-    compact(log, STAYS_MS + 1)  # a broker whose clock is ahead
-    early.logs.compacted(early.nodes[1], PLACE)
-    assert violated(lambda: early.look(1)) == "C2"
+    half_ms = STAYS_MS // 2
+    assert violated(lambda: compacted(early, 1, half_ms, ahead_ms=half_ms + 1)) == "C2"
+
+
+def namesake(retention_ms: int) -> tuple[Any, ...]:
+    """The records of a new topic that has the name of a deleted one, and a setting of its own."""
+    topic_id = TopicId(bytes(range(1, 17)))
+    value, name = str(retention_ms), "delete.retention.ms"
+    return (
+        records.TopicRecord(name=PLACE.topic, topic_id=topic_id),
+        records.ConfigRecord(resource_type=2, resource_name=PLACE.topic, name=name, value=value),
+    )
+
+
+@pytest.mark.parametrize("later", [(), namesake(0), namesake(2 * STAYS_MS)])
+def test_c2_goes_by_what_a_deleted_topic_had_until_its_brokers_know(later):
+    stays_ms = STAYS_MS // 4
+    stage = stage_with(b"a", b"b", tombstone=b"a", stays_ms=stays_ms)
+    for node_id in (1, 2):
+        log = stage.log(node_id)
+        log.config = msgspec.structs.replace(log.config, delete_retention_ms=stays_ms)
+        compacted(stage, node_id)
+    stage.commit(records.RemoveTopicRecord(topic_id=TOPIC_ID), *later)
+    compacted(stage, 1, now_ms=stays_ms + 1)
+    assert violated(lambda: compacted(stage, 2, stays_ms - 1, ahead_ms=2)) == "C2"
 
 
 @pytest.mark.parametrize(("deleted_to", "name"), [(0, "C3"), (1, "C3"), (2, None), (99, None)])

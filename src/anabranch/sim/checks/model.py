@@ -96,6 +96,8 @@ class Model:
         self.brokers: dict[int, Broker] = {}
         self.topics: dict[bytes, str] = {}
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.last_settings: dict[bytes, dict[str, str]] = {}
+        """Deleted topic -> the settings that it had; brokers work by them until they follow."""
         self.minimums: list[Minimum] = []
         self.features: dict[str, int] = {}
         self.keys_of: dict[int, dict[Key, None]] = {}
@@ -110,10 +112,13 @@ class Model:
         return TopicPartition(self.topics.get(key[0], key[0].hex()), key[1])
 
     def setting(self, key: Key, name: str, default: str) -> str:
-        """A topic's setting as the metadata have it."""
-        topic = self.topics.get(key[0], "")
-        for resource in ((_TOPIC, topic), (_BROKER, "")):
-            value = self.configs.get(resource, {}).get(name)
+        """A topic's setting as the metadata have it; of a deleted topic the last that it had,
+        never that of another topic with its name."""
+        of_topic = self.last_settings.get(key[0])
+        if of_topic is None:
+            of_topic = self.configs.get((_TOPIC, self.topics.get(key[0], "")), {})
+        for values in (of_topic, self.configs.get((_BROKER, ""), {})):
+            value = values.get(name)
             if value is not None:
                 return value
         return default
@@ -232,7 +237,7 @@ class Model:
         for key in [key for key in self.partitions if key[0] == topic_id]:
             changes.deleted.append(key)
             del self.partitions[key]
-        self.configs.pop((_TOPIC, name), None)
+        self.last_settings[topic_id] = self.configs.pop((_TOPIC, name), {})
 
     def _set(self, key: Key, changes: Changes, partition: Partition) -> None:
         changes.partitions.setdefault(key, self.partitions.get(key))
