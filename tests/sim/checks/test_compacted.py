@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -111,6 +112,45 @@ def test_c2_a_tombstone_stays_for_its_time():
     compacted(early, 1)
     half_ms = STAYS_MS // 2
     assert violated(lambda: compacted(early, 1, half_ms, ahead_ms=half_ms + 1)) == "C2"
+
+
+def without_tombstones(survivors, *args, keep_deletes: bool) -> list[Any]:
+    """What stays of a batch when no tombstone waits for its horizon."""
+    return survivors(*args, keep_deletes=False)
+
+
+def test_c2_a_first_pass_takes_no_tombstone_however_old(monkeypatch):
+    stage = stage_with(b"a", b"b", tombstone=b"a")
+    dropping = partial(without_tombstones, compaction.survivors)
+    monkeypatch.setattr(compaction, "survivors", dropping)
+    assert violated(lambda: compacted(stage, 1, now_ms=2 * STAYS_MS)) == "C2"
+
+
+def test_c2_a_horizon_counts_from_the_pass_that_sets_it():
+    stage = stage_with(b"a", b"b", tombstone=b"a")
+    log = stage.log(1)
+    log.config = msgspec.structs.replace(log.config, delete_retention_ms=0)
+    compacted(stage, 1)
+    assert violated(lambda: compacted(stage, 1, now_ms=2 * STAYS_MS)) == "C2"
+
+
+@pytest.mark.parametrize("is_rotten", [False, True])
+def test_c2_a_follower_that_comes_late_never_saw_the_horizon(is_rotten):
+    stage = Stage(cleanup_policy="compact", delete_retention_ms=str(STAYS_MS))
+    stage.change(isr=[1, 2])
+    stage.follow(1, 2, 3)
+    for tombstone in (False, True):
+        stage.append(1, tombstone=tombstone)
+    stage.look(1)
+    stage.copy(1, 2)
+    stage.tell(1, 2)
+    stage.logs.seats[1].copies[KEY].is_rotten = is_rotten
+    compacted(stage, 1)
+    compacted(stage, 1, now_ms=STAYS_MS + 1)
+    stage.nodes[3].now_ms = STAYS_MS + 1
+    taken_out = stage.logs.compacted_logs[KEY].taken_out
+    stage.copy(1, 3)
+    assert stage.logs.compacted_logs[KEY].taken_out > taken_out
 
 
 def namesake(retention_ms: int) -> tuple[Any, ...]:

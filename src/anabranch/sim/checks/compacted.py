@@ -1,7 +1,8 @@
 """What compaction may take out of a partition's log, by the checker's own account.
 
     C1  the newest committed record of a key stays in every log that reaches so far
-    C2  a tombstone that is the newest stays for `delete.retention.ms`
+    C2  a tombstone that is the newest stays until the delete horizon that a first pass wrote into
+        its batch; that is `delete.retention.ms` after the tombstone was written, or later
     C3  the first batch of a leader epoch stays, if need be empty, unless it was deleted: a replica
         may be cut no further than to its leader's start, and keep others before that; what follows
         that start is not the first of its epoch then
@@ -26,7 +27,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.errors import ProtocolError
-from anabranch.core.wire.batch import crc_is_valid, read_header
+from anabranch.core.wire.batch import BatchHeader, crc_is_valid, read_header
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.checks.entries import Entry
@@ -64,6 +65,8 @@ class Compacted:
         self._tombstones_stay_ms = tombstones_stay_ms
         self._records: dict[Entry, tuple[Noted, ...]] = {}
         self._seen_ms: dict[Entry, int] = {}
+        self._horizons: dict[Entry, int] = {}
+        """The earliest delete horizon with which any log has had a batch."""
         self._by_base: dict[int, list[Entry]] = {}
         self._newest: dict[bytes, int] = {}
         self._newest_upto = 0
@@ -105,6 +108,8 @@ class Compacted:
         if original is None:
             self._note(raw, batch, now_ms)
             original = raw
+        elif original.end == raw.end and crc_is_valid(batch, 0, len(batch)):
+            self._note_horizon(original, read_header(batch))
         expected = start if before is None else before.end
         if raw.base <= expected:
             return [original]
@@ -124,16 +129,23 @@ class Compacted:
                 Noted(each.offset, each.key, each.value is None)
                 for each in (() if header.is_control else decode_records(batch))
             )
+            self._note_horizon(entry, header)
             self._seen_ms[entry] = now_ms
             self._by_base.setdefault(entry.base, []).append(entry)
+
+    def _note_horizon(self, entry: Entry, header: BatchHeader) -> None:
+        if header.has_delete_horizon:
+            earliest = self._horizons.get(entry, header.base_timestamp)
+            self._horizons[entry] = min(earliest, header.base_timestamp)
 
     def _judge_smaller(
         self, original: Entry, batch: Buffer, now_ms: int, told: dict[str, object]
     ) -> None:
+        header = read_header(batch)
         try:
             kept = {
                 Noted(each.offset, each.key, each.value is None)
-                for each in (() if read_header(batch).is_control else decode_records(batch))
+                for each in (() if header.is_control else decode_records(batch))
             }
         except ProtocolError as fault:
             raise Violation(
@@ -149,6 +161,7 @@ class Compacted:
                 {**told, "batch": tuple(original)},
             )  # fmt: skip
         self._judge(original, [each for each in noted if each not in kept], now_ms, told)
+        self._note_horizon(original, header)
 
     def _gone(
         self,
@@ -220,7 +233,10 @@ class Compacted:
             told = {**told, "offset": record.offset, "key": record.key}
             if not record.is_tombstone:
                 raise Violation("C1", "The newest committed record of a key is gone.", told)
-            if now_ms - self._seen_ms[entry] < self._tombstones_stay_ms():
+            horizon_ms = self._horizons.get(entry)
+            earliest_ms = self._seen_ms[entry] + self._tombstones_stay_ms()
+            if horizon_ms is None or horizon_ms < earliest_ms or now_ms < horizon_ms:
+                told = {**told, "horizon_ms": horizon_ms, "earliest_ms": earliest_ms}
                 raise Violation("C2", "A tombstone went before its time.", told)
 
     def _newest_offsets(self) -> dict[bytes, int]:

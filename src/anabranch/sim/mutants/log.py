@@ -46,6 +46,16 @@ MUTANTS = (
         caught_by="C2",
     ),
     Mutant(
+        name="old-tombstone-removed-by-its-first-pass",
+        rule="delete.retention.ms of a tombstone begins with its first pass, however old it is",
+        module=COMPACTION,
+        old="not header.has_delete_horizon or self._job.now_ms < header.base_timestamp",
+        new="self._job.now_ms < header.base_timestamp"
+        " + (0 if header.has_delete_horizon else self._job.delete_retention_ms)",
+        seed=257,
+        caught_by="C2",
+    ),
+    Mutant(
         name="compacted-above-the-high-watermark",
         rule="only a committed record replaces older records of its key",
         module=COMPACTION,
