@@ -146,11 +146,12 @@ class RunningNode(ProcessNode):
 
     @property
     def connections(self):
-        """Connections of clients; not those of the node to itself."""
+        """Connections of clients; not those of the node to itself, which have both ends here. A
+        client may have the port of one end: ports are given anew for each address."""
         found = psutil.Process(self.process.pid).net_connections("tcp")
         taken = [each for each in found if each.laddr.port == self.port and each.raddr != ()]
-        own = {each.laddr.port for each in found}
-        return sum(each.raddr.port not in own for each in taken)
+        ends = {(each.laddr, each.raddr) for each in found}
+        return sum((each.raddr, each.laddr) not in ends for each in taken)
 
     def says(self, *words):
         """Wait for a line of the log that holds all words; returns it and forgets what was."""

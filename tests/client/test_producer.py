@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -26,7 +27,8 @@ def cluster():
 
 
 def outgoing(topic, partition, values):
-    records = [Record(at, 1_700_000_000_000, None, value) for at, value in enumerate(values)]
+    now_ms = int(time.time() * 1000)  # older ones than retention allows may be deleted at any moment
+    records = [Record(at, now_ms, None, value) for at, value in enumerate(values)]
     return Outgoing(topic, partition, build_batch(records))
 
 
