@@ -72,6 +72,11 @@ PARTS = (
 )
 
 
+LAST = ("nice", "-n", "10")
+"""Clients get what nodes leave of the processors, which a cluster elsewhere does not share with
+them: the time that it takes to recover is judged."""
+
+
 class Client:
     """One client's process, started again under another name when it was killed."""
 
@@ -118,7 +123,7 @@ class Client:
         self.lives += 1
         with self.log.open("ab") as output:
             self.process = subprocess.Popen(
-                [*self.prefix, *self.command()], cwd=ROOT, stdin=self.stdin, stdout=output,
+                [*LAST, *self.prefix, *self.command()], cwd=ROOT, stdin=self.stdin, stdout=output,
                 stderr=output, start_new_session=True,
             )  # fmt: skip
 

@@ -27,7 +27,7 @@ def cluster():
 
 
 def outgoing(topic, partition, values):
-    now_ms = int(time.time() * 1000)  # older ones than retention allows may be deleted at any moment
+    now_ms = int(time.time() * 1000)  # what is older than retention allows may go at any moment
     records = [Record(at, now_ms, None, value) for at, value in enumerate(values)]
     return Outgoing(topic, partition, build_batch(records))
 
