@@ -60,8 +60,8 @@ def held(folder):
     """What this process holds of a node: files of its folder, and sockets."""
     gc.collect()
     for thread in threading.enumerate():
-        if thread.name.startswith("objects"):  # its call of the disk ends by itself
-            thread.join(1)  # others' clusters in this process keep theirs
+        if thread.name.startswith(f"objects of {folder}"):  # not of other tests' clusters
+            thread.join(1)  # its call of the disk ends by itself
     found = []
     for number in os.listdir("/proc/self/fd"):
         try:
