@@ -36,7 +36,7 @@ def table_of(rows: list[Row], measured: dict[str, Rounds]) -> str:
     for row in rows:
         rounds = measured[row.name]
         count = len(next(iter(rounds.values())))
-        what = f"{row.what} ({count} rounds): "
+        what = f"{row.what} ({count} round{'s' * (count != 1)}): "
         for line in lines_of(row, rounds):
             lines.append(_line(what, line))
             what = "its "

@@ -170,7 +170,7 @@ def takes_over(peer: Peer) -> object:
 @row("streams-exactly-once", prepare=fetch)
 def counts_exactly_once(peer: Peer) -> object:
     """The word count with exactly_once_v2 is killed while it counts, and resumed: every word is
-    counted once, as in a run that nobody kills."""
+    counted once, as in a run without a kill."""
     name = "streams-exactly-once"
     prepare_topics(peer, name)
     first, second = said(6, 400), said(7, 400)
