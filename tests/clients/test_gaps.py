@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from struct import Struct
 
 import pytest
@@ -19,6 +20,8 @@ AT_ONCE = {"enable.idempotence": True, "linger.ms": 0, "batch.num.messages": 1}
 LOST = {20, 60}
 """Which of the batches that come are refused, so that the broker knows only that they are missing:
 another one may have refused them, or lost them with its leadership."""
+HELD_S = 0.2
+"""How long the broker takes over them, so that the producer sends others behind them."""
 
 
 @pytest.fixture
@@ -29,6 +32,7 @@ def epochs(monkeypatch):
     def append_most(broker, request, topic, replica, data, *rest):
         came.append(EPOCH.unpack_from(data.records, EPOCH_AT)[0])
         if len(came) in LOST:
+            time.sleep(HELD_S)
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         append(broker, request, topic, replica, data, *rest)
 

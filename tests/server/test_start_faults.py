@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import socket
 import threading
+import weakref
 
 import pytest
 from node_kit import settings_of
@@ -56,19 +58,39 @@ def place_of(work):
     return tuple(found)
 
 
+OPENED = weakref.WeakSet()
+"""The sockets made by the thread of these tests: other tests' clusters and clients may open theirs."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sockets_are_noted():
+    make, here = socket.socket.__init__, threading.get_ident()
+
+    def note(self, *arguments, **options):
+        make(self, *arguments, **options)
+        if threading.get_ident() == here:
+            OPENED.add(self)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(socket.socket, "__init__", note)
+        yield
+
+
 def held(folder):
-    """What this process holds of a node: files of its folder, and sockets."""
+    """What this thread holds of a node: files of its folder, and sockets."""
     gc.collect()
     for thread in threading.enumerate():
         if thread.name.startswith(f"objects of {folder}"):  # not of other tests' clusters
             thread.join(1)  # its call of the disk ends by itself
-    found = []
+    found = [str(each) for each in OPENED if each.fileno() >= 0]
     for number in os.listdir("/proc/self/fd"):
         try:
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
+            path = os.readlink(f"/proc/self/fd/{number}")
         except FileNotFoundError:  # the listing's own
             continue
-    return sorted(each for each in found if each.startswith((str(folder), "socket:")))
+        if path.startswith(str(folder)):
+            found.append(path)
+    return sorted(found)
 
 
 def attempt(folder, faults=()):
