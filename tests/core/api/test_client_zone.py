@@ -8,6 +8,7 @@ import pytest
 from immutables import Map
 from tests.core.api.in_memory_node import InMemoryNode, broker_image
 
+from anabranch.core.api import metadata_view
 from anabranch.core.diskless.client_zone import zone_of
 from anabranch.core.diskless.topics import DISKLESS
 from anabranch.core.metadata.image import RESOURCE_TOPIC
@@ -158,6 +159,46 @@ def test_the_view_changes_with_the_racks_and_any_order_of_changes(placed):
                 assert replicas == list(row)
                 assert offline == [each for each in row if each in down]
                 assert found == leader
+
+
+def test_of_thousands_of_partitions_those_on_the_same_brokers_are_looked_at_once(
+    placed, monkeypatch
+):
+    """A client that asks for all of a large cluster must not hold up the others meanwhile."""
+    random, looked = Random(11), []
+    rows = [tuple(random.sample((1, 2, 3, 4, 5), 3)) for _ in range(6)]
+    state = placed.broker.image.topic("t").partitions[0]
+    states = {}
+    for index in range(1_000):
+        row = random.choice(rows)
+        states[index] = replaced(state, replicas=row, isr=row, leader=random.choice(row),
+                                 leader_epoch=random.randint(0, 3))  # fmt: skip
+    set_partitions(placed, states)
+    view = metadata_view.partition_view
+    monkeypatch.setattr(metadata_view, "partition_view",
+                        lambda *what: looked.append(what) or view(*what))  # fmt: skip
+    for zone in ("a", "unknown", "nowhere"):
+        looked.clear()
+        one_by_one = DescribeTopicPartitionsRequest(topics=[TopicRequest(name="t")])
+        told = placed.send(one_by_one, 0, client_id=f"diskless_az={zone}").topics[0].partitions
+        asked = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        made = placed.send(asked, 12, client_id=f"diskless_az={zone}").topics[0].partitions
+        assert [named(each) for each in made] == [named(each) for each in told]
+        assert len(made) == 1_000
+        assert len(looked) <= len(rows) * 3
+
+
+def set_partitions(node, states):
+    image = node.broker.image
+    topic = replaced(image.topic("t"), partitions=Map(states))
+    topics = image.topics_by_id.set(topic.topic_id, topic)
+    node.broker.image = replaced(image, topics_by_id=topics)
+
+
+def named(seen):
+    """What Metadata and DescribeTopicPartitions say alike."""
+    return (seen.partition_index, seen.leader_epoch, seen.leader_id, seen.error_code,
+            seen.replica_nodes, seen.isr_nodes, seen.offline_replicas)  # fmt: skip
 
 
 def test_who_asks_is_told_what_is_diskless_and_how_it_is_placed(placed):

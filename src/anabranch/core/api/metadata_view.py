@@ -2,8 +2,9 @@
 
 What: the part of Metadata and DescribeTopicPartitions that is the same: leaders that can be
 reached, offline replicas, errors. Why cached: a topic's image is immutable, so that its answer is
-made once for an image of the brokers and asked for ever after. Rule kept: Metadata names observers
-after the replicas, since Java clients fetch only from brokers that it names;
+made once for an image of the brokers and asked for ever after. Making it must not hold up others
+either: a client may ask for all of a hundred thousand partitions. Rule kept: Metadata names
+observers after the replicas, since Java clients fetch only from brokers that it names;
 DescribeTopicPartitions does not, since tools take a replica that is not in sync for a failure
 (decision 13). Of a diskless topic a client sees what is near it
 (`core/diskless/client_zone.py`); whom it is shown is counted. Source: Kafka's KRaftMetadataCache.
@@ -12,7 +13,7 @@ DescribeTopicPartitions does not, since tools take a replica that is not in sync
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -133,17 +134,33 @@ class MetadataCache:
         return cached.partitions
 
     def _made(self, image: MetadataImage, topic: TopicImage, view: View) -> _Cached:
-        states = sorted(topic.partitions.items())
-        if view.zone is None:
-            partitions = [partition_view(image, index, state, view) for index, state in states]
-            return _Cached(topic, image.brokers, partitions, 0)
-        racks, local = self.racks(image), 0
-        partitions = []
-        for index, state in states:
-            near, is_local = as_seen_near(image, state, view, racks)
-            partitions.append(partition_view(image, index, near, view))
+        """Partitions on the same brokers look alike but for their number and epoch: of thousands
+        that are made at once a few are looked at."""
+        racks = None if view.zone is None else self.racks(image)
+        alike: dict[Hashable, tuple[MetadataResponsePartition, bool]] = {}
+        partitions, local = [], 0
+        for index, state in sorted(topic.partitions.items()):
+            brokers = state.leader, state.replicas, state.isr, state.observers, state.missing
+            found = alike.get(brokers)
+            if found is None:
+                found = alike[brokers] = _look(image, state, view, racks)
+            like, is_local = found
+            partitions.append(
+                replace(like, partition_index=index, leader_epoch=state.leader_epoch)
+            )
             local += is_local
         return _Cached(topic, image.brokers, partitions, local)
+
+
+def _look(
+    image: MetadataImage, state: PartitionImage, view: View, racks: dict[int, str] | None
+) -> tuple[MetadataResponsePartition, bool]:
+    """How a partition looks, and whether a client in the view's zone has a replica of it there;
+    `racks` is None for a classic topic."""
+    is_local = False
+    if racks is not None:
+        state, is_local = as_seen_near(image, state, view, racks)
+    return partition_view(image, 0, state, view), is_local
 
 
 def as_seen_near(
