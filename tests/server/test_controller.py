@@ -1,6 +1,7 @@
 """The controller's shell on a real SQLite store, and the node's copy of the log."""
 
 import asyncio
+import logging
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 import pytest
 from controller_kit import eventually
 
-from anabranch.core.controller.result import Result
+from anabranch.core.controller.reasons import Code
+from anabranch.core.controller.result import Reason, Result
+from anabranch.core.controller.tenure import effects
 from anabranch.core.controller.tenure.lease import Timing
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.metadata.batches import encode_batch
@@ -23,8 +26,9 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import AbortTransactionRecord, TopicRecord
 from anabranch.server import controller
-from anabranch.server.controller import ControllerShell
+from anabranch.server.controller import MOST_LOGGED, ControllerShell
 from anabranch.server.files import RealFiles
+from anabranch.server.logs import FIELDS
 from anabranch.server.metadata_restore import restore_store
 from anabranch.server.metadata_store.sqlite import SqliteStore
 
@@ -246,3 +250,20 @@ async def test_a_lease_of_the_same_folder_is_free_where_a_node_listens_on_every_
     assert restarted.controller.active
     await twin.stop()
     await restarted.stop()
+
+
+async def test_a_decision_about_thousands_of_partitions_fills_no_log(
+    store: SqliteStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Everybody waits while lines are written."""
+    shell = new_shell(store)
+    reasons = tuple(
+        Reason(Code.LEADER_ELECTED, f"t-{number} is led by 1") for number in range(5_000)
+    )
+    with caplog.at_level(logging.INFO, logger="anabranch"):
+        shell._tell(effects.Decided(reasons[:2]))
+        assert len(caplog.records) == 2
+        caplog.clear()
+        shell._tell(effects.Decided(reasons))
+    assert len(caplog.records) == MOST_LOGGED + 1
+    assert getattr(caplog.records[-1], FIELDS) == {"lines": 5_000 - MOST_LOGGED}

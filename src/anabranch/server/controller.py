@@ -37,6 +37,9 @@ from anabranch.server.store_calls import carried_out
 
 LOG = logger("controller")
 TIMING = Timing()
+MOST_LOGGED = 100
+"""Lines about one decision: a broker that dies may lead thousands of partitions, and everybody
+waits while lines are written."""
 
 
 class ControllerShell(Performer):
@@ -224,8 +227,10 @@ class ControllerShell(Performer):
     def _tell(self, effect: effects.Told) -> None:
         match effect:
             case effects.Decided(reasons):
-                for reason in reasons:
+                for reason in reasons[:MOST_LOGGED]:
                     LOG.info(reason.sentence, code=reason.code)
+                if len(reasons) > MOST_LOGGED:
+                    LOG.info("more follows from this decision", lines=len(reasons) - MOST_LOGGED)
             case effects.Troubled(sentence):
                 LOG.error(sentence)
 

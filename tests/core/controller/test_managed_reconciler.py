@@ -16,8 +16,11 @@ from tests.core.controller.test_managed_replicas import (
     rows,
 )
 
+from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.controller import Controller
+from anabranch.core.controller.diskless import figures
 from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
+from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER, RESOURCE_TOPIC
@@ -392,6 +395,48 @@ def test_a_change_costs_what_it_concerns():
     live(world, 30_000, 1, 2, 3, 4, 5)
     led = 2_000 // 6 + 50
     assert world.controller.state.steps - steps < 6 * led, "only what broker 6 led changes"
+
+
+def test_a_batch_tells_of_some_partitions_and_sums_up_the_rest():
+    """A line of the log for each of thousands a second would hold up clients."""
+    world = racked_world(1, 2)
+    diskless(world, partitions=800)
+    live(world, 2_000, 1, 2)
+    world.register(3, rack="c")
+    batches, most = len(world.batches), 0
+    while any(len(row) < 3 for row in rows(world)):
+        said = len(world.reasons)
+        live(world, 10, 1, 2, 3)
+        most = max(most, len(world.reasons) - said)
+    assert len(moves_of(world, batches)) == 800
+    assert MOVES[0] in {reason.code for reason in world.reasons}
+    assert 1 < most <= MOST_A_DECISION
+    summed = [each.details["count"] for each in world.reasons if each.code == "DISKLESS_RECONCILED"]
+    assert sum(summed) == 800
+
+
+def test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady(monkeypatch):
+    """Clients wait while it is made."""
+    world = racked_world(1, 2, 3)
+    for name in ("t", "u"):
+        diskless(world, name, partitions=100)
+    live(world, 2_000, 1, 2, 3)
+    looked, controller = [], world.controller
+    topic_name = ClusterState.topic_name
+    monkeypatch.setattr(ClusterState, "topic_name",
+                        lambda state, key: looked.append(key) or topic_name(state, key))  # fmt: skip
+    monkeypatch.setattr(figures, "MOST_SERIES", 20)
+    told = figures.figures(controller, world.now_ms)
+    assert told.topics == ("t", "u")
+    assert told.partitions == ()
+    assert len(looked) == 2
+    cordon(world, 3)
+    diskless(world, "v", partitions=100)
+    live(world, 2_000, 1, 2, 3)
+    assert len(controller.duties.reconciling.unsteady) == 100, "they wait for the rack"
+    told = figures.figures(controller, world.now_ms)
+    assert [each.topic for each in told.partitions] == ["v"] * 20
+    assert {each.placement_state for each in told.partitions} == {1}
 
 
 def test_classic_duties_are_not_starved():

@@ -118,6 +118,7 @@ def check_all(world):
     assert from_snapshot(snapshot_records(image), image.next_offset, image.epoch) == image
     again, state = ClusterState.of(world.image), world.controller.state
     assert again.diskless.keys.keys() == state.diskless.keys.keys()
+    assert again.diskless.topics == state.diskless.topics
     for index in ("on", "led_by"):
         known, anew = getattr(state.diskless, index), getattr(again.diskless, index)
         assert {k: set(v) for k, v in known.items() if v} == {k: set(v) for k, v in anew.items()}

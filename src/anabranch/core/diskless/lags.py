@@ -3,14 +3,15 @@
 What: `coordinator_lag` is the coordinator's high watermark minus the one that this broker knows: it
 stays above 0 when a watch is slow or broken. `cache_build_lag` is the same minus the end of the
 newest records whose bytes this broker has in memory: what readers at the end would wait for.
-Rules kept: with more than MOST_SERIES partitions only those that are behind are told to metrics;
-a partition that this broker was never asked for has no lag here. Source: document 003. Not here:
-asking the coordinator (the shell).
+Rules kept: with more than MOST_SERIES partitions only those that are behind are told to metrics, as
+many at most; a partition that this broker was never asked for has no lag here. Source: document
+003. Not here: asking the coordinator (the shell).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anabranch.core.diskless.rows import LogKey, LogState
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from anabranch.core.diskless.partition import DisklessPartition
 
 MOST_SERIES = 10_000
-"""Partitions that are told although nothing is behind."""
+"""Partitions that are told: all of them, or as many that are behind."""
 
 MOST_RUNS_LOOKED_AT = 50
 """From the end of a partition: what is cached is what was written or read last."""
@@ -88,13 +89,19 @@ class Lags:
 
     def all(self) -> list[Lag]:
         """Of each partition that this broker was asked for, by name."""
-        by_key = self._diskless.by_key
-        return sorted(lag for key, lag in self._known.items() if key in by_key)
+        return sorted(self._present())
 
     def series(self) -> Iterable[Lag]:
-        """Those that metrics have."""
-        lags = self.all()
-        return lags if len(lags) <= MOST_SERIES else [each for each in lags if not each.is_steady]
+        """Those that metrics have, by name: never more than MOST_SERIES, since clients wait while a
+        page is made."""
+        lags = list(self._present())
+        if len(lags) > MOST_SERIES:
+            lags = list(islice((each for each in lags if not each.is_steady), MOST_SERIES))
+        return sorted(lags)
+
+    def _present(self) -> Iterator[Lag]:
+        by_key = self._diskless.by_key
+        return (lag for key, lag in self._known.items() if key in by_key)
 
     def forget_gone(self) -> None:
         """Partitions that this broker has let go."""

@@ -1,12 +1,14 @@
 """Managed placement in figures: what the metrics of document 003 say.
 
 Rule kept: with more than MOST_SERIES diskless partitions only those that are not steady are told,
-so that a page does not grow with the cluster. Cost: a partition that is steady is not looked at.
+and of these no more either, so that a page does not grow with the cluster: it is made while clients
+wait. Cost: a partition that is steady is not looked at.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from anabranch.core.controller.diskless.racks import DEGRADED, Rack, Racks, RackState
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from anabranch.core.controller.controller import Controller
 
 MOST_SERIES = 10_000
-"""Partitions that are told although they are steady."""
+"""Partitions that are told: all of them, or as many that are not steady."""
 STATE_NUMBERS = {
     PlacementState.STEADY: 0,
     PlacementState.RECONCILING: 1,
@@ -66,18 +68,18 @@ NOTHING = Figures((), 0, (), 0, ())
 
 def figures(controller: Controller, now_ms: int) -> Figures:
     """The figures of an active controller; nothing where no topic is diskless."""
-    reconciling, keys = controller.duties.reconciling, controller.state.diskless.keys
-    racks = reconciling.racks
+    reconciling, index = controller.duties.reconciling, controller.state.diskless
+    racks, keys = reconciling.racks, index.keys
     if racks is None or not keys:
         return NOTHING
     told: Iterable[PartitionKey] = keys if len(keys) <= MOST_SERIES else reconciling.unsteady
-    topics = sorted({controller.state.topic_name((topic_id, 0)) for topic_id, _ in keys})
+    topics = sorted(controller.state.topic_name((topic_id, 0)) for topic_id in index.topics)
     return Figures(
         tuple(_rack(controller, rack, now_ms) for rack in racks.by_name.values()),
         len(racks.target),
         tuple(topics),
         reconciling.backlog,
-        tuple(_partitions(controller, racks, told)),
+        tuple(_partitions(controller, racks, islice(told, MOST_SERIES))),
     )
 
 

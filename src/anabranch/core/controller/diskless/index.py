@@ -1,13 +1,14 @@
 """Which partitions are diskless, by broker: what decisions about them look up.
 
-What: for each broker the diskless partitions that it has a replica of and those that it leads. Why:
-their in-sync replicas never change, so a broker that goes away matters to what it leads alone. Rule
-kept: it follows from the image, as everything in `cluster_state.py`.
+What: for each broker the diskless partitions that it has a replica of and those that it leads, and
+how many each topic has. Why: their in-sync replicas never change, so a broker that goes away
+matters to what it leads alone. Rule kept: it follows from the image, as everything in
+`cluster_state.py`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from anabranch.core.metadata.image import PartitionImage
 from anabranch.core.types import TopicId
@@ -21,6 +22,8 @@ class DisklessIndex:
 
     def __init__(self) -> None:
         self.keys: dict[Key, None] = {}
+        self.topics: Counter[TopicId] = Counter()
+        """Partitions of each topic that has some."""
         self.on: Index = defaultdict(dict)
         """By broker: partitions that it has a replica of."""
         self.led_by: Index = defaultdict(dict)
@@ -30,6 +33,7 @@ class DisklessIndex:
     def appears(self, key: Key, partition: PartitionImage) -> None:
         """A partition came, or came back changed."""
         self.keys[key] = None
+        self.topics[key[0]] += 1
         self.touched[key] = None
         for broker_id in partition.replicas:
             self.on[broker_id][key] = None
@@ -39,6 +43,9 @@ class DisklessIndex:
     def disappears(self, key: Key, partition: PartitionImage) -> None:
         """A partition went, or is about to come back changed."""
         del self.keys[key]
+        self.topics[key[0]] -= 1
+        if not self.topics[key[0]]:
+            del self.topics[key[0]]
         self.touched.pop(key, None)
         for broker_id in partition.replicas:
             self.on[broker_id].pop(key, None)

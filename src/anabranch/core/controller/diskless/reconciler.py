@@ -32,7 +32,8 @@ from anabranch.core.controller.diskless.reasons import (
     was_repaired,
     was_stepped,
 )
-from anabranch.core.controller.diskless.reconciliation import next_step, wish
+from anabranch.core.controller.diskless.reconciliation import Step, next_step, wish
+from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.wire.metadata_records import MetadataRecord, NoOpRecord
 
@@ -40,8 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
+    from anabranch.core.metadata.image import PartitionImage
     from anabranch.core.settings.broker import BrokerConfig
-    from anabranch.core.wire.metadata_records import BrokerAbsence
+    from anabranch.core.wire.metadata_records import BrokerAbsence, PartitionChangeRecord
 
 IDLE_MS, BUSY_MS = 500, 50
 """Between two looks, when nothing is to be done and while something is."""
@@ -49,6 +51,9 @@ MOST_LOOKED = 1_000
 """Partitions after which a look ends: some 10 ms."""
 MOST_MOVED = 1_000
 """Steps in one batch of records, so that it stays small."""
+MOST_SAID = MOST_A_DECISION - 1
+"""Steps of one batch that are told of one by one, beside its summary: no more are kept, and a rack
+that comes may change thousands of partitions a second, each a line in the log."""
 
 
 class Pace:
@@ -259,16 +264,28 @@ class _Look:
             self.is_full = True
         elif record is not None:
             self.records.append(record)
-            place = f"{state.topic_name(key)}-{key[1]}"
-            if step is None or not self._reconciles:
-                self._reasons += was_repaired(place, partition, record)
-            else:
-                self._carried.update(step.came)
-                self._carried.subtract(step.went)
-                self._reasons += was_stepped(place, partition, step, record, racks)
+            made = step if self._reconciles else None
+            if made is not None:
+                self._carried.update(made.came)
+                self._carried.subtract(made.went)
+            if len(self.records) <= MOST_SAID:
+                self._say(key, partition, made, record)
         if step is not None:
             return True
         return False if wanted.wait else None
+
+    def _say(
+        self,
+        key: PartitionKey,
+        before: PartitionImage,
+        step: Step | None,
+        record: PartitionChangeRecord,
+    ) -> None:
+        place = f"{self._state.topic_name(key)}-{key[1]}"
+        if step is None:
+            self._reasons += was_repaired(place, before, record)
+        else:
+            self._reasons += was_stepped(place, before, step, record, self._racks)
 
     def result(self) -> Result[None] | None:
         """The batch, None without records."""
