@@ -16,12 +16,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import uvicorn
 from prometheus_client import generate_latest
+from prometheus_client.core import Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from prometheus_client.registry import Collector
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -115,12 +117,25 @@ def bind(host: str, port: int) -> socket.socket:
     return bound
 
 
+class Gathered(Collector):
+    """The figures of one moment. They are read on the loop, where nothing changes meanwhile; the
+    text, which takes most of the time, is made of them in a thread."""
+
+    def __init__(self, registry: Collector) -> None:
+        self._families = tuple(registry.collect())
+
+    def collect(self) -> Iterable[Metric]:
+        """The families as they were."""
+        return self._families
+
+
 def application(node: Node) -> Starlette:
     """The routes over one node."""
     registry = registry_of(node)
 
     async def metrics(_request: Request) -> Response:
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
+        page = await asyncio.to_thread(generate_latest, Gathered(registry))
+        return Response(page, media_type=CONTENT_TYPE_LATEST)
 
     async def healthz(_request: Request) -> Response:
         return health(not node.stopped.done())

@@ -145,9 +145,7 @@ class MetadataCache:
             if found is None:
                 found = alike[brokers] = _look(image, state, view, racks)
             like, is_local = found
-            partitions.append(
-                replace(like, partition_index=index, leader_epoch=state.leader_epoch)
-            )
+            partitions.append(replace(like, partition_index=index, leader_epoch=state.leader_epoch))
             local += is_local
         return _Cached(topic, image.brokers, partitions, local)
 
