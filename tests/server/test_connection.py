@@ -490,6 +490,7 @@ async def test_what_all_connections_hold_is_bounded(serve):
     await eventually(lambda: sum(each._waits_for_memory for each in connections(service)) == 18)
     assert service.memory.held_bytes == 2 * (len(frame) - 4)
     assert service.memory.pool.made == 2
+    await eventually(lambda: service.memory.arrived_bytes == 2 * (200_000 - 4))
     small = await service.connect()
     small.send(1, produce(b"small"), VERSION)
     assert offset_of((await small.answer(0, VERSION))[1]) == 5
@@ -497,7 +498,7 @@ async def test_what_all_connections_hold_is_bounded(serve):
         client.writer.write(frame[200_000:])
     for client in clients:
         assert offset_of((await client.answer(0, VERSION))[1]) == MEGABYTE
-    assert service.memory.held_bytes == 0
+    assert service.memory.held_bytes == service.memory.arrived_bytes == 0
     assert service.memory.pool.made <= 3
 
 
@@ -599,7 +600,7 @@ async def test_who_leaves_makes_room(serve):
     first.writer.close()
     assert offset_of((await third.answer(0, VERSION))[1]) == MEGABYTE
     await eventually(lambda: len(connections(service)) == 1)
-    assert service.memory.held_bytes == 0
+    assert service.memory.held_bytes == service.memory.arrived_bytes == 0
 
 
 async def test_who_leaves_before_its_request_is_decided_holds_nothing(serve):

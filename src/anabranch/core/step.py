@@ -40,6 +40,10 @@ def _themselves(keys: Sequence[Hashable]) -> Iterable[Hashable]:
     return keys
 
 
+def _nothing_arrives() -> int:
+    return 0
+
+
 class Wish:
     """A request to the active controller that no client waits for.
 
@@ -65,6 +69,7 @@ class Mailbox:
     `woken_by` says what hangs on the keys that changed, beside themselves."""
 
     __slots__ = (
+        "arriving_bytes",
         "changed",
         "faults",
         "is_crowded",
@@ -94,6 +99,9 @@ class Mailbox:
         self.stored_later_bytes = 0
         """Of what the last handler appended: they stay in memory until a store has them, and are
         bounded together with all others that do."""
+        self.arriving_bytes: Callable[[], int] = _nothing_arrives
+        """Of large requests that are not all there, how much is in memory: whoever receives them
+        says so."""
         self.is_crowded = False
         """There is no room behind that: connections that bring such are not read until there is."""
         self.is_draining = False

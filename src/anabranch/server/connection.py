@@ -75,17 +75,19 @@ class ReceiveMemory:
     `held_bytes` are of frames that are large and not all there, or whole and not run: requests that
     wait for something that other requests bring are not among them, or these could never come. From
     `limit_bytes` on (none when it is not positive) nobody begins to hold more: the last one to
-    begin may pass the limit, as in Kafka."""
+    begin may pass the limit, as in Kafka. `arrived_bytes` have come of large frames that are not
+    whole."""
 
     __slots__ = (
-        "_bringing", "_held_up", "_limit_bytes", "_waiting", "buffer", "held_bytes", "pool", "view",
+        "_bringing", "_held_up", "_limit_bytes", "_waiting", "arrived_bytes", "buffer",
+        "held_bytes", "pool", "view",
     )  # fmt: skip
 
     def __init__(self, limit_bytes: int = -1) -> None:
         self.buffer = bytearray(SHARED_BUFFER_BYTES)
         self.view = memoryview(self.buffer)
         self.pool = BufferPool()
-        self.held_bytes = 0
+        self.held_bytes = self.arrived_bytes = 0
         self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
         self._waiting: dict[Connection, None] = {}
         self._held_up: dict[Connection, None] = {}
@@ -221,6 +223,7 @@ class Connection(asyncio.BufferedProtocol):
         self._slots.clear()
         self._dispatcher.left(self)
         held = [*self._queue, *(() if self._frame is None else (self._frame,))]
+        self._memory.arrived_bytes -= 0 if self._frame is None else self._filled
         self._memory.release(sum(map(len, held)) + self._end_block(), leaving=self)
         self._memory.read_on(leaving=self)
         self._queue.clear()
@@ -250,9 +253,11 @@ class Connection(asyncio.BufferedProtocol):
             self._cut_frames(len(self._tail) + size)
         else:
             self._filled += size
+            self._memory.arrived_bytes += size
             if self._filled < len(frame):
                 return
             self._frame = None
+            self._memory.arrived_bytes -= self._filled
             self._memory.release(len(frame))
             self._take(frame)
         self.touch()
@@ -338,6 +343,7 @@ class Connection(asyncio.BufferedProtocol):
         frame = memory.pool.take(size)
         self._filled = len(received)
         frame[: self._filled] = received
+        memory.arrived_bytes += self._filled
         self._frame = frame
         return True
 

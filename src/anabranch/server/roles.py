@@ -121,6 +121,7 @@ class BrokerRole:
             self.dispatcher.begin,
             self.dispatcher.settle,
         )
+        self.broker.mailbox.arriving_bytes = lambda: node.memory.arrived_bytes
         self.diskless = DisklessShell(
             self.broker, self.dispatcher.begin, self.dispatcher.settle, node.memory.read_on
         )

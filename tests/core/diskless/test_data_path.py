@@ -351,6 +351,26 @@ def test_what_waits_is_bounded_and_producers_are_held_up(cluster):
     assert writing.waiting_bytes == 0
 
 
+@pytest.mark.parametrize(("arrived", "waits"), [(500, 5), (2_048, 4), (1 << 30, 4)])
+def test_what_has_partly_arrived_takes_room_but_never_all_of_it(cluster, arrived, waits):
+    """Requests that are not all there stay in memory while their producers are held up."""
+    node = cluster.node(config={"diskless.produce.buffer.max.bytes": "1024"})
+    cluster.topic()
+    produced(node, batch(b"warm"))
+    node.broker.mailbox.arriving_bytes = lambda: arrived
+    while not node.broker.mailbox.is_crowded:
+        produce(node, batch(b"x" * 100))
+        node.take()
+    writing = node.diskless.writing
+    assert waits * 1024 <= writing.waiting_bytes < (waits + 1) * 1024
+    assert writing.waiting_bytes + min(arrived, 2_048) < 6 * 1024 + 500
+    effects = []
+    while node.take():
+        effects.append(type(node.unperformed[0]))
+        node.perform(node.unperformed.pop(0))
+    assert does.ReadOn in effects
+
+
 def test_an_offset_is_out_of_range_only_when_the_coordinator_says_so(cluster):
     one, two = cluster.node(), cluster.node()
     cluster.topic()

@@ -332,8 +332,9 @@ class Diskless:
             if partition not in self._rowless:
                 self._ask_rows_ms = min(self._ask_rows_ms, self.now_ms)
             self._rowless.setdefault(partition, []).append(ticket)
-        self._broker.mailbox.stored_later_bytes += ticket.size_bytes
-        self._broker.mailbox.is_crowded = self.writing.is_crowded
+        mailbox = self._broker.mailbox
+        mailbox.stored_later_bytes += ticket.size_bytes
+        mailbox.is_crowded = self.writing.is_crowded(mailbox.arriving_bytes())
 
     def _stored(self, upload: Upload) -> None:
         """An object lies in the store: readers will soon want what is in it."""

@@ -49,7 +49,8 @@ MOST_UPLOADS = 6
 """Objects that are put or wait for their commit: with the buffer itself, and what connections bring
 before they are held up, this stays under eight buffers."""
 CROWDED_BUFFERS, ROOMY_BUFFERS = 6, 4
-"""From how many full buffers on producers are not read, and from how few on they are again."""
+"""From how many full buffers on producers are not read, and from how few on they are again: with
+what has arrived of large requests the former, without it the latter."""
 STOCK, STOCK_LOW = 32, 16
 """Ids that are asked for at once, so that an object does not wait for one."""
 LEASE_MS = 600_000
@@ -189,10 +190,13 @@ class Writing:
         for ticket in tickets:
             self._fail(ticket, code)
 
-    @property
-    def is_crowded(self) -> bool:
-        """Whether more waits than there is room for: producers are not read until ReadOn."""
-        if self.waiting_bytes < CROWDED_BUFFERS * self.most_bytes:
+    def is_crowded(self, arriving_bytes: int) -> bool:
+        """Whether more waits than there is room for: producers are not read until ReadOn. What has
+        arrived of requests that are not all there stays in memory meanwhile, and takes room, too.
+        Not all of it, or clients that stop in the midst of a request would stop the others."""
+        most_bytes = self.most_bytes
+        arriving_bytes = min(arriving_bytes, (CROWDED_BUFFERS - ROOMY_BUFFERS) * most_bytes)
+        if self.waiting_bytes + arriving_bytes < CROWDED_BUFFERS * most_bytes:
             return False
         self._was_crowded = True
         return True

@@ -196,6 +196,35 @@ MUTANTS = (
         caught_by=f"{CONTROLLER}::test_counting_holds_nothing_else_up",
     ),
     Mutant(
+        name="each-move-is-told",
+        rule="a batch of moves tells of some partitions and sums up the rest",
+        module="anabranch.core.controller.diskless.reconciler",
+        old="            if len(self.records) <= MOST_SAID:\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}::test_a_batch_tells_of_some_partitions_and_sums_up_the_rest",
+    ),
+    Mutant(
+        name="page-grows-with-what-waits",
+        rule="a page of metrics has a bounded number of partitions that are not steady",
+        module="anabranch.core.controller.diskless.figures",
+        old="islice(told, MOST_SERIES)",
+        new="told",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}"
+        "::test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady",
+    ),
+    Mutant(
+        name="each-partition-looked-at-for-metadata",
+        rule="partitions on the same brokers are looked at once for an answer to Metadata",
+        module="anabranch.core.api.metadata_view",
+        old="            found = alike.get(brokers)\n",
+        new="            found = None\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{VIEW}"
+        "::test_of_thousands_of_partitions_those_on_the_same_brokers_are_looked_at_once",
+    ),
+    Mutant(
         name="dead-local-replica-shown",
         rule="a client sees the replica in its rack only while that lives",
         module="anabranch.core.diskless.client_zone",

@@ -192,6 +192,15 @@ MUTANTS = (
         "::test_who_brings_more_than_there_is_room_for_is_not_read_until_there_is",
     ),
     Mutant(
+        name="lost-request-arrives-for-ever",
+        rule="what has arrived of a request counts until its connection is lost",
+        module=CONNECTION,
+        old="        self._memory.arrived_bytes -= 0 if self._frame is None else self._filled\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONNECTION_TESTS}::test_who_leaves_makes_room",
+    ),
+    Mutant(
         name="first-to-bring-is-always-first",
         rule="of those held up, who brought something last is read again last",
         module=CONNECTION,
