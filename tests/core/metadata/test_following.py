@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -38,6 +39,7 @@ from anabranch.core.metadata.following.effects import (
     Unanswered,
 )
 from anabranch.core.metadata.following.following import RETRY_MS, TABLE, State
+from anabranch.core.metadata.following.requests import LOG_BYTES, PIECE_BYTES
 from anabranch.core.wire.messages.fetch import FetchResponse
 from anabranch.core.wire.messages.fetch_snapshot import FetchSnapshotResponse
 from anabranch.core.wire.metadata_records import FeatureLevelRecord
@@ -97,6 +99,23 @@ def test_every_commit_arrives_as_image_and_delta(served: Served, node: Node) -> 
     assert last.image is node.copy.image and last.image == served.image
     assert [each.name for each in last.delta.deleted_topics] == ["t1"]
     assert last.delta.created_topics == (topic_id(2),)
+
+
+def test_who_is_far_behind_applies_the_log_in_pieces(served: Served) -> None:
+    """Clients are served between two of them."""
+    node = Node(MemoryFiles(), piece_bytes=PIECE_BYTES)
+    node.catch_up(served)
+    sizes = {}
+    for first in range(0, 20_000, 1_000):
+        before = served.log.end_offset
+        batch = served.commit(*map(topic, range(first, first + 1_000)))
+        sizes[before] = len(batch)
+    node.catch_up(served)
+    ends = [each.image.next_offset for each in node.published]
+    assert ends[-1] == served.log.end_offset and node.copy.image == served.image
+    for start, end in pairwise(ends):
+        assert sum(size for at, size in sizes.items() if start <= at < end) <= LOG_BYTES
+    assert len(ends) < len(sizes), "but not each batch by itself"
 
 
 def test_what_came_twice_counts_once(served: Served, node: Node) -> None:

@@ -68,7 +68,8 @@ class CommittedLog:
         index = max(bisect_right(self._firsts, offset) - 1, 0)
         found: list[Buffer] = []
         left = max_bytes
-        for batch in self._batches[index:]:
+        for at in range(index, len(self._batches)):  # a slice would copy all that follows
+            batch = self._batches[at]
             if batch.end_offset <= offset:
                 continue
             left -= len(batch.payload)
