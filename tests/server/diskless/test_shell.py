@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 from anabranch.core.diskless.objects import ObjectsAway
+from anabranch.server.diskless import shell as shell_module
 from anabranch.server.diskless.rows import LogRowsShell
-from anabranch.server.diskless.shell import DisklessShell, hedged
+from anabranch.server.diskless.shell import STATES_PAGE, DisklessShell, hedged
 
 
 class Calls:
@@ -96,6 +97,28 @@ async def test_rows_are_kept_on_after_a_call_failed_in_whatever_way():
     async with asyncio.timeout(10):
         await listed.worked.wait()
     await rows.stop()
+
+
+async def test_a_round_of_retention_looks_at_a_page_at_a_time(monkeypatch):
+    """A broker may lead a hundred thousand partitions, and clients are served between two pages."""
+    looked, asked = [], []
+
+    def to_look_over(*_arguments):
+        for number in range(2 * STATES_PAGE + 1):
+            looked.append(number)
+            yield SimpleNamespace(key=number)
+
+    async def states(keys):
+        asked.append((len(keys), len(looked)))
+        return [None] * len(keys)
+
+    monkeypatch.setattr(shell_module, "to_look_over", to_look_over)
+    broker = SimpleNamespace(diskless=None, image=None, broker_id=1, config=None)
+    shell = DisklessShell(broker, *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(states=states))
+    await shell._retention_round()
+    assert asked == [(STATES_PAGE, STATES_PAGE), (STATES_PAGE, 2 * STATES_PAGE),
+                     (1, 2 * STATES_PAGE + 1)]  # fmt: skip
 
 
 async def test_retention_goes_on_after_a_round_failed_in_whatever_way():

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
@@ -332,9 +333,8 @@ class DisklessShell:
     async def _retention_round(self) -> None:
         assert self._stores is not None
         coordinator, broker = self._stores.coordinator, self._broker
-        limits = list(to_look_over(broker.image, broker.broker_id, broker.config, wall_ms()))
-        for first in range(0, len(limits), STATES_PAGE):
-            page = limits[first : first + STATES_PAGE]
+        limits = to_look_over(broker.image, broker.broker_id, broker.config, wall_ms())
+        while page := list(islice(limits, STATES_PAGE)):  # others have their turn after each
             states = await coordinator.states([each.key for each in page])
             for each, state in zip(page, states, strict=True):
                 dropped = MOST_RUNS if state is not None and state.byte_size else 0
