@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from anabranch.core.errors import ApiError, ProtocolError, StorageFault
 from anabranch.core.log.files import DiskFull
-from anabranch.core.metadata.following.copy import MetadataCopy
+from anabranch.core.metadata.following.copy import MetadataCopy, image_parts
 from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
@@ -33,6 +33,7 @@ from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.settings.broker import BrokerConfig
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.controller_channel import ControllerChannel
+from anabranch.server.gentle import in_parts
 from anabranch.server.logs import logger
 
 LOG = logger("metadata")
@@ -157,7 +158,8 @@ class MetadataFollower(Performer):
     async def _write(self, image: MetadataImage) -> None:
         """In a thread: the image does not change under it."""
         try:
-            await asyncio.to_thread(self.copy.write_snapshot, image, wall_ms())
+            parts = await in_parts(image_parts(image, wall_ms()))
+            await asyncio.to_thread(self.copy.store_snapshot, image, b"".join(parts))
         except StorageFault as fault:
             self._step(SnapshotFailed(str(fault)))
         else:

@@ -14,9 +14,10 @@ from typing import Any, cast
 
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.committed import Committed
-from anabranch.core.controller.tenure.snapshots import encoded
+from anabranch.core.controller.tenure.snapshots import encoded_parts, made_of
 from anabranch.core.metadata.store import MetadataStore
 from anabranch.server.clocks import wall_ms
+from anabranch.server.gentle import in_parts
 from anabranch.server.logs import logger
 
 LOG = logger("controller")
@@ -70,7 +71,7 @@ async def _append(store: MetadataStore, call: effects.Append) -> events.AppendEn
 async def _write_snapshot(
     store: MetadataStore, call: effects.WriteSnapshot
 ) -> events.SnapshotStored:
-    snapshot = await asyncio.to_thread(encoded, call, wall_ms())
+    snapshot = made_of(call, await in_parts(encoded_parts(call, wall_ms())))
     await store.save_snapshot(snapshot, keep_log_from=call.keep_log_from)
     size_bytes = len(snapshot.payload)
     LOG.info("snapshot of the metadata", offset=snapshot.end_offset, size_bytes=size_bytes)

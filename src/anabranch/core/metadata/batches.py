@@ -9,6 +9,7 @@ KIP-595, KIP-630. Rule kept: a batch is what one decision committed, whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from anabranch.core.errors import ProtocolError, TooOld
@@ -137,28 +138,33 @@ def encode_snapshot(
     Offsets in it count from 0, as in Kafka's; the state's own end offset is in the file's name.
     `level` is the state's metadata.version, see `encode_batch`.
     """
-    parts = [build_snapshot_header(base_offset=0, leader_epoch=epoch, now_ms=last_contained_ms)]
-    offset = 1
-    waiting: list[MetadataRecord] = []
-    for record in records:
-        waiting.append(record)
-        if len(waiting) == SNAPSHOT_BATCH_RECORDS:
-            parts.append(_part(waiting, offset, epoch, now_ms, level))
-            offset += len(waiting)
-            waiting = []
-    if waiting:
-        parts.append(_part(waiting, offset, epoch, now_ms, level))
-        offset += len(waiting)
-    parts.append(build_snapshot_footer(base_offset=offset, leader_epoch=epoch, now_ms=now_ms))
-    return b"".join(parts)
-
-
-def _part(
-    records: list[MetadataRecord], offset: int, epoch: int, now_ms: int, level: int | None
-) -> bytearray:
-    return bytearray(
-        encode_batch(records, base_offset=offset, epoch=epoch, now_ms=now_ms, level=level)
+    return b"".join(
+        snapshot_parts(
+            records,
+            epoch=epoch,
+            last_contained_ms=last_contained_ms,
+            now_ms=now_ms,
+            level=level,
+        )
     )
+
+
+def snapshot_parts(
+    records: Iterable[MetadataRecord],
+    *,
+    epoch: int,
+    last_contained_ms: int,
+    now_ms: int,
+    level: int | None = None,
+) -> Iterator[bytes]:
+    """The same batch by batch, each some milliseconds of work: who makes them may pause between."""
+    yield bytes(build_snapshot_header(base_offset=0, leader_epoch=epoch, now_ms=last_contained_ms))
+    offset = 1
+    left = iter(records)
+    while some := list(islice(left, SNAPSHOT_BATCH_RECORDS)):
+        yield encode_batch(some, base_offset=offset, epoch=epoch, now_ms=now_ms, level=level)
+        offset += len(some)
+    yield bytes(build_snapshot_footer(base_offset=offset, leader_epoch=epoch, now_ms=now_ms))
 
 
 def snapshot_is_whole(buffer: Buffer) -> bool:

@@ -182,6 +182,16 @@ MUTANTS = (
         caught_by=f"{DATA_PATH_TESTS}::test_what_waits_is_bounded_and_producers_are_held_up",
     ),
     Mutant(
+        name="diskless-retention-in-one-list",
+        rule="a round of retention looks at a page of partitions at a time",
+        module="anabranch.server.diskless.shell",
+        old="limits = to_look_over(broker.image, broker.broker_id, broker.config, wall_ms())",
+        new="limits = iter([*to_look_over(broker.image, broker.broker_id, broker.config, 0)])",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/diskless/test_shell.py"
+        "::test_a_round_of_retention_looks_at_a_page_at_a_time",
+    ),
+    Mutant(
         name="diskless-arriving-requests-take-no-room",
         rule="what has arrived of large requests takes room of what may wait for the store",
         module=f"{DISKLESS}.writer",

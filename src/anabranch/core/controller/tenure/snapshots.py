@@ -6,12 +6,14 @@ is in a snapshot; one is written at a time. Source: KIP-630.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.history import carrying
 from anabranch.core.controller.tenure.effects import Troubled, WriteSnapshot
 from anabranch.core.controller.tenure.events import SnapshotStored, StoreFailed
 from anabranch.core.controller.tenure.state import TenureState
-from anabranch.core.metadata.batches import encode_snapshot
+from anabranch.core.metadata.batches import snapshot_parts
 from anabranch.core.metadata.committed_log import SnapshotView
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import level_of
@@ -67,14 +69,23 @@ class Snapshots:
 
 
 def encoded(wanted: WriteSnapshot, wall_ms: int) -> Snapshot:
-    """The snapshot that is to be stored. Takes long where there is much: decisions go on meanwhile,
-    since the image is immutable."""
+    """The snapshot that is to be stored."""
+    return made_of(wanted, encoded_parts(wanted, wall_ms))
+
+
+def encoded_parts(wanted: WriteSnapshot, wall_ms: int) -> Iterator[bytes]:
+    """Its parts. They take long where there is much: decisions go on meanwhile, since the image is
+    immutable."""
     image = wanted.image
-    payload = encode_snapshot(
+    return snapshot_parts(
         carrying(snapshot_records(image), wanted.said),
         epoch=image.epoch,
         last_contained_ms=wall_ms,
         now_ms=wall_ms,
         level=level_of(image),
     )
-    return Snapshot(image.next_offset, image.epoch, payload)
+
+
+def made_of(wanted: WriteSnapshot, parts: Iterable[bytes]) -> Snapshot:
+    """The snapshot that these parts are."""
+    return Snapshot(wanted.image.next_offset, wanted.image.epoch, b"".join(parts))

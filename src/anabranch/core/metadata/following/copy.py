@@ -17,7 +17,7 @@ from anabranch.core.errors import ProtocolError
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.files import ColdRead, Files
 from anabranch.core.log.log import Log
-from anabranch.core.metadata.batches import encode_snapshot
+from anabranch.core.metadata.batches import snapshot_parts
 from anabranch.core.metadata.following.checkpoints import (
     KEPT,
     checkpoint_name,
@@ -180,14 +180,11 @@ class MetadataCopy:
         self.bytes_since_snapshot = 0
 
     def write_snapshot(self, image: MetadataImage, now_ms: int) -> None:
-        """Write a snapshot of an image; may run in a thread. Old snapshots go."""
-        payload = encode_snapshot(
-            snapshot_records(image),
-            epoch=image.epoch,
-            last_contained_ms=now_ms,
-            now_ms=now_ms,
-            level=level_of(image),
-        )
+        """Write a snapshot of an image."""
+        self.store_snapshot(image, b"".join(image_parts(image, now_ms)))
+
+    def store_snapshot(self, image: MetadataImage, payload: bytes) -> None:
+        """Store what `image_parts` made; may run in a thread. Old snapshots go."""
         name = f"{self.folder}/{checkpoint_name(image.next_offset, image.epoch)}"
         self.files.write_atomic(name, payload, sync=True)
         for old in checkpoints(self.files, self.folder)[KEPT:]:
@@ -224,6 +221,17 @@ class MetadataCopy:
                 self.image, _ = self._reading.replay(self.image, (batch,), data[position:end])
             position = end
         return batches[-1].header.next_offset
+
+
+def image_parts(image: MetadataImage, now_ms: int) -> Iterator[bytes]:
+    """An image as a snapshot, part by part."""
+    return snapshot_parts(
+        snapshot_records(image),
+        epoch=image.epoch,
+        last_contained_ms=now_ms,
+        now_ms=now_ms,
+        level=level_of(image),
+    )
 
 
 def _log_config(segment_bytes: int) -> LogConfig:
