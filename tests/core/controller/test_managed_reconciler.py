@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.core.controller.test_managed_replicas import (
     RACKS,
@@ -20,6 +20,7 @@ from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.diskless import figures
 from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
+from anabranch.core.controller.diskless.reconciliation import next_step, wish
 from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.metadata.batches import decode_batches
 from anabranch.core.metadata.committed_log import CommittedLog
@@ -507,6 +508,51 @@ def test_whatever_happens_it_ends_with_one_replica_a_rack_and_silence(events):
     offset = world.image.offset
     live(world, 30_000, 1, 2, 3, 4, 5, 6)
     assert world.image.offset == offset
+
+
+def unsettled(world):
+    """Steps that a look at every partition would make now."""
+    racks, found = Racks(world.image), []
+    for topic in world.image.topics_by_id.values():
+        for partition in topic.partitions.values():
+            row, leader = partition.replicas, partition.leader
+            found.append(next_step(row, leader, wish(row, leader, racks), racks, {}))
+    return [step for step in found if step is not None]
+
+
+HERE = st.lists(
+    st.sampled_from(["cordon 4", "uncordon 4", "cordon 1", "uncordon 1", "lose 1", "return 1",
+                     "both", "one", "fail over"]),
+    max_size=6,
+)  # fmt: skip
+
+
+@settings(max_examples=25, deadline=None)
+@given(HERE)
+@example(["cordon 4", "lose 1", "uncordon 4"])
+@example(["cordon 1", "cordon 4", "both", "uncordon 1"])
+def test_what_waits_for_capacity_in_its_rack_is_done_once_the_rack_has_some(events):
+    """Nothing that a look at all partitions would change stays as it is. Brokers 1 and 4 share a
+    rack; 1 is lost for longer than the threshold."""
+    world = racked_world(1, 2, 3, 4)
+    diskless(world)
+    alive = {1, 2, 3, 4}
+    for number, event in enumerate(events):
+        what, _, broker = event.partition(" ")
+        if what in ("cordon", "uncordon"):
+            cordon(world, int(broker), "*" if what == "cordon" else "")
+        elif event == "lose 1":
+            alive.discard(1)
+            live(world, THRESHOLD_MS + 40_000, *sorted(alive))
+        elif event == "return 1" and 1 not in alive:
+            alive.add(1)
+            world.register(1, incarnation=10 + number, rack=RACKS[1])
+        elif event in ("both", "one"):
+            reassign(world, "t", 0, [1, 4, 2] if event == "both" else [4, 2])
+        elif event == "fail over":
+            fail_over(world)
+        live(world, 4_000, *sorted(alive))
+        assert unsettled(world) == [], events[: number + 1]
 
 
 def test_equal_lives_make_equal_records():

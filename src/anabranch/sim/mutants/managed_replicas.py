@@ -14,6 +14,16 @@ VIEW = "tests/core/api/test_client_zone.py"
 
 MUTANTS = (
     Mutant(
+        name="held-replica-forgotten",
+        rule="what waits for capacity in its rack is done once the rack has some",
+        module="anabranch.core.controller.diskless.reconciler",
+        old="        return False if wanted.wait or wanted.is_held else None\n",
+        new="        return False if wanted.wait else None\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{CONTROLLER}"
+        "::test_what_waits_for_capacity_in_its_rack_is_done_once_the_rack_has_some",
+    ),
+    Mutant(
         name="diskless-in-sync-shrinks",
         rule="all replicas of a diskless partition are in sync, dead ones too",
         module="anabranch.core.controller.diskless.leaders",

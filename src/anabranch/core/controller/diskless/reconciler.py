@@ -86,7 +86,8 @@ class Reconciling:
         self.todo: dict[PartitionKey, None] = {}
         """Partitions to be looked at."""
         self.unsteady: dict[PartitionKey, bool] = {}
-        """Partitions that were not as they should be, and whether a step is left to make."""
+        """Partitions that were not as they should be, or wait for a rack to have capacity, and
+        whether a step is left to make."""
         self._absences = Absences(now_ms)
         self._pace = Pace(now_ms)
         self._seen: tuple[object, ...] = ()
@@ -272,7 +273,7 @@ class _Look:
                 self._say(key, partition, made, record)
         if step is not None:
             return True
-        return False if wanted.wait else None
+        return False if wanted.wait or wanted.is_held else None
 
     def _say(
         self,

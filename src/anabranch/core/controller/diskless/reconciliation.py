@@ -42,6 +42,8 @@ class Wish(NamedTuple):
     """DEGRADED racks that have none."""
     is_last: bool
     """Whether a replica is kept only because it is the last one."""
+    is_held: bool
+    """Whether a DEGRADED rack keeps what it gives up or replaces once it has capacity."""
 
 
 def wish(row: Row, leader: int, racks: Racks) -> Wish:
@@ -53,9 +55,11 @@ def wish(row: Row, leader: int, racks: Racks) -> Wish:
     nobody_lives = racks.living.isdisjoint(row)
     keep: set[int] = set()
     replace: list[int] = []
+    is_held = False
     for name, brokers in members.items():
         if racks.by_name[name].state is DEGRADED:
             keep.update(brokers)
+            is_held = is_held or len(brokers) > 1 or not racks.gone.isdisjoint(brokers)
             continue
         best = min(brokers, key=lambda each: _rank(each, leader, racks))
         keep.add(best)
@@ -71,6 +75,7 @@ def wish(row: Row, leader: int, racks: Racks) -> Wish:
         tuple(name for name in lacking if racks.by_name[name].state is HEALTHY),
         tuple(name for name in lacking if racks.by_name[name].state is DEGRADED),
         is_last,
+        is_held,
     )
 
 
