@@ -161,6 +161,7 @@ def test_a_deposed_controller_makes_no_more_calls():
     newer.follow()
     world.follow(world.topic("t", 1))
     assert world.rows.stage is Stage.IDLE
+    assert "with epoch 2, the coordinator knows 3; a newer controller" in world.rows.trouble
     assert world.rows.next_tick_ms == FAR_MS
     assert not world.kept
     newer.follow(newer.topic("t", 1))

@@ -26,7 +26,7 @@ def asked(known, offset, max_bytes=1000):
     """The runs for a reader, after one question to the coordinator at most."""
     runs, _ = known.find(KEY, offset, max_bytes)
     if not runs:
-        known.found(KEY, RUNS[offset : offset + 500])
+        known.found(KEY, RUNS[offset : offset + 500], offset)
         runs, _ = known.find(KEY, offset, max_bytes)
     assert runs, "it would ask for ever"
     return runs
@@ -79,3 +79,23 @@ def test_what_is_gone_or_missed_is_forgotten():
     known.clear()
     assert known.find(KEY, 0, 1) == ([], False)
     assert len(known) == 0
+
+
+@given(
+    lost=st.sets(st.integers(0, 60), max_size=20),
+    committed=st.integers(0, 80),
+    offsets=st.lists(st.integers(0, 79), max_size=20),
+    at_once=st.integers(1, 9),
+)
+def test_a_reader_passes_over_offsets_that_are_lost(lost, committed, offsets, at_once):
+    """A restore may leave such holes: who comes to one is told what lies behind it."""
+    there = [each for each in RUNS[:80] if each.base_offset not in lost]
+    known = Coordinates()
+    known.appended(KEY, [each for each in there if each.base_offset >= max(committed, 61)])
+    for offset in offsets:
+        behind = [each for each in there if each.end_offset > offset]
+        runs, _ = known.find(KEY, offset, 1000)
+        if not runs:
+            known.found(KEY, behind[:at_once], offset)
+            runs, _ = known.find(KEY, offset, 1000)
+        assert runs == behind[: len(runs)] and runs, "it would ask for ever, or miss records"

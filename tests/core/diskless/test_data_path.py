@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.core.diskless.diskless_node import START_MS, Cluster, batch
+from tests.core.diskless.diskless_node import CLUSTER_ID, START_MS, Cluster, batch
 
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
@@ -274,6 +274,21 @@ def test_a_gap_of_sequences_is_waited_for_before_it_is_told(cluster):
     assert produced(node, far) == (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
 
 
+def test_ids_that_were_asked_for_before_a_new_registration_are_not_used(cluster):
+    """The coordinator refuses what another epoch prepared, for as many objects as there are ids."""
+    one = cluster.node()
+    cluster.topic()
+    outcome = produce(one, batch(b"a"))
+    one.perform(one.next(does.AskStates))
+    asked = one.next(does.PrepareObjects)
+    prepared = one.perform(asked, answer=False)
+    cluster.coordinator.register(1, 2)
+    one.diskless.registered(CLUSTER_ID, 2, one.broker.steady_ms)
+    one.diskless.answered(asked, prepared, one.broker.steady_ms)
+    one.settle()
+    assert told(one.polled(outcome)) == (NONE, 0)
+
+
 def test_transactional_batches_are_refused(cluster):
     node = cluster.node()
     cluster.topic()
@@ -415,6 +430,40 @@ def test_what_a_broken_watch_missed_is_asked_for_until_it_is_answered(cluster, f
     assert not left
     assert got(two.polled(parked)) == (NONE, [(1, b"b")], 2)
     assert two.diskless.next_tick_ms > two.broker.steady_ms + 10_000, "it asks no more"
+
+
+def test_a_watch_that_tells_nothing_is_made_good_by_the_next_measurement(cluster):
+    """It seems to go, as one does that listens to a server which is no longer the primary."""
+    one, two = cluster.node(), cluster.node()
+    topic_id = cluster.topic()
+    assert list_offset(two, -1) == (NONE, 0, -1)
+    two.end_watch()
+    parked = fetch(two, 0)
+    produced(one, batch(b"a"))
+    two.settle()
+    assert two.polled(parked) is None
+    key = LogKey(topic_id, 0)
+    two.diskless.measured([key], cluster.coordinator.states([key]))
+    assert two.diskless.lags.all()[0].coordinator_lag == 1, "it was behind"
+    assert got(two.polled(parked)) == (NONE, [(0, b"a")], 1)
+
+
+@pytest.mark.parametrize("lost", [range(1, 2), range(1, 4), range(2, 5)])
+def test_records_behind_offsets_that_a_restore_left_out_are_read_and_found_by_time(cluster, lost):
+    one = cluster.node()
+    topic_id = cluster.topic()
+    for at in range(6):
+        produced(one, batch(b"%d" % at, timestamp=START_MS + at))
+    log = cluster.coordinator._logs[LogKey(topic_id, 0)]
+    log.runs = [run for run in log.runs if run.base_offset not in lost]
+    two = cluster.node()
+    cluster.nodes.remove(one)
+    two.topic("t", 1, configs={"diskless.enable": "true"})
+    there = [at for at in range(6) if at not in lost]
+    assert everything(two) == [(at, b"%d" % at) for at in there]
+    for at in range(6):
+        first = min(each for each in there if each >= at)
+        assert list_offset(two, START_MS + at) == (NONE, first, START_MS + first)
 
 
 def test_offsets_are_listed_as_they_are_now_and_exactly_by_time(cluster):

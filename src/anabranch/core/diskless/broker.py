@@ -308,6 +308,15 @@ class Diskless:
                 self.coordinates.appended(key, runs)
             self._take(partition, state)
 
+    def measured(self, keys: Sequence[LogKey], states: Sequence[LogState | None]) -> None:
+        """Where partitions stand, asked every so often: how far behind this broker is, and the end
+        of that, should a watch that seems to go tell nothing."""
+        self.lags.told(keys, states)
+        for key, state in zip(keys, states, strict=True):
+            partition = self.by_key.get(key)
+            if partition is not None and state is not None:
+                self._take(partition, state)
+
     def watch_broken(self) -> None:
         """Something may be missed from now on. What is known of committed records stays true, and
         is served: nothing is concluded from what is not known."""
@@ -414,14 +423,14 @@ class Diskless:
             self._refuse([each.key for each in effect.wanted], result, now_ms)
             return
         found: Found
-        for found in result:
+        for wanted, found in zip(effect.wanted, result, strict=True):
             partition = self.by_key.get(found.key)
             if partition is None:
                 continue
             if found.state is None:
                 self._gone(partition)
                 continue
-            self.coordinates.found(found.key, found.runs)
+            self.coordinates.found(found.key, found.runs, wanted.offset)
             self._take(partition, found.state)
 
     def _by_time(self, effect: FindByTime, result: Any, now_ms: int) -> None:

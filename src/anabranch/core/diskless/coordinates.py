@@ -4,7 +4,8 @@ What: two stretches of runs without a hole for each partition: its end, which gr
 that is heard of, and the place of a reader that is far behind. Why: readers at the end, nearly all
 of them, then ask the coordinator nothing. Rules kept: a run is taken only where it follows what is
 known, else the stretch begins anew; all partitions together keep a bounded number, of which those
-used longest ago go. Not here: what was read from objects (`blocks.py`).
+used longest ago go; offsets that the coordinator has lost (a restore may leave such a hole) are
+passed over. Not here: what was read from objects (`blocks.py`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ MOST_RUNS_OF_ONE = 2_000
 """Of one stretch: an hour of a partition, of which two objects a second have something."""
 MOST_JOINED = MOST_RUNS_OF_ONE // 4
 """Runs at the end to which those before them are added: what was just found must not be trimmed."""
+MOST_SKIPS = 1_000
+"""Places of readers before offsets that are lost: hardly any partition has such offsets."""
 _BASE = attrgetter("base_offset")
 
 
@@ -77,6 +80,8 @@ class Coordinates:
     def __init__(self) -> None:
         self._known: OrderedDict[LogKey, tuple[Stretch, Stretch]] = OrderedDict()
         self._count = 0
+        self._skips: dict[tuple[LogKey, int], int] = {}
+        """Offsets at which there is nothing, and where the next records begin."""
 
     def __len__(self) -> int:
         return self._count
@@ -88,10 +93,14 @@ class Coordinates:
         near.extend(runs)
         self._counted(len(near.runs) - before)
 
-    def found(self, key: LogKey, runs: Sequence[Run]) -> None:
-        """The coordinator told these: they lead up to the end, or are far from it."""
+    def found(self, key: LogKey, runs: Sequence[Run], offset: int) -> None:
+        """The coordinator told these, which are the first at an offset or behind it: they lead up
+        to the end, or are far from it."""
         if not runs:
             return
+        if runs[0].base_offset > offset:
+            self._skip(key, offset, runs[0].base_offset)
+        runs = _side_by_side(runs)
         near, far = self._of(key)
         before = len(near.runs) + len(far.runs)
         first, end = runs[0].base_offset, runs[-1].end_offset
@@ -106,12 +115,14 @@ class Coordinates:
         self._counted(len(near.runs) + len(far.runs) - before)
 
     def find(self, key: LogKey, offset: int, max_bytes: int) -> tuple[list[Run], bool]:
-        """The runs from the one that holds an offset, none when they are not known; whether they
-        are far from the end."""
+        """The runs from the one that holds an offset, or from the next one where it is lost, none
+        when they are not known; whether they are far from the end."""
         stretches = self._known.get(key)
         if stretches is None:
             return [], False
         self._known.move_to_end(key)
+        if self._skips:
+            offset = self._skips.get((key, offset), offset)
         near, far = stretches
         runs = near.find(offset, max_bytes)
         return (runs, False) if runs else (far.find(offset, max_bytes), True)
@@ -139,6 +150,11 @@ class Coordinates:
         self._known.clear()
         self._count = 0
 
+    def _skip(self, key: LogKey, offset: int, base_offset: int) -> None:
+        while len(self._skips) >= MOST_SKIPS:
+            del self._skips[next(iter(self._skips))]
+        self._skips[key, offset] = base_offset
+
     def _of(self, key: LogKey) -> tuple[Stretch, Stretch]:
         stretches = self._known.get(key)
         if stretches is None:
@@ -151,3 +167,11 @@ class Coordinates:
         self._count += change
         while self._count > MOST_RUNS and len(self._known) > 1:
             self.forget(next(iter(self._known)))
+
+
+def _side_by_side(runs: Sequence[Run]) -> Sequence[Run]:
+    """Those before the first offset that is lost."""
+    for at in range(1, len(runs)):
+        if runs[at].base_offset != runs[at - 1].end_offset:
+            return runs[:at]
+    return runs

@@ -25,7 +25,7 @@ from anabranch.core.diskless.commit import (
 )
 from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
-from anabranch.core.diskless.expired_runs import outlived
+from anabranch.core.diskless.expired_runs import Oldest, outlived
 from anabranch.core.diskless.keys import object_key
 from anabranch.core.diskless.rows import (
     MOST_RUNS_DROPPED,
@@ -102,6 +102,7 @@ class MemoryCoordinator:
         self._objects: dict[int, _Object] = {}
         self._by_key: dict[str, int] = {}
         self._next_id = 1
+        self._store = ""
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> Callable[[], None]:
@@ -258,10 +259,11 @@ class MemoryCoordinator:
         if log is None:
             return None, 0
         dropped = self._drop_below_start(log, most_runs)
-        sizes = [(run.end_offset, run.byte_size, run.max_timestamp) for run in log.runs]
-        start_offset = outlived(
-            sizes[: most_runs - dropped], log.state.byte_size, older_than_ms, most_bytes
-        )
+        oldest = [
+            Oldest(run.end_offset, run.byte_size, run.max_timestamp, self._committed_ms(run))
+            for run in log.runs[: most_runs - dropped]
+        ]
+        start_offset = outlived(oldest, log.state.byte_size, older_than_ms, most_bytes)
         if self._raise_start(log, start_offset):
             dropped += self._drop_below_start(log, most_runs - dropped)
             self._tell([Change(key, log.state)])
@@ -337,6 +339,11 @@ class MemoryCoordinator:
         return self._next_id - 1
 
     # For restoring.
+
+    def store(self, store_id: str) -> str:
+        """See `Coordinator.store`."""
+        self._store = self._store or store_id
+        return self._store
 
     def mark(self) -> str:
         """See `Coordinator.mark`."""
@@ -417,7 +424,7 @@ class MemoryCoordinator:
         offset = wanted.offset
         if not log.state.start_offset <= offset < log.state.high_watermark:
             return Found(wanted.key, log.state)
-        first = bisect_right(log.runs, offset, key=lambda run: run.base_offset) - 1
+        first = bisect_right(log.runs, offset, key=lambda run: run.end_offset)
         runs: list[Run] = []
         size = 0
         for run in log.runs[first : first + MOST_RUNS_FOUND]:
@@ -426,6 +433,9 @@ class MemoryCoordinator:
                 break
             runs.append(run)
         return Found(wanted.key, log.state, tuple(runs))
+
+    def _committed_ms(self, run: Run) -> int:
+        return self._objects[run.object_id].committed_ms
 
     def _raise_start(self, log: _Log, offset: int) -> bool:
         start_offset = min(offset, log.state.high_watermark)

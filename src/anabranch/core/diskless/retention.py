@@ -1,7 +1,8 @@
 """Which diskless partitions this broker looks over for retention, and with which limits.
 
-Rule kept: each partition is looked over by the broker that the metadata says leads it, so that
-brokers share the work without speaking to each other; two that both do it harm nothing.
+Rules kept: each partition is looked over by the broker that the metadata says leads it, so that
+brokers share the work without speaking to each other; two that both do it harm nothing. One without
+a limit is looked over too: DeleteRecords leaves most of what it deleted to this.
 Not here: what is deleted (`expired_runs.py`), when a round begins.
 """
 
@@ -32,14 +33,14 @@ class Limits(NamedTuple):
 def to_look_over(
     image: MetadataImage, broker_id: int, config: BrokerConfig, now_ms: int
 ) -> Iterator[Limits]:
-    """The partitions of this broker's share that have a limit."""
+    """The partitions of this broker's share, and their limits."""
     for topic in image.topics_by_id.values():
         if not is_diskless(image, topic.name):
             continue
         settings = effective_topic_config(image, topic.name, config)
         kept_ms, most_bytes = settings.retention_ms, settings.retention_bytes
-        if kept_ms < 0 and most_bytes < 0:
-            continue
+        if "delete" not in settings.cleanup_policy:  # the broker's default, set later
+            kept_ms, most_bytes = UNLIMITED, UNLIMITED
         older_than_ms = UNLIMITED if kept_ms < 0 else max(0, now_ms - kept_ms)
         for index, state in topic.partitions.items():
             if state.leader == broker_id:

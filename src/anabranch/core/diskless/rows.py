@@ -155,8 +155,9 @@ class Wanted(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Runs from the one that holds the wanted offset, as many as fit and at least one; `state` is
-    None where there is no such partition (any more)."""
+    """Runs from the one that holds the wanted offset, or the next one where a restore has left out
+    that offset, as many as fit and at least one; `state` is None where there is no such partition
+    (any more)."""
 
     key: LogKey
     state: LogState | None

@@ -155,6 +155,8 @@ class Writing:
         self._on_settled = on_settled
         self._stock: deque[tuple[Prepared, int]] = deque()
         self._is_preparing = False
+        self._prepares_for = -1
+        """The broker epoch for which ids are being asked."""
         self._prepare_due_ms, self._prepare_attempts = 0, 0
         self._unfull_ms = -FAR_MS
         self._was_crowded = False
@@ -251,6 +253,7 @@ class Writing:
         if self._is_preparing or not self._needs_ids or now_ms < self._prepare_due_ms:
             return
         self._is_preparing = True
+        self._prepares_for = self.identity.broker_epoch
         self._effects.append(PrepareObjects(STOCK, LEASE_MS))
 
     def _prepared(self, result: list[Prepared] | StorageFault, now_ms: int) -> None:
@@ -261,6 +264,8 @@ class Writing:
             self._prepare_attempts += 1
             return
         self._prepare_attempts = 0
+        if self._prepares_for != self.identity.broker_epoch:
+            return  # the coordinator would refuse to commit them
         for prepared in result:
             self._stock.append((prepared, now_ms + prepared.lease_ms - LEASE_LEFT_MS))
 

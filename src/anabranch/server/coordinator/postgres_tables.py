@@ -36,6 +36,11 @@ from anabranch.server.coordinator.sql_tables import OBJECT, SqlTables, object_ro
 Connection: TypeAlias = psycopg.Connection[Any]
 
 CHANNEL = "anabranch_diskless"
+NUMBERS_LOCK = 0x616E6F62
+"""The advisory lock of who takes numbers for objects, the letters "anob". Numbers that nextval()
+gives are written to the log 32 ahead: a standby that takes over, or a server that was killed, would
+say that it has given some that it has not, so that what it has lost could not be told from what it
+has forgotten. setval() writes the very number."""
 CHANGE_BYTES = 5900
 """In base64 below the 8000 bytes that a NOTIFY may have."""
 NOW = "(extract(epoch FROM clock_timestamp()) * 1000)::bigint"
@@ -82,9 +87,10 @@ NEAREST = (
     "SELECT base_offset, end_offset, object_id, byte_offset, byte_size, max_timestamp, "
     "timestamp_type, sum(byte_size) OVER (ORDER BY base_offset) AS total "
     "FROM runs WHERE runs.topic_id = k.topic_id AND runs.partition = k.partition "
-    "AND base_offset >= (SELECT max(first.base_offset) FROM runs first "
+    "AND base_offset >= (SELECT coalesce(max(first.base_offset), 0) FROM runs first "
     "WHERE first.topic_id = k.topic_id AND first.partition = k.partition "
-    f"AND first.base_offset <= k.wanted) ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}"
+    "AND first.base_offset <= k.wanted) AND end_offset > k.wanted "
+    f"ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}"
 )
 FIND = (
     "SELECT place, l.log_start_offset, l.high_watermark, l.byte_size, r.* FROM "
@@ -160,15 +166,13 @@ class PostgresTables(SqlTables):
 
     def next_ids(self, count: int) -> list[int]:
         """Numbers for objects, in order."""
-        rows = self.rows(
-            "SELECT nextval(pg_get_serial_sequence('wal_objects', 'object_id')) "
-            "FROM generate_series(1, ?::bigint)",
-            (count,),
-        )
-        return [int(row[0]) for row in rows]
+        self.rows("SELECT pg_advisory_xact_lock(?::bigint)", (NUMBERS_LOCK,))
+        last = self.last_id() + count
+        self.skip_ids(last)
+        return list(range(last - count + 1, last + 1))
 
     def last_id(self) -> int:
-        """As the sequence has it; a server that stopped badly may skip some numbers."""
+        """As the sequence has it."""
         rows = self.rows(
             "SELECT pg_sequence_last_value("
             "pg_get_serial_sequence('wal_objects', 'object_id')::regclass)"

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
+from itertools import starmap
 from typing import Any
 
 from anabranch.core.diskless.commit import (
@@ -27,7 +28,7 @@ from anabranch.core.diskless.commit import (
 )
 from anabranch.core.diskless.contents import NOT_EMPTY, Contents
 from anabranch.core.diskless.coordinator import Deposed
-from anabranch.core.diskless.expired_runs import outlived
+from anabranch.core.diskless.expired_runs import Oldest, outlived
 from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.keys import object_key as key_of_id
 from anabranch.core.diskless.rows import (
@@ -55,6 +56,11 @@ COMMITTED = (
     "live_runs = ?, marked_ms = ? WHERE object_id = ?"
 )
 OF_LOG = "topic_id = ? AND partition = ?"
+OLDEST = (
+    "end_offset, byte_size, max_timestamp, CASE WHEN max_timestamp >= 0 THEN max_timestamp ELSE "
+    "(SELECT committed_ms FROM wal_objects o WHERE o.object_id = runs.object_id) END"
+)
+"""An object is looked at only for records without a timestamp."""
 RUNS = (
     "SELECT base_offset, end_offset, object_id, object_key, byte_offset, runs.byte_size, "
     "max_timestamp, timestamp_type FROM runs JOIN wal_objects USING (object_id) "
@@ -316,11 +322,12 @@ class SqlTables(ABC):
                 return None, 0
             state, dropped = self._drop_below_start(key, before, most_runs)
             oldest = self.rows(
-                f"SELECT end_offset, byte_size, max_timestamp FROM runs WHERE {OF_LOG} "
-                "ORDER BY base_offset LIMIT ?",
+                f"SELECT {OLDEST} FROM runs WHERE {OF_LOG} ORDER BY base_offset LIMIT ?",
                 (*key, most_runs - len(dropped)),
             )
-            start_offset = outlived(oldest, state.byte_size, older_than_ms, most_bytes)
+            start_offset = outlived(
+                starmap(Oldest, oldest), state.byte_size, older_than_ms, most_bytes
+            )
             raised = _raised(state, start_offset)
             state, more = self._drop_below_start(key, raised, most_runs - len(dropped))
             if state != before:
@@ -386,6 +393,15 @@ class SqlTables(ABC):
         return [each for each, state in states.items() if is_uncommitted(each, state, last)]
 
     # Restoring.
+
+    def store(self, store_id: str) -> str:
+        """See `Coordinator.store`."""
+        with self.transaction():
+            if store_id:
+                first = "INSERT INTO facts VALUES ('store.id', ?) ON CONFLICT DO NOTHING"
+                self.do(first, (store_id,))
+            row = self._one("SELECT value FROM facts WHERE name = 'store.id'")
+        return "" if row is None else str(row[0])
 
     def mark(self) -> str:
         """See `Coordinator.mark`."""

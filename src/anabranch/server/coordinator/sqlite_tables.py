@@ -197,9 +197,10 @@ class SqliteTables(SqlTables):
         if state is None or not state.start_offset <= offset < state.high_watermark:
             return Found(key, state)
         rows = self._on.execute(
-            f"{RUNS} AND base_offset >= (SELECT max(base_offset) FROM runs WHERE {OF_LOG} "
-            f"AND base_offset <= ?) ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}",
-            (*key, *key, offset),
+            f"{RUNS} AND base_offset >= (SELECT coalesce(max(base_offset), 0) FROM runs "
+            f"WHERE {OF_LOG} AND base_offset <= ?) AND end_offset > ? "
+            f"ORDER BY base_offset LIMIT {MOST_RUNS_FOUND}",
+            (*key, *key, offset, offset),
         )
         taken: list[Run] = []
         for row in rows:

@@ -12,6 +12,59 @@ GUESSING = "tests/core/diskless/test_guessing.py"
 
 MUTANTS = (
     Mutant(
+        name="lost-offsets-hold-a-reader",
+        rule="a reader passes over offsets that a restore has left out",
+        module=f"{DISKLESS}.coordinates",
+        old="        if runs[0].base_offset > offset:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_coordinates.py"
+        "::test_a_reader_passes_over_offsets_that_are_lost",
+    ),
+    Mutant(
+        name="ids-of-another-epoch-used",
+        rule="ids that were asked for in an epoch are used in that epoch alone",
+        module=f"{DISKLESS}.writer",
+        old="        if self._prepares_for != self.identity.broker_epoch:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}"
+        "::test_ids_that_were_asked_for_before_a_new_registration_are_not_used",
+    ),
+    Mutant(
+        name="silent-watch-hides-records",
+        rule="a watch that tells nothing hides records until the next measurement at most",
+        module=f"{DISKLESS}.broker",
+        old="            if partition is not None and state is not None:\n"
+        "                self._take(partition, state)\n\n"
+        "    def watch_broken",
+        new="            pass\n\n    def watch_broken",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}"
+        "::test_a_watch_that_tells_nothing_is_made_good_by_the_next_measurement",
+    ),
+    Mutant(
+        name="unlimited-not-looked-over",
+        rule="rows that DeleteRecords left are dropped where retention has no limit, too",
+        module=f"{DISKLESS}.retention",
+        old="        older_than_ms = UNLIMITED if",
+        new="        if kept_ms < 0 and most_bytes < 0:\n            continue\n"
+        "        older_than_ms = UNLIMITED if",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_retention.py"
+        "::test_what_was_deleted_by_hand_leaves_no_rows_and_no_objects[-1]",
+    ),
+    Mutant(
+        name="compacted-by-default-deleted",
+        rule="retention deletes nothing where the cleanup policy has no delete",
+        module=f"{DISKLESS}.retention",
+        old='        if "delete" not in settings.cleanup_policy:',
+        new="        if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/diskless/test_retention.py"
+        "::test_nothing_is_deleted_where_the_brokers_default_says_not_to_delete",
+    ),
+    Mutant(
         name="diskless-told-before-the-verdict",
         rule="a broker answers a diskless batch when it knows the verdict",
         module=f"{DISKLESS}.partition",

@@ -34,6 +34,10 @@ MOST_ROWS = 5_000
 MOST_DELETED = 100
 """Topics that one call deletes."""
 RETRY_MS, MOST_RETRY_MS = 100, 5_000
+DEPOSED = (
+    "{}; a newer controller is at work, or this cluster's metadata is older than its coordinator: "
+    "then put the newest metadata back"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,7 +212,7 @@ class LogRows:
 
     def _failed(self, fault: StorageFault, now_ms: int) -> None:
         if isinstance(fault, Deposed):
-            self.stage = Stage.IDLE
+            self.stage, self.trouble = Stage.IDLE, DEPOSED.format(fault)
         else:  # it may have happened, or not: compare anew
             self.trouble = str(fault)
             self.stage, self._listed, self._rows, self._stale = (
