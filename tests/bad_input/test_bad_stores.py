@@ -157,11 +157,22 @@ def test_one_coordinator_for_two_clusters(folder):
     opening(folder)
     (folder / "others").mkdir()
     said = ("belongs to cluster first", "name another database")
-    before = files(folder / "objects")
-    with pytest.raises(StorageFault) as raised:
-        opening(folder, cluster="second", storage=f"file://{folder}/others")
-    assert all(word in str(raised.value) for word in said)
-    assert files(folder / "objects") == before
+    refused(folder, said, cluster="second", storage=f"file://{folder}/others")
+
+
+def test_a_store_that_is_not_the_coordinator_s(folder):
+    """A prefix with a slip, or a volume that is not mounted: no other broker reads what is put
+    there. Also before the first record, and where another coordinator was begun there."""
+    opening(folder)
+    others = {name: folder / name for name in ("empty", "taken", "moved")}
+    for place in others.values():
+        place.mkdir()
+    opening(folder, storage=f"file://{others['taken']}", coordinator=f"sqlite://{folder}/b.db")
+    for name in ("empty", "taken"):
+        said = ("lie in another store", "correct diskless.storage.url", "mount the volume")
+        refused(folder, said, storage=f"file://{others[name]}")
+    shutil.copytree(folder / "objects", others["moved"], dirs_exist_ok=True)
+    opening(folder, storage=f"file://{others['moved']}")
 
 
 def test_a_coordinator_that_was_made_anew(folder):

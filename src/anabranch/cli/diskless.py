@@ -61,7 +61,7 @@ def verify(
     async def work(store: ObjectStore, coordinator: Coordinator, held: Held) -> Any:
         return await check(store, coordinator, held, is_whole=is_whole)
 
-    found = _run(properties_file, storage_url, coordinator_url, work)
+    found = _run(properties_file, storage_url, coordinator_url, work, makes=False)
     _say(found._asdict(), found.findings, as_json=as_json)
     if not as_json:
         damage = sum(each.kind.is_damage for each in found.findings)
@@ -100,7 +100,7 @@ def restore(
         now_ms = time.time_ns() // 1_000_000
         return await rebuild(store, coordinator, held, with_unknown=append_unknown, now_ms=now_ms)
 
-    done = _run(properties_file, storage_url, coordinator_url, work)
+    done = _run(properties_file, storage_url, coordinator_url, work, makes=True)
     _say(done._asdict(), done.findings, as_json=as_json)
     if not as_json:
         _say_restored(done)
@@ -125,6 +125,8 @@ def _run(
     storage_url: str | None,
     coordinator_url: str | None,
     work: Callable[[ObjectStore, Coordinator, Held], Awaitable[T]],
+    *,
+    makes: bool,
 ) -> T:
     from anabranch.server.coordinator.engines import open_coordinator
     from anabranch.server.objects.engines import open_objects
@@ -137,7 +139,7 @@ def _run(
             store = await open_objects(storage)
             stack.push_async_callback(store.close)
             held = await read_store(store)
-            coordinator = await open_coordinator(at, held.cluster_id)
+            coordinator = await open_coordinator(at, held.cluster_id, makes=makes)
             stack.push_async_callback(coordinator.close)
             return await work(store, coordinator, held)
 

@@ -35,6 +35,7 @@ from anabranch.core.diskless.rows import (
     LogKey,
     LogState,
     NewLogs,
+    Run,
     Verdict,
     Wanted,
 )
@@ -87,6 +88,13 @@ async def test_what_was_committed_is_told_from_what_never_was(
     engine.advance(VERDICTS_KEPT_MS)
     assert len(await until_no_garbage(coordinator)) == 4
     assert await coordinator.uncommitted([done[0], unused[0]]) == []
+
+
+async def test_the_first_store_that_is_told_stays(engine: Engine) -> None:
+    one, two = await engine.connect(), await engine.connect()
+    assert await one.store("") == ""
+    assert await one.store("here") == "here"
+    assert [await two.store("there"), await two.store("")] == ["here", "here"]
 
 
 # The active controller.
@@ -340,6 +348,18 @@ async def test_runs_are_found_within_a_budget_of_bytes_and_at_least_one(
     ]
 
 
+async def test_what_lies_behind_lost_offsets_is_found(engine: Engine) -> None:
+    """A restore may leave holes, before records and between them."""
+    on = await engine.make_empty()
+    runs = [Run(RIVER, at, at + 2, 1, "o", at, 100, 1000) for at in (2, 4, 10, 12, 20)]
+    held = HeldObject(1, "o", 900, BROKER, EPOCH, len(runs))
+    await on.load(Contents([HeldLog(RIVER, "river", LogState(0, 22, 500))], [held], runs, [], 1))
+    for offset in range(22):
+        behind = [run[1:3] for run in runs if run.end_offset > offset]
+        assert await runs_of(on, offset=offset) == behind
+        assert await runs_of(on, offset=offset, size=0) == behind[:1]
+
+
 async def test_a_run_says_where_its_bytes_are(coordinator: Coordinator) -> None:
     prepared = await prepare(coordinator)
     late = batch(timestamp=2000)._replace(timestamp_type=1)
@@ -412,6 +432,19 @@ async def test_retention_by_time_stops_at_the_first_run_to_be_kept(
     assert await expire(2001) == (LogState(2, 4, 200), 1)
     assert await expire(5001) == (LogState(4, 4), 2)
     assert await expire(-1) == (LogState(4, 4), 0)
+
+
+async def test_retention_by_time_keeps_records_without_a_timestamp_from_their_commit_on(
+    coordinator: Coordinator,
+) -> None:
+    """A producer may leave them out; nothing may go before it was kept for the time."""
+    for _ in range(2):
+        await commit(coordinator, batch(timestamp=-1))
+    bounds = {"most_bytes": -1, "most_runs": 9}
+    early_ms, late_ms = 1_000_000_000_000, 1 << 50
+    state, dropped = await coordinator.expire(RIVER, older_than_ms=early_ms, **bounds)
+    assert (state, dropped) == (LogState(0, 2, 200), 0)
+    assert await coordinator.expire(RIVER, older_than_ms=late_ms, **bounds) == (LogState(2, 2), 2)
 
 
 async def test_retention_by_size_keeps_at_least_that_much(coordinator: Coordinator) -> None:

@@ -49,6 +49,17 @@ async def test_a_database_is_made_once_and_keeps_its_mark(url: str) -> None:
     assert (facts["cluster.id"], facts["schema.version"]) == (CLUSTER, str(NEWEST))
 
 
+async def test_a_database_is_made_only_for_who_makes_one(url: str) -> None:
+    with pytest.raises(StorageFault, match="there is none; correct diskless"):
+        await open_coordinator(url, CLUSTER, makes=False)
+    if url.startswith("sqlite"):
+        assert not Path(url.removeprefix("sqlite://")).exists()
+    else:
+        assert execute(url, "SELECT to_regnamespace('anabranch_diskless') IS NULL") == [(True,)]
+    await opened_once(url)
+    await (await open_coordinator(url, CLUSTER, makes=False)).close()
+
+
 async def test_a_newer_schema_is_refused_and_left_alone(url: str) -> None:
     await opened_once(url)
     execute(url, f"UPDATE facts SET value = '{NEWEST + 1}' WHERE name = 'schema.version'")

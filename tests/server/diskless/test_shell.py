@@ -129,3 +129,30 @@ async def test_retention_goes_on_after_a_round_failed_in_whatever_way():
     async with asyncio.timeout(10):
         await shell._retention_round.worked.wait()
     retaining.cancel()
+
+
+async def test_a_broker_registers_after_a_call_failed_in_whatever_way(monkeypatch):
+    monkeypatch.setattr("anabranch.server.diskless.shell.RETRY_SECONDS", 0)
+    known = asyncio.Event()
+    machine = SimpleNamespace(registered=lambda *_identity: known.set())
+    broker = SimpleNamespace(diskless=machine, broker_id=1, broker_epoch=5, steady_ms=0)
+    shell = DisklessShell(broker, *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(register=Failing()))
+    shell._keep_up = lambda *_: None
+    await asyncio.wait_for(shell._register(), 10)
+    assert known.is_set()
+
+
+async def test_lags_are_measured_after_a_round_failed_in_whatever_way(monkeypatch):
+    monkeypatch.setattr("anabranch.server.diskless.shell.LAG_SECONDS", 0)
+    measured = asyncio.Event()
+    machine = SimpleNamespace(
+        by_key={1: None},
+        lags=SimpleNamespace(forget_gone=lambda: None),
+        measured=lambda *_page: measured.set(),
+    )
+    shell = DisklessShell(SimpleNamespace(diskless=machine, steady_ms=0), *[lambda: None] * 3)
+    shell._stores = SimpleNamespace(coordinator=SimpleNamespace(states=Failing()))
+    measuring = asyncio.ensure_future(shell._measure())
+    await asyncio.wait_for(measured.wait(), 10)
+    measuring.cancel()

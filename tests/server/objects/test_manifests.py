@@ -144,3 +144,22 @@ async def test_another_process_with_this_broker_s_id_is_told_and_nothing_replace
         assert await noting.store_due(at_once=True)
     assert (first.given_up_objects, second.given_up_objects) == (0, 1)
     assert [one.object_id for one in (await stored(store))[0].objects] == [0]
+
+
+async def test_manifests_are_stored_after_a_put_failed_in_whatever_way(store, monkeypatch):
+    monkeypatch.setattr(manifests, "RETRY_S", 0)
+    clock, taken, asked = Clock(), store.put, []
+
+    async def put(key, buffers):
+        asked.append(key)
+        if len(asked) == 1:
+            raise RuntimeError("nobody foresaw this")
+        await taken(key, buffers)
+
+    store.put = put
+    noting = new_manifests(store, clock)
+    noting.committed(*commit(7))
+    clock.now_ms = 60_000
+    running = asyncio.ensure_future(noting.run())
+    await until(lambda: are_stored(store, 1))
+    running.cancel()

@@ -1,10 +1,12 @@
-"""Which cluster and which coordinator a store belongs to: small objects that tell.
+"""Which cluster and which coordinator a store belongs to, and the store to a coordinator.
 
-What: the objects' keys and bytes. Why: two clusters with one prefix would each collect the other's
-objects as garbage; a coordinator that was lost and made anew would give offsets a second time.
-Rule kept: each object is put create-only and never removed, so that of two clusters that come at
-once, one is refused. Coordinators are numbered: a restore records the next one. Not here: putting
-and reading them (`server/objects/store_check.py`).
+What: the keys and bytes of small objects that tell. Why: two clusters with one prefix would each
+collect the other's objects as garbage; a coordinator that was lost and made anew would give offsets
+a second time; a broker with another prefix, or a volume that is not mounted, would store where no
+other broker reads. So a claim has an id of its own, which the coordinator keeps. Rule kept: each
+object is put create-only and never removed, so that of two clusters that come at once, one is
+refused. Coordinators are numbered: a restore records the next one. Not here: putting and reading
+them (`server/objects/store_check.py`).
 """
 
 from __future__ import annotations
@@ -17,25 +19,34 @@ from anabranch.core.types import Buffer
 CLAIM_KEY = "anabranch-cluster.json"
 CLAIM_MOST = 4096
 """Bytes; a larger object of that name is not ours."""
+CORRECT = (
+    "correct diskless.storage.url, which is the same on every node, or mount the volume that has "
+    "them; a store that was copied needs that object too, and one that begins empty needs a new "
+    "database in diskless.coordinator.url"
+)
 
 
 class _Recorded(msgspec.Struct):
     mark: str
 
 
-class _Claim(msgspec.Struct):
+class Claim(msgspec.Struct):
+    """What the object tells."""
+
     cluster_id: str
+    store_id: str = ""
+    """Of this store alone; "" in claims that are older than such ids."""
 
 
-def claim(cluster_id: str) -> bytes:
+def claim(cluster_id: str, store_id: str) -> bytes:
     """What the object holds for a cluster."""
-    return msgspec.json.encode(_Claim(cluster_id)) + b"\n"
+    return msgspec.json.encode(Claim(cluster_id, store_id)) + b"\n"
 
 
-def claimed_by(held: Buffer, url: str) -> str:
-    """The cluster that the object names; raises StorageFault."""
+def claimed_by(held: Buffer, url: str) -> Claim:
+    """What the object tells; raises StorageFault."""
     try:
-        return msgspec.json.decode(held, type=_Claim).cluster_id
+        return msgspec.json.decode(held, type=Claim)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise StorageFault(
             f"{url}: the object {CLAIM_KEY} names no cluster; choose another folder or prefix in "
@@ -43,13 +54,33 @@ def claimed_by(held: Buffer, url: str) -> str:
         ) from None
 
 
-def check_claim(held: Buffer, cluster_id: str, url: str) -> None:
-    """Whether the store at `url` belongs to this cluster; raises StorageFault."""
-    owner = claimed_by(held, url)
-    if owner != cluster_id:
+def check_claim(held: Buffer, cluster_id: str, url: str) -> str:
+    """Whether the store at `url` belongs to this cluster; its id. Raises StorageFault."""
+    told = claimed_by(held, url)
+    if told.cluster_id != cluster_id:
         raise StorageFault(
-            f"{url}: the object {CLAIM_KEY} belongs to cluster {owner!r}, and this is cluster "
-            f"{cluster_id!r}; choose a folder or prefix of its own in diskless.storage.url"
+            f"{url}: the object {CLAIM_KEY} belongs to cluster {told.cluster_id!r}, and this is "
+            f"cluster {cluster_id!r}; choose a folder or prefix of its own in diskless.storage.url"
+        )
+    return told.store_id
+
+
+def check_unused(store_id: str, last_id: int, url: str) -> None:
+    """Whether the coordinator may begin with a store that nobody has claimed: `store_id` is the one
+    that it has, and `last_id` counts the objects that it has named. Raises StorageFault."""
+    if store_id or last_id:
+        raise StorageFault(
+            f"{url}: there is no object {CLAIM_KEY}: no cluster has used this place, and the "
+            f"coordinator's objects lie in another store; {CORRECT}"
+        )
+
+
+def check_place(store_id: str, coordinators_id: str, url: str) -> None:
+    """Whether a store is the one that the coordinator has. Raises StorageFault."""
+    if store_id != coordinators_id:
+        raise StorageFault(
+            f"{url}: this is store {store_id or 'without an id'}, and the coordinator's objects "
+            f"lie in another store, {coordinators_id}; {CORRECT}"
         )
 
 

@@ -37,6 +37,11 @@ class Deposed(StorageFault):
     """A newer controller or a newer incarnation of the broker has been there."""
 
 
+class OlderCopy(StorageFault):
+    """It does not know what it has committed, or is another database than before: whatever it
+    answered would be wrong, and it is asked nothing more."""
+
+
 class Coordinator(Protocol):
     """All calls are for the loop's thread. Batches, runs and keys come and go in lists, since one
     object holds many partitions."""
@@ -130,6 +135,10 @@ class Coordinator(Protocol):
 
     async def last_id(self) -> int:
         """The greatest object id that it has given; 0 before the first."""
+
+    async def store(self, store_id: str) -> str:
+        """The id of the store in which its objects lie: the first one that it is told stays. "" is
+        only asked with, and is the answer before the first."""
 
     async def mark(self) -> str:
         """What the names of its objects end with; another database has another one."""

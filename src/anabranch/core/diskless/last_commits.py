@@ -9,16 +9,19 @@ stands for all before it. Notes are as old as manifests: what a broker that was 
 its last ten seconds may not be noted. But no object has a name that its coordinator has not given
 yet: one that has shows an older copy at once, whether it was committed or not. Those are looked for
 by name, since ids follow on one another. What escapes both are commits of the last ten seconds
-whose ids were given before the copy was made: of each broker at most its stock. Not here: putting
-and listing (`server/objects/manifests.py`, `store_check.py`).
+whose ids were given before the copy was made: of each broker at most its stock. A node that runs
+knows more (`KnownCommits`): its own last commit, and the last one that it heard of. Commits have
+one order, which a copy has up to a point, so that these two stand for all that this node knows. Not
+here: putting and listing (`server/objects/manifests.py`, `store_check.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from anabranch.core.diskless.coordinator import OlderCopy
 from anabranch.core.diskless.keys import mark_of, object_id, object_key
-from anabranch.core.errors import StorageFault
+from anabranch.core.diskless.rows import Change
 
 ROOM = "last-commits"
 NAMES_LOOKED_FOR = 128
@@ -52,10 +55,10 @@ def noted_ids(note_keys: Iterable[str], mark: str) -> list[int]:
 
 
 def check_committed(uncommitted: Iterable[int], where: str) -> None:
-    """Raises StorageFault when the coordinator does not know what it has committed."""
+    """Raises OlderCopy when the coordinator does not know what it has committed."""
     lacking = list(uncommitted)
     if lacking:
-        raise StorageFault(
+        raise OlderCopy(
             f"{where}: object {lacking[-1]} was committed, and this coordinator does not know it: "
             f"{OLDER}"
         )
@@ -68,11 +71,50 @@ def names_after(cluster_id: str, mark: str, last_id: int) -> dict[int, str]:
 
 
 def check_given(present: Iterable[int], last_id: int, where: str) -> None:
-    """Raises StorageFault when there are objects whose ids the coordinator has not given; `last_id`
+    """Raises OlderCopy when there are objects whose ids the coordinator has not given; `last_id`
     was asked for after they had been found."""
     later = [each for each in present if each > last_id]
     if later:
-        raise StorageFault(
+        raise OlderCopy(
             f"{where}: there is an object {later[-1]}, and this coordinator has given no number "
             f"beyond {last_id}: {OLDER}"
         )
+
+
+class KnownCommits:
+    """What a node that runs knows of its coordinator: the database's mark, the last object that it
+    committed itself, and the last one that it heard of. Threads write it, each value at once."""
+
+    __slots__ = ("_heard", "_mark", "_own")
+
+    def __init__(self) -> None:
+        self._mark = ""
+        self._own = self._heard = -1
+
+    @property
+    def ids(self) -> list[int]:
+        """Objects that the coordinator must know as committed."""
+        return [each for each in (self._own, self._heard) if each >= 0]
+
+    def committed(self, object_id: int) -> None:
+        """An object of this node is committed."""
+        self._own = object_id
+
+    def heard(self, changes: Iterable[Change]) -> None:
+        """The watch told these, in the order of commits."""
+        for change in changes:
+            if change.runs:
+                self._heard = change.runs[-1].object_id
+
+    def check_mark(self, mark: str, where: str) -> None:
+        """Whether a database is the one of before ("": it is empty). Raises OlderCopy."""
+        if self._mark and mark != self._mark:
+            there = f"database {mark}" if mark else "an empty database"
+            raise OlderCopy(f"{where}: {there} is in the place of {self._mark}: {OLDER}")
+
+    def check(self, mark: str, uncommitted: Iterable[int], where: str) -> None:
+        """Whether a database is the one of before and knows what was committed; of `ids` these are
+        `uncommitted` in it. Raises OlderCopy."""
+        self.check_mark(mark, where)
+        self._mark = mark
+        check_committed(uncommitted, where)

@@ -14,9 +14,10 @@ COORDINATOR_FILE = "diskless.db"
 """In the first log folder, where nothing else is named."""
 
 
-async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
+async def open_coordinator(url: str, cluster_id: str, *, makes: bool = True) -> Coordinator:
     """The coordinator behind `sqlite:///absolute/path.db`, a path, or
-    `postgresql://host/database`; it belongs to the cluster from then on.
+    `postgresql://host/database`; it belongs to the cluster from then on. It is made when it is not
+    there, unless `makes` is False.
 
     Raises StorageFault when the URL names no known engine or it refuses, CoordinatorAway when it
     does not answer now.
@@ -29,7 +30,7 @@ async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
                 "diskless.coordinator.url names PostgreSQL, whose driver is not installed; "
                 "run pip install 'psycopg[binary]'"
             ) from None
-        return await PostgresCoordinator.open(url, cluster_id)
+        return await PostgresCoordinator.open(url, cluster_id, makes=makes)
     if "://" in url and not url.startswith(SQLITE):
         raise StorageFault(
             f"diskless.coordinator.url={shown(url)} names no known coordinator; write "
@@ -42,4 +43,4 @@ async def open_coordinator(url: str, cluster_id: str) -> Coordinator:
         raise StorageFault(
             f"diskless.coordinator.url={url} names no file; write sqlite:///path/to/diskless.db"
         )
-    return await SqliteCoordinator.open(path, cluster_id)
+    return await SqliteCoordinator.open(path, cluster_id, makes=makes)

@@ -14,9 +14,13 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from anabranch.core.diskless.contents import Contents
+from anabranch.core.diskless.coordinator import OlderCopy
+from anabranch.core.diskless.keys import object_id
+from anabranch.core.diskless.last_commits import KnownCommits
 from anabranch.core.diskless.rows import (
     Change,
     Commit,
+    CommitState,
     Committed,
     Found,
     LogKey,
@@ -82,6 +86,7 @@ class Tables(Protocol):
     def unknown(self, object_keys: Sequence[str]) -> list[str]: ...
     def uncommitted(self, object_ids: Sequence[int]) -> list[int]: ...
     def last_id(self) -> int: ...
+    def store(self, store_id: str) -> str: ...
     def mark(self) -> str: ...
     def load(self, contents: Contents) -> None: ...
 
@@ -89,9 +94,23 @@ class Tables(Protocol):
 class Front(ABC):
     """A `Coordinator` over `Tables`."""
 
-    @abstractmethod
+    def __init__(self) -> None:
+        self.known = KnownCommits()
+        """What must be in the database when a connection to it is made anew."""
+        self._wrong: StorageFault | None = None
+
     async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
-        """Make a call where it may wait."""
+        """Make a call where it may wait; none after one that found an older copy."""
+        self.check_usable()
+        try:
+            return await self.make(lane, call)
+        except OlderCopy as fault:
+            self.refuse_all(fault)
+            raise
+
+    @abstractmethod
+    async def make(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+        """Make a call."""
 
     @abstractmethod
     def changes(self) -> AsyncIterator[list[Change]]:
@@ -104,8 +123,6 @@ class Front(ABC):
     def abandon(self) -> None:
         """Close without a turn of the loop: see `Node.abandon`."""
         return
-
-    _wrong: StorageFault | None = None
 
     def refuse_all(self, fault: StorageFault) -> None:
         """Make no call from now on: each raises this. The coordinator must not be used."""
@@ -146,11 +163,19 @@ class Front(ABC):
 
     async def commit(self, commit: Commit) -> Committed:
         """See `Coordinator.commit`."""
-        return await self.call(Lane.WRITE, lambda on: on.commit(commit))
+        number = commit.object_id
+        return await self.call(Lane.WRITE, lambda on: self._noted(number, on.commit(commit)))
 
     async def outcome(self, object_key: str) -> Committed:
         """See `Coordinator.outcome`."""
-        return await self.call(Lane.WRITE, lambda on: on.outcome(object_key))
+        number = object_id(object_key)
+        return await self.call(Lane.WRITE, lambda on: self._noted(number, on.outcome(object_key)))
+
+    def _noted(self, number: int, answer: Committed) -> Committed:
+        """In the call's thread, so that the next connection finds it noted."""
+        if answer.state is CommitState.COMMITTED:
+            self.known.committed(number)
+        return answer
 
     async def refuse(self, object_ids: Sequence[int]) -> None:
         """See `Coordinator.refuse`."""
@@ -232,6 +257,10 @@ class Front(ABC):
     async def last_id(self) -> int:
         """See `Coordinator.last_id`."""
         return await self.call(Lane.READ, lambda on: on.last_id())
+
+    async def store(self, store_id: str) -> str:
+        """See `Coordinator.store`."""
+        return await self.call(Lane.UPKEEP, lambda on: on.store(store_id))
 
     async def mark(self) -> str:
         """See `Coordinator.mark`."""

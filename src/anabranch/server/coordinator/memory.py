@@ -22,12 +22,12 @@ class AsyncMemoryCoordinator(Front):
     """A `Coordinator` over shared tables; each call gives way to the loop once."""
 
     def __init__(self, tables: MemoryCoordinator | None = None, cluster_id: str = "memory") -> None:
+        super().__init__()
         self.tables = tables or MemoryCoordinator(cluster_id, wall_clock_ms)
         self._closed = False
 
-    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+    async def make(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """At once, after a turn of the loop."""
-        self.check_usable()
         await asyncio.sleep(0)
         if self._closed:
             raise CoordinatorAway("the coordinator in memory is closed")

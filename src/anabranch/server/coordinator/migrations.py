@@ -4,7 +4,8 @@ What: each step is a list of statements; a database that is older is brought for
 within one transaction; one that is newer than this program is refused, and so is one of another
 cluster. Rule kept: a step that was released is never changed; there is no way back.
 
-    facts            the schema's version, the cluster, the database's mark, the controller's epoch
+    facts            the schema's version, the cluster, the database's mark, the controller's epoch,
+                     the store's id
     brokers          the newest epoch of each broker
     logs             one row a partition: its offsets; the lock of all that belongs to it
     deleted_topics   ids that stay refused; `swept` when no run of them is left
@@ -88,6 +89,10 @@ FIRST = (
 
 MIGRATIONS: tuple[tuple[str, ...], ...] = (FIRST,)
 """Step n brings version n to n + 1."""
+NOT_THERE = (
+    "coordinator {}: there is none; correct diskless.coordinator.url, or, if it is lost, rebuild "
+    "it with `anabranch diskless restore`"
+)
 FACTS = "CREATE TABLE IF NOT EXISTS facts (name TEXT NOT NULL PRIMARY KEY, value TEXT NOT NULL)"
 MARK_BYTES = 4
 """Of the database's mark, which is in the names of objects."""

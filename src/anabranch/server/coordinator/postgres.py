@@ -5,8 +5,9 @@ names; a thread and a connection for each lane, made when it is first used and a
 lost; LISTEN on a connection of its own. Rules kept: only what the server
 rolled back to let others on (SQLSTATE 40001, 40P01) is tried again here; a connection that is lost
 raises CoordinatorAway, since what it was told last may have been done; one that is silent is cut
-off. Passwords belong into PGPASSWORD or a password file; no error shows one. Not here: SQL
-(`postgres_tables.py`); replication of PostgreSQL.
+off; a connection that is made anew is used only once the database behind it, of another server
+perhaps, knows what this node knows. Passwords belong into PGPASSWORD or a password file; no error
+shows one. Not here: SQL (`postgres_tables.py`); replication of PostgreSQL.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ from typing import Any, TypeVar
 import psycopg
 
 from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.last_commits import KnownCommits
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.front import LOAD_TIMEOUT_S, Front, Lane, Tables
 from anabranch.server.coordinator.migrations import (
     FACTS,
     MARK_BYTES,
+    NOT_THERE,
     POSTGRES,
     check_cluster,
     first_facts,
@@ -67,16 +70,17 @@ PAUSE_S = 0.05
 class PostgresCoordinator(Front):
     """A `Coordinator` in the database at `url`."""
 
-    def __init__(self, url: str, cluster_id: str) -> None:
-        self._url, self._cluster_id = url, cluster_id
+    def __init__(self, url: str, cluster_id: str, *, makes: bool = True) -> None:
+        super().__init__()
+        self._url, self._cluster_id, self._makes = url, cluster_id, makes
         self.name = shown_place(url, SETTING)
         self._lanes: dict[Lane, _Lane] = {}
         self._closed = False
 
     @classmethod
-    async def open(cls, url: str, cluster_id: str) -> PostgresCoordinator:
-        """Connect, make or migrate the tables. Raises StorageFault."""
-        coordinator = cls(url, cluster_id)
+    async def open(cls, url: str, cluster_id: str, *, makes: bool = True) -> PostgresCoordinator:
+        """Connect, make (if it `makes` any) or migrate the tables. Raises StorageFault."""
+        coordinator = cls(url, cluster_id, makes=makes)
         try:
             await coordinator.call(Lane.UPKEEP, lambda tables: None)
         except BaseException:
@@ -84,13 +88,14 @@ class PostgresCoordinator(Front):
             raise
         return coordinator
 
-    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+    async def make(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """In the thread of its lane."""
-        self.check_usable()
         if self._closed:
             raise CoordinatorAway(f"coordinator {self.name} is closed")
         if lane not in self._lanes:
-            self._lanes[lane] = _Lane(self._url, self.name, self._cluster_id, lane)
+            self._lanes[lane] = _Lane(
+                self._url, self.name, self._cluster_id, lane, self.known, makes=self._makes
+            )
         return await self._lanes[lane].run(call)
 
     async def changes(self) -> AsyncIterator[list[Change]]:
@@ -104,7 +109,9 @@ class PostgresCoordinator(Front):
                 yield []
                 while True:
                     async for notice in connection.notifies(timeout=QUIET_S):
-                        yield heard(notice.payload)
+                        told = heard(notice.payload)
+                        self.known.heard(told)
+                        yield told
                     async with asyncio.timeout(CALL_TIMEOUT_S):
                         await connection.execute("SELECT 1")
         except (psycopg.Error, TimeoutError) as error:
@@ -122,8 +129,11 @@ class PostgresCoordinator(Front):
 class _Lane:
     """A thread with a connection."""
 
-    def __init__(self, url: str, name: str, cluster_id: str, lane: Lane) -> None:
-        self._url, self._name, self._cluster_id = url, name, cluster_id
+    def __init__(
+        self, url: str, name: str, cluster_id: str, lane: Lane, known: KnownCommits, *, makes: bool
+    ) -> None:
+        self._makes = makes
+        self._url, self._name, self._cluster_id, self._known = url, name, cluster_id, known
         self._may_repeat, self._is_load = lane is Lane.READ, lane is Lane.LOAD
         self._tables: PostgresTables | None = None
         self._was_lost = False
@@ -193,10 +203,13 @@ class _Lane:
             )
             try:
                 mark = self._prepare(connection)
+                tables = PostgresTables(connection, self._cluster_id, mark)
+                lacking = tables.uncommitted(self._known.ids)
+                self._known.check(mark, lacking, f"coordinator {self._name}")
             except BaseException:
                 connection.close()
                 raise
-            self._tables = PostgresTables(connection, self._cluster_id, mark)
+            self._tables = tables
         return self._tables
 
     def _lose(self) -> None:
@@ -220,6 +233,8 @@ class _Lane:
             on.execute("SELECT pg_advisory_xact_lock(%s)", (MAKING_LOCK,))
             have = on.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone()
             if have is None or have[0] is None:  # making what is there needs rights all the same
+                if not self._makes:
+                    raise StorageFault(NOT_THERE.format(self._name))
                 on.execute(f"CREATE SCHEMA {SCHEMA}".encode())
             on.execute(f"SET search_path = {SCHEMA}".encode())
             return self._migrate(on)
@@ -230,6 +245,7 @@ class _Lane:
             on.execute(FACTS.encode())
         stored: dict[str, Any] = dict(on.execute("SELECT name, value FROM facts").fetchall())
         check_cluster(stored.get("cluster.id", self._cluster_id), self._cluster_id, self._name)
+        self._known.check_mark(stored.get("mark", ""), f"coordinator {self._name}")
         for statement in steps_from(int(stored.get("schema.version", 0)), POSTGRES, self._name):
             on.execute(statement.encode())
         facts = first_facts(stored, self._cluster_id, secrets.token_hex(MARK_BYTES))

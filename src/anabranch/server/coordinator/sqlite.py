@@ -7,9 +7,9 @@ the lock holds a second one, the queue's, so that the process which has just had
 take the next one before it. The watch: SQLite counts the transactions of a file in its header
 (bytes 24 to 27, file format 1.3.7); these are looked at every few milliseconds while somebody
 listens, without a lock, and only when they moved are changes read under it; what this process
-itself has moved it hears without reading. Rule kept: the loop
-never waits for the file; a call that takes too long raises CoordinatorAway, and may still happen.
-Not here: SQL (`sqlite_tables.py`).
+itself has moved it hears without reading. Rules kept: a file that was replaced, or set back, while
+it was open is asked nothing more; the loop never waits for the file; a call that takes too long
+raises CoordinatorAway, and may still happen. Not here: SQL (`sqlite_tables.py`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, TypeVar
 
-from anabranch.core.diskless.coordinator import CoordinatorAway
+from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
+from anabranch.core.diskless.last_commits import OLDER
 from anabranch.core.diskless.rows import Change
 from anabranch.core.errors import StorageFault
 from anabranch.server.coordinator.front import LOAD_TIMEOUT_S, Front, Lane, Tables, wall_clock_ms
 from anabranch.server.coordinator.migrations import (
     FACTS,
     MARK_BYTES,
+    NOT_THERE,
     SQLITE,
     check_cluster,
     first_facts,
@@ -100,6 +102,7 @@ class SqliteCoordinator(Front):
     """A `Coordinator` in the file at `path`, which is made when it does not exist."""
 
     def __init__(self, path: str, clock: Callable[[], int]) -> None:
+        super().__init__()
         self.path, self._clock = path, clock
         self._worker = Worker("diskless-coordinator")
         self._connection: sqlite3.Connection | None = None
@@ -109,23 +112,29 @@ class SqliteCoordinator(Front):
         self._closed = False
         self._own: deque[_Own] = deque(maxlen=MOST_OWN)
         self._listeners = 0
+        self._seen = 0
+        """The newest packet of changes that was seen: no later turn finds an older one."""
 
     @classmethod
     async def open(
-        cls, path: str, cluster_id: str, *, clock: Callable[[], int] = wall_clock_ms
+        cls,
+        path: str,
+        cluster_id: str,
+        *,
+        clock: Callable[[], int] = wall_clock_ms,
+        makes: bool = True,
     ) -> SqliteCoordinator:
-        """Open the file, make or migrate its tables. Raises StorageFault."""
+        """Open the file, make (if it `makes` any) or migrate its tables. Raises StorageFault."""
         coordinator = cls(path, clock)
         try:
-            await coordinator._run(lambda: coordinator._connect(cluster_id))
+            await coordinator._run(lambda: coordinator._connect(cluster_id, makes=makes))
         except BaseException:
             await coordinator.close()
             raise
         return coordinator
 
-    async def call(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
+    async def make(self, lane: Lane, call: Callable[[Tables], ResultT]) -> ResultT:
         """In the file's thread, in its process's turn."""
-        self.check_usable()
         timeout_s = LOAD_TIMEOUT_S if lane is Lane.LOAD else CALL_TIMEOUT_S
         return await self._run(lambda: self._in_turn(call), timeout_s)
 
@@ -236,16 +245,42 @@ class SqliteCoordinator(Front):
     def _in_turn(self, call: Callable[[SqliteTables], ResultT]) -> ResultT:
         if self._turn is None or self._tables is None:
             raise CoordinatorAway(f"coordinator {self.path} is closed")
+        tables = self._tables
         with self._turn.taken():
+            self._check_place()
+            self._check_newest(tables.last_change())
             before = self._counter()
-            self._tables.told = []
-            result = call(self._tables)  # a fault: the listener reads what came of it
+            tables.told = []
+            result = call(tables)  # a fault: the listener reads what came of it
             after = self._counter()
+            if tables.told:
+                self._seen = tables.newest
             if self._listeners and after != before:  # no other process writes meanwhile
-                self._own.append(_Own(before, after, self._tables.newest, self._tables.told))
+                self._own.append(_Own(before, after, tables.newest, tables.told))
+            self._check_place()  # what was written into a file that has no name any more is lost
             return result
 
-    def _connect(self, cluster_id: str) -> None:
+    def _check_place(self) -> None:
+        """Whether the file that is open is still the one of that name."""
+        try:
+            here = os.stat(self.path)
+        except FileNotFoundError:
+            raise CoordinatorAway(f"coordinator {self.path}: it is gone; put it back") from None
+        if not os.path.samestat(here, os.fstat(self._header)):
+            raise OlderCopy(f"coordinator {self.path}: another file is in its place: {OLDER}")
+
+    def _check_newest(self, newest: int) -> None:
+        """Whether the file has all changes that were seen in it."""
+        if newest < self._seen:
+            raise OlderCopy(
+                f"coordinator {self.path}: it had change {self._seen}, and now {newest} is its "
+                f"last one: {OLDER}"
+            )
+        self._seen = newest
+
+    def _connect(self, cluster_id: str, *, makes: bool) -> None:
+        if not makes and not os.path.exists(self.path):
+            raise StorageFault(NOT_THERE.format(self.path))
         self._connection = open_file(self.path, "coordinator")
         self._turn = _Turn(os.path.realpath(self.path))
         with self._turn.taken(), transaction(self._connection) as on:

@@ -16,9 +16,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.diskless import effects as does
-from anabranch.core.diskless.coordinator import CoordinatorAway
-from anabranch.core.diskless.last_commits import check_committed
-from anabranch.core.diskless.objects import ObjectsAway
+from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
+from anabranch.core.diskless.last_commits import OLDER
+from anabranch.core.diskless.objects import ObjectsAway, ObjectTaken
 from anabranch.core.diskless.retention import to_look_over
 from anabranch.core.diskless.rows import CommitState, Committed
 from anabranch.core.diskless.writer import FAR_MS
@@ -27,10 +27,11 @@ from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
 from anabranch.server.logs import logger
+from anabranch.server.objects.store_check import check_commits
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
-    from anabranch.core.diskless.rows import Commit, LogKey, LogState
+    from anabranch.core.diskless.rows import LogKey, LogState
     from anabranch.core.types import TopicId
     from anabranch.server.diskless.stores import Stores
 
@@ -70,8 +71,9 @@ class DisklessShell:
         self._stores: Stores | None = None
         self._cluster_id = ""
         self._upkeep: DisklessUpkeep | None = None
-        self._last_committed = -1
-        """The object that this broker committed last."""
+        self._is_checking = False
+        self._is_refused = False
+        """Whether the coordinator was found to be an older copy."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._due_ms = FAR_MS
@@ -172,6 +174,8 @@ class DisklessShell:
         except Exception as fault:  # a call that is not ended would hold up all others
             LOG.error("a call failed", call=type(effect).__name__, fault=repr(fault))
             result = away(f"{type(fault).__name__}: {fault}")
+        if isinstance(result, ObjectTaken):  # no coordinator gives a name twice
+            self._refuse(OlderCopy(f"the coordinator: {result}, with other bytes: {OLDER}"))
         self._say(type(effect).__name__, result)
         if isinstance(result, Committed) and result.state is CommitState.REFUSED:
             LOG.warning("an object was refused: its producers send again", why=result.why)
@@ -184,8 +188,20 @@ class DisklessShell:
         step(self._broker.steady_ms)
         self._settle()
 
+    def _refuse(self, fault: OlderCopy) -> None:
+        """The coordinator is an older copy: ask nothing more of it."""
+        if self._is_refused:
+            return
+        self._is_refused = True
+        LOG.error("diskless records are refused", why=str(fault))
+        self._machine.wait(str(fault))
+        if self._stores is not None and isinstance(self._stores.coordinator, Front):
+            self._stores.coordinator.refuse_all(fault)
+
     def _say(self, name: str, result: Any) -> None:
         """Once for each kind of call that fails, and once when it does not any more."""
+        if isinstance(result, OlderCopy):
+            self._refuse(result)
         if isinstance(result, StorageFault):
             if name not in self._said:
                 self._said.add(name)
@@ -231,9 +247,10 @@ class DisklessShell:
         while epoch == self._broker.broker_epoch:
             try:
                 await self._stores.coordinator.register(self._broker.broker_id, epoch)
-                await self._check_coordinator()
-            except StorageFault as fault:
-                self._say("Register", fault)
+            except Exception as fault:  # nothing is taken before this has succeeded
+                self._say(
+                    "Register", fault if isinstance(fault, StorageFault) else unforeseen(fault)
+                )
                 await asyncio.sleep(RETRY_SECONDS)
             else:
                 self._say("Register", None)
@@ -246,31 +263,25 @@ class DisklessShell:
         if self._upkeep is not None:
             return
         self._upkeep = DisklessUpkeep(self._broker, stores.coordinator, stores.objects, cluster_id)
-        self._machine.note_commit = self._committed
+        self._machine.note_commit = self._upkeep.committed
         self._upkeep.start()
 
-    def _committed(self, commit: Commit, answer: Committed) -> None:
-        if answer.state is CommitState.COMMITTED:
-            self._last_committed = commit.object_id
-        if self._upkeep is not None:
-            self._upkeep.committed(commit, answer)
-
-    async def _check_coordinator(self) -> None:
-        """Whether it still knows what this broker has committed: while it did not answer, an older
-        copy may have been put in its place. Then nothing is asked of it any more."""
-        assert self._stores is not None
-        coordinator = self._stores.coordinator
-        if self._last_committed < 0:
+    async def _check_again(self, stores: Stores) -> None:
+        """Whether the coordinator knows what brokers noted: what listened to it has ended, so
+        another server may be in its place, and this broker may have heard of no commit. Nothing
+        waits for it, since the store may be away."""
+        if self._is_checking:
             return
-        lacking = await coordinator.uncommitted([self._last_committed])
+        self._is_checking = True
         try:
-            check_committed(lacking, "the coordinator")
-        except StorageFault as fault:
-            LOG.error("diskless records are refused", why=str(fault))
-            self._machine.wait(str(fault))
-            if isinstance(coordinator, Front):
-                coordinator.refuse_all(fault)
-            raise
+            mark = await stores.coordinator.mark()
+            await check_commits(stores.objects, stores.coordinator, self._cluster_id, mark)
+        except OlderCopy as fault:
+            self._refuse(fault)
+        except StorageFault:  # it says nothing of the coordinator
+            pass
+        finally:
+            self._is_checking = False
 
     def _shortened(self, key: LogKey, state: LogState | None) -> None:
         if self._upkeep is not None and state is not None:
@@ -286,7 +297,6 @@ class DisklessShell:
         while True:
             is_open = False
             try:
-                await self._check_coordinator()
                 async for changes in self._stores.coordinator.changes():
                     if not is_open:
                         is_open = True
@@ -300,6 +310,7 @@ class DisklessShell:
             self._say("Watch", fault)
             self._step(lambda _: self._machine.watch_broken())
             await asyncio.sleep(RETRY_SECONDS)
+            self._start(self._check_again(self._stores))
 
     async def _measure(self) -> None:
         """Rounds of lags, a page at a time."""
@@ -314,7 +325,10 @@ class DisklessShell:
                     states = await self._stores.coordinator.states(page)
                 except StorageFault:  # other calls say so
                     break
-                self._machine.lags.told(page, states)
+                except Exception as fault:  # the rounds go on
+                    LOG.error("a round of measuring failed", fault=repr(fault))
+                    break
+                self._step(lambda _, page=page, told=states: self._machine.measured(page, told))  # type: ignore[misc]
                 await asyncio.sleep(LAG_PAUSE_SECONDS)
 
     async def _retain(self) -> None:
@@ -345,6 +359,11 @@ class DisklessShell:
                     )  # fmt: skip
                     if dropped:
                         self._shortened(each.key, state)
+
+
+def unforeseen(fault: Exception) -> CoordinatorAway:
+    """What a call of the coordinator raised that nobody foresaw, as a fault that may pass."""
+    return CoordinatorAway(f"{type(fault).__name__}: {fault}")
 
 
 async def hedged(call: Callable[[], Awaitable[Any]], after_seconds: float) -> Any:

@@ -19,7 +19,8 @@ from anabranch.server.objects.store_check import (
     check_commits,
     check_coordinator,
     check_names,
-    check_store,
+    claim_store,
+    try_store,
 )
 
 if TYPE_CHECKING:
@@ -61,13 +62,14 @@ class Stores(NamedTuple):
             where = str(Path(config.log_dirs[0]) / COORDINATOR_FILE)
         objects = await open_objects(url)
         try:
-            await check_store(objects, cluster_id)
+            await try_store(objects, cluster_id)
             coordinator = await open_coordinator(where, cluster_id)
         except BaseException:
             await objects.close()
             raise
         try:
             mark = await coordinator.mark()
+            await claim_store(objects, coordinator, cluster_id)
             await check_coordinator(objects, cluster_id, mark)
             await check_commits(objects, coordinator, cluster_id, mark)
             await check_names(objects, coordinator, cluster_id, mark)

@@ -72,8 +72,15 @@ class Manifests:
             if wait_s > 0 and not self._notes.waiting_count:
                 await asyncio.sleep(min(wait_s, 1.0))  # a full one is due earlier
                 continue
-            if not await self.store_due():
+            if not await self._store_some():
                 await asyncio.sleep(RETRY_S)
+
+    async def _store_some(self) -> bool:
+        try:
+            return await self.store_due()
+        except Exception as fault:  # without manifests no coordinator could be restored
+            LOG.error("storing manifests failed", fault=repr(fault))
+            return False
 
     async def stop(self) -> None:
         """Store what was noted, if the store answers soon; called after `run` was cancelled."""

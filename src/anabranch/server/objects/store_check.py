@@ -16,7 +16,9 @@ from anabranch.core.diskless.claim import (
     CLAIM_KEY,
     CLAIM_MOST,
     check_claim,
+    check_place,
     check_recorded,
+    check_unused,
     claim,
     coordinator_key,
     coordinators_prefix,
@@ -39,8 +41,31 @@ _PROBE = b"anabranch: a probe, which may be deleted\n"
 
 
 async def check_store(store: ObjectStore, cluster_id: str) -> None:
-    """Raises StorageFault or ObjectsAway with place, cause and remedy."""
-    await _claim(store, cluster_id)
+    """Claim a store, and try it. Raises StorageFault or ObjectsAway with place, cause and
+    remedy."""
+    if await _claimed(store, cluster_id) is None:
+        await _claim(store, cluster_id)
+    await _try(store)
+
+
+async def try_store(store: ObjectStore, cluster_id: str) -> None:
+    """The same, but for the claim: no other cluster may have made one."""
+    await _claimed(store, cluster_id)
+    await _try(store)
+
+
+async def claim_store(store: ObjectStore, coordinator: Coordinator, cluster_id: str) -> None:
+    """Claim a store for a cluster and its coordinator, which has this one alone. Raises
+    StorageFault when the coordinator's objects lie elsewhere; nothing is claimed then."""
+    here, known = await _claimed(store, cluster_id), await coordinator.store("")
+    if here is None:
+        check_unused(known, await coordinator.last_id(), store.url)
+        here = await _claim(store, cluster_id)
+    if here or known:
+        check_place(here, await coordinator.store(here), store.url)
+
+
+async def _try(store: ObjectStore) -> None:
     key = f"{PROBES}{uuid.uuid4().hex}"
     await store.put(key, [_PROBE[:9], _PROBE[9:]])
     try:
@@ -110,17 +135,23 @@ async def _coordinators(store: ObjectStore, cluster_id: str) -> list[str]:
     return [each.key async for page in store.list(prefix) for each in page]
 
 
-async def _claim(store: ObjectStore, cluster_id: str) -> None:
+async def _claimed(store: ObjectStore, cluster_id: str) -> str | None:
+    """The store's id, None while nobody has claimed it."""
     try:
         size = await store.size(CLAIM_KEY)
     except ObjectMissing:
-        try:
-            await store.put(CLAIM_KEY, [claim(cluster_id)])
-            return
-        except ObjectTaken:  # by another broker, just now
-            size = await store.size(CLAIM_KEY)
+        return None
     [held] = await store.read(CLAIM_KEY, [(0, min(size, CLAIM_MOST))])
-    check_claim(held, cluster_id, store.url)
+    return check_claim(held, cluster_id, store.url)
+
+
+async def _claim(store: ObjectStore, cluster_id: str) -> str:
+    store_id = uuid.uuid4().hex
+    try:
+        await store.put(CLAIM_KEY, [claim(cluster_id, store_id)])
+    except ObjectTaken:  # by another broker, just now
+        store_id = await _claimed(store, cluster_id) or ""
+    return store_id
 
 
 async def _probe(store: ObjectStore, key: str) -> None:

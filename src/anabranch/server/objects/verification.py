@@ -100,7 +100,7 @@ async def owner_of(store: ObjectStore) -> str:
             "the storage URL"
         ) from None
     [held] = await store.read(CLAIM_KEY, [(0, min(size, CLAIM_MOST))])
-    return claimed_by(held, store.url)
+    return claimed_by(held, store.url).cluster_id
 
 
 async def read_store(store: ObjectStore) -> Held:

@@ -13,6 +13,10 @@ OLDER_TESTS = "tests/server/diskless/test_older_copies.py"
 POSTGRES_COORDINATOR = "anabranch.server.coordinator.postgres"
 POSTGRES_TABLES = "anabranch.server.coordinator.postgres_tables"
 ROWS = "tests/core/controller/test_diskless_rows.py"
+SET_BACK = (
+    f"{COORDINATOR_TESTS}/test_set_back.py"
+    "::test_what_was_set_back_gets_no_call_from_a_node_that_knows_a_later_commit"
+)
 SQLITE_COORDINATOR = "anabranch.server.coordinator.sqlite"
 SQL_TABLES = "anabranch.server.coordinator.sql_tables"
 
@@ -307,6 +311,99 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by=f"{OLDER_TESTS}"
         "::test_any_copy_from_before_a_noted_commit_is_refused_and_any_later_one_is_not",
+    ),
+    Mutant(
+        name="file-that-was-set-back-is-used",
+        rule="a file that lacks changes which were seen in it is asked nothing more",
+        module=SQLITE_COORDINATOR,
+        old="        if newest < self._seen:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SET_BACK}[written over-its own]",
+    ),
+    Mutant(
+        name="file-that-was-replaced-is-used",
+        rule="a file that has no name any more, or another one's, is asked nothing more",
+        module=SQLITE_COORDINATOR,
+        old="        if not os.path.samestat(here, os.fstat(self._header)):\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SET_BACK}[another file-its own]",
+    ),
+    Mutant(
+        name="another-server-is-trusted",
+        rule="a connection that is made anew is used once the database knows the last commits",
+        module=POSTGRES_COORDINATOR,
+        old="lacking = tables.uncommitted(self._known.ids)",
+        new="lacking: list[int] = []",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SET_BACK}[a standby-its own]",
+    ),
+    Mutant(
+        name="commits-of-others-not-known",
+        rule="a broker knows the last commit that it heard of, beside its own",
+        module="anabranch.core.diskless.last_commits",
+        old="                self._heard = change.runs[-1].object_id\n",
+        new="                pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SET_BACK}[a standby-another's]",
+    ),
+    Mutant(
+        name="tables-made-anew-under-brokers",
+        rule="tables that are gone are not made anew by a broker that has used them",
+        module=POSTGRES_COORDINATOR,
+        old='        self._known.check_mark(stored.get("mark", ""), f"coordinator {self._name}")\n',
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{SET_BACK}[made anew-its own]",
+    ),
+    Mutant(
+        name="numbers-written-ahead",
+        rule="the greatest number that was given is known exactly after a failover",
+        module=POSTGRES_TABLES,
+        old="        self.skip_ids(last)\n        return list(",
+        new="        self.skip_ids(last + 32)\n        return list(",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_set_back.py"
+        "::test_numbers_that_were_given_are_exactly_known_after_a_server_was_killed",
+    ),
+    Mutant(
+        name="name-taken-is-a-failed-put",
+        rule="a name that is taken by other bytes shows that the coordinator is an older copy",
+        module="anabranch.server.diskless.shell",
+        old="        if isinstance(result, ObjectTaken):",
+        new="        if False:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}::test_a_name_that_is_taken_by_other_bytes_shows_an_older_copy",
+    ),
+    Mutant(
+        name="notes-not-read-again",
+        rule="the notes of all brokers are compared again when what listens has ended",
+        module="anabranch.server.diskless.shell",
+        old="            self._start(self._check_again(self._stores))\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{OLDER_TESTS}::test_a_broker_that_heard_of_no_commit_finds_the_notes_of_others",
+    ),
+    Mutant(
+        name="records-without-time-are-old",
+        rule="records without a timestamp are kept from their commit on",
+        module="anabranch.core.diskless.expired_runs",
+        old="        newest_ms = max_timestamp if max_timestamp >= 0 else committed_ms\n",
+        new="        newest_ms = max_timestamp\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COORDINATOR_TESTS}/test_any_coordinator.py"
+        "::test_retention_by_time_keeps_records_without_a_timestamp_from_their_commit_on[memory]",
+    ),
+    Mutant(
+        name="any-store-will-do",
+        rule="a store that is not the coordinator's is refused, an empty one too",
+        module="anabranch.server.diskless.stores",
+        old="            await claim_store(objects, coordinator, cluster_id)\n",
+        new="            from anabranch.server.objects.store_check import check_store\n"
+        "            await check_store(objects, cluster_id)\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/bad_input/test_bad_stores.py::test_a_store_that_is_not_the_coordinator_s",
     ),
     Mutant(
         name="prepared-counts-as-committed",
