@@ -1,4 +1,4 @@
-"""What workers of Spark keep out of their collections of garbage, and who is none of them."""
+"""Workers of Spark: what they keep out of their collections of garbage, and how they end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 import pyarrow as pa
+import pytest
 
 from anabranch.pipelines import range_reader, sink_task
 from anabranch.pipelines.columns import arrow_schema
@@ -25,14 +26,56 @@ worker.leave_out_of_collections()
 print(first, gc.get_freeze_count())
 """
 
+ENDING = """
+import traceback
+import anabranch.pipelines
+for fault in (BrokenPipeError(), ConnectionResetError(), EOFError(), OSError(28, "disk full")):
+    try:
+        raise fault
+    except BaseException:
+        traceback.print_exc()
+print(traceback.format_exc is __import__("traceback").format_exc)
+"""
+STREAM = """
+import sys
+import time
+
+import psutil
+
+from anabranch.pipelines.session import local_session
+
+spark = local_session(cores=2, conf={"spark.driver.memory": "500m"})
+options = {"kafka.bootstrap.servers": sys.argv[1], "subscribe": sys.argv[2]}
+rows = spark.readStream.format("anabranch").options(**options, startingOffsets="earliest").load()
+query = rows.writeStream.format("noop").trigger(availableNow=True).start()
+query.awaitTermination()
+java, threads = spark.sparkContext._gateway.proc.pid, spark._jvm.java.lang.Thread
+started = psutil.Process(java).children(recursive=True)
+daemons = [each for each in started if each.ppid() == java and "pyspark.daemon" in each.cmdline()]
+workers = [each for daemon in daemons for each in daemon.children()]
+for each in daemons:
+    each.suspend()  # so that each worker sees the closed connection before its daemon ends it
+spark.stop()
+_, left = psutil.wait_procs(workers, timeout=60)
+for each in daemons:
+    each.resume()
+while any("stderr reader" in each.getName() for each in threads.getAllStackTraces().keySet()):
+    time.sleep(0.05)  # what they wrote is passed on until they have ended
+print(query.lastProgress["numInputRows"], len(workers) > 0, len(left))
+"""
+
+
+def run_as(main, code):
+    """What a program does in a process that began with a module."""
+    begin = f"import __main__, types\n__main__.__spec__ = types.SimpleNamespace(name={main!r})\n"
+    return subprocess.run(
+        [sys.executable, "-c", begin + code], capture_output=True, text=True, check=True
+    )
+
 
 def frozen(main):
     """Objects that are left out after the first and the second call, in a process of a module."""
-    code = f"import __main__, types\n__main__.__spec__ = types.SimpleNamespace(name={main!r})\n"
-    done = subprocess.run(
-        [sys.executable, "-c", code + CODE], capture_output=True, text=True, check=True
-    )
-    return [int(each) for each in done.stdout.split()]
+    return [int(each) for each in run_as(main, CODE).stdout.split()]
 
 
 def test_a_worker_leaves_out_what_is_there_after_its_first_task():
@@ -62,3 +105,22 @@ def test_tasks_that_read_and_write_end_with_it(topics, monkeypatch):
     found = list(range_reader.read_range_of(options, OffsetRange(topic, 0, b"", 0, 1), schema))
     assert [each.num_rows for each in found] == [1]
     assert ended == ["write", "read"]
+
+
+@pytest.mark.parametrize(("main", "printed"), [("pyspark.daemon", 1), ("job", 4)])
+def test_only_a_workers_closed_connection_is_not_printed(main, printed):
+    done = run_as(main, ENDING)
+    assert done.stderr.count("Traceback") == printed
+    assert "OSError: [Errno 28] disk full" in done.stderr
+    assert done.stdout == "True\n"
+
+
+def test_a_stream_that_has_ended_leaves_no_traceback(topics):
+    topic = topics.create(2)
+    topics.fill(topic, 0, 100)
+    done = subprocess.run(
+        [sys.executable, "-c", STREAM, topics.bootstrap, topic],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.split() == ["100", "True", "0"]
+    assert "Traceback" not in done.stderr, done.stderr

@@ -1,9 +1,10 @@
-"""What a Python worker of Spark does once, after its first task.
+"""What a Python worker of Spark does once: when it imports this package, and after its first task.
 
 Why: Spark uses a worker again and collects garbage after each of its tasks. With pyarrow, numba and
 this package imported, a collection looks at hundreds of thousands of objects that are there to
-stay, and takes longer than a small task. Rule kept: a process that Spark did not start for tasks is
-left alone.
+stay, and takes longer than a small task. And Spark ends a worker by closing its connection, which
+prints a traceback (decision 68). Rule kept: a process that Spark did not start for tasks is left
+alone.
 """
 
 from __future__ import annotations
@@ -11,9 +12,28 @@ from __future__ import annotations
 import functools
 import gc
 import sys
+import traceback
+from types import ModuleType
+from typing import Any
 
 DAEMON = "pyspark.daemon"
 """The module that Spark runs workers with; each is a fork of it."""
+CLOSED = (BrokenPipeError, ConnectionResetError, EOFError)
+"""What ends a worker after Spark has closed its connection. The faults of a task are sent to Spark,
+and do not come as far as the daemon's module."""
+
+
+def end_silently() -> None:
+    """In a worker: print no traceback when Spark has closed its connection, and any other one."""
+    if main_module() == DAEMON:
+        quiet = ModuleType(traceback.__name__)
+        vars(quiet).update(vars(traceback), print_exc=_print_unless_closed)
+        vars(sys.modules["__main__"])["traceback"] = quiet
+
+
+def _print_unless_closed(*arguments: Any, **named: Any) -> None:
+    if not isinstance(sys.exception(), CLOSED):
+        traceback.print_exc(*arguments, **named)
 
 
 @functools.cache
