@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -95,3 +96,14 @@ def test_what_cannot_be_meant_is_refused(transactions):
     assert transactions("find-hanging", "--partition", "0").exit_code == 2
     assert transactions("list", "--state", "No").exit_code == 2
     assert transactions("producers", "--topic", "no", "--partition", "0").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("producers",), ("abort", "--start-offset", "0"), ("find-hanging",)]
+)
+def test_a_partition_that_is_not_there_is_refused_at_once(transactions, words):
+    begin = time.monotonic()
+    said = transactions(*words, "--topic", "transfers", "--partition", "2")
+    assert said.exit_code == 1
+    assert "Topic transfers has no partition 2: it has 2, counted from 0." in said.stderr
+    assert time.monotonic() - begin < 5, "nothing is waited for"

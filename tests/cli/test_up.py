@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 
+import click
 import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from tests.server.three_kit import partitions_of
 
+from anabranch.cli import local_brokers
 from anabranch.cli.up import left_out
 
 SECONDS = 60
@@ -104,6 +106,20 @@ def test_a_node_that_fails_again_and_again_ends_the_cluster_with_its_last_words(
     assert [each.get("event") for each in told] == ["ended", "failed", "failed", "failed", None]
     assert "broker 3 failed to start 3 times in a row" in told[-1]["error"]["message"]
     assert not [each for each in ready["brokers"] if psutil.pid_exists(each["pid"])]
+
+
+def test_a_node_that_takes_long_to_start_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(local_brokers, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(local_brokers, "START_SECONDS", 0.5)
+    (node,) = local_brokers.LocalBrokers(str(tmp_path), brokers=1).nodes
+    waits = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    with (
+        subprocess.Popen(waits, stdin=subprocess.PIPE) as node.process,
+        pytest.raises(click.ClickException, match="did not answer within"),
+    ):
+        node.wait_ready()
+    said = f"broker 1 does not serve yet, after 0 s; its log is {tmp_path}/broker-1.log\n"
+    assert capsys.readouterr().err.count(said) >= 2
 
 
 @pytest.mark.parametrize("brokers", ["1", "3"])

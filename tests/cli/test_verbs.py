@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from tests.clients.members import until
+
+import anabranch.client.produce
+from anabranch.cli import cluster_command
 
 
 def lines(result) -> list[str]:
@@ -241,11 +247,53 @@ def test_the_cluster_says_who_is_there(verb):
     assert "controller 1" in lines(verb("cluster", "describe"))[0]
 
 
+@pytest.mark.parametrize("words", [("produce",), ("consume", "--from-beginning")])
+def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
+    lines(verb("topics", "create", "--topic", "three", "--partitions", "3", "--if-not-exists"))
+    begin = time.monotonic()
+    refused(verb(*words, "--topic", "three", "--partition", "3", input="a\n"), "counted from 0")
+    assert time.monotonic() - begin < 5, "nothing is waited for"
+
+
 def test_nobody_there_is_one_line_with_what_to_do(verb):
     for words in (("topics", "list"), ("cluster", "id"), ("consume", "--topic", "t")):
         result = verb(*words, "--bootstrap-server", "127.0.0.1:1", "--timeout", "1")
         refused(result, "127.0.0.1:1", "anabranch up")
     refused(verb("topics", "list", "--bootstrap-server", "nonsense"), "host:port")
+
+
+@pytest.fixture
+def silent():
+    """The address of one who takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+def test_a_verb_that_waits_says_so_again_and_again(verb, silent, monkeypatch):
+    monkeypatch.setattr(cluster_command, "SILENCE_SECONDS", 0.1)
+    for words in (("topics", "list", "--json"), ("consume", "--topic", "t")):
+        result = verb(*words, "--bootstrap-server", silent, "--timeout", "0.5")
+        assert result.stderr.count(f"Waiting for {silent}: 0 s so far.\n") >= 3
+    assert verb("topics", "list").stderr == "", "an answer came at once"
+
+
+def test_a_verb_that_waits_for_records_is_quiet(verb, monkeypatch):
+    lines(verb("topics", "create", "--topic", "still"))
+    monkeypatch.setattr(cluster_command, "SILENCE_SECONDS", 0.1)
+    result = verb("consume", "--topic", "still", "--timeout", "0.5")
+    assert result.stderr == "Processed a total of 0 record(s).\n"
+
+
+def test_a_verb_that_waits_for_acknowledgements_says_so(verb, monkeypatch):
+    lines(verb("topics", "create", "--topic", "slow"))
+    monkeypatch.setattr(cluster_command, "SILENCE_SECONDS", 0.1)
+
+    async def later(*_words, **_named):
+        await asyncio.sleep(0.35)
+
+    monkeypatch.setattr(anabranch.client.produce, "produce", later)
+    result = verb("produce", "--topic", "slow", input="a\n")
+    assert result.stderr.count("Waiting for acknowledgements of slow: 0 s so far.\n") >= 2
 
 
 def completed(words, incomplete, **environment):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 DEFAULT_TIMEOUT_SECONDS = 30.0
+SILENCE_SECONDS = 4.0
+"""A verb that waits says so each time this is over: five seconds of silence look like a fault."""
 WHOLE_SENTENCE = 1000
 """More letters than a sentence has."""
 
@@ -67,14 +71,24 @@ def ask(
     work: Callable[[Cluster], Awaitable[T]],
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    tells_itself: bool = False,
 ) -> T:
-    """Run `work` with a cluster's client; a refusal or a lost connection becomes one line."""
+    """Run `work` with a cluster's client; a refusal or a lost connection becomes one line.
+
+    What it waits for is told on standard error: for work that `tells_itself` how far it is, or that
+    waits for records, only until the first broker has answered.
+    """
     from anabranch.client.cluster import Cluster
     from anabranch.client.connection import ConnectionLost
     from anabranch.core.errors import ApiError
 
     async def run() -> T:
-        async with Cluster(bootstrap, deadline_seconds=timeout_seconds) as cluster:
+        async with (
+            waiting_told(bootstrap) as answered,
+            Cluster(bootstrap, deadline_seconds=timeout_seconds) as cluster,
+        ):
+            if tells_itself:
+                answered()
             return await work(cluster)
 
     try:
@@ -87,6 +101,24 @@ def ask(
         ) from None
     except ApiError as fault:
         raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None
+
+
+@contextlib.asynccontextmanager
+async def waiting_told(what: str) -> AsyncIterator[Callable[[], object]]:
+    """Say every few seconds what is waited for; what is given ends that."""
+
+    async def tell() -> None:
+        begin = time.monotonic()
+        while True:
+            await asyncio.sleep(SILENCE_SECONDS)
+            waited = time.monotonic() - begin
+            click.echo(f"Waiting for {what}: {waited:.0f} s so far.", err=True)
+
+    telling = asyncio.create_task(tell())
+    try:
+        yield telling.cancel
+    finally:
+        telling.cancel()
 
 
 class Refused(click.ClickException):

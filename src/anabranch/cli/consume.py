@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from anabranch.cli.cluster_command import DEFAULT_TIMEOUT_SECONDS, ask, bootstrap_option, pairs
+from anabranch.cli.cluster_command import (
+    DEFAULT_TIMEOUT_SECONDS,
+    ask,
+    bootstrap_option,
+    pairs,
+    waiting_told,
+)
 from anabranch.cli.completion_names import complete_topics
 from anabranch.cli.record_format import RecordFormat
 from anabranch.cli.record_reader import Member, Reader
@@ -153,7 +159,8 @@ def command(
 
         reader = Reader(cluster, topic, 1 if isolation_level == "read_committed" else 0)
         if group_id is None:
-            await reader.begin(start, partition)
+            async with waiting_told(f"the partitions of {topic}"):
+                await reader.begin(start, partition)
             await show(reader)
             return
         member = Member(reader, Membership(cluster, group_id, topic), group_id, start)
@@ -181,7 +188,12 @@ def command(
             reader.shown(records, len(shown))
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        ask(bootstrap, work, timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS)
+        ask(
+            bootstrap,
+            work,
+            timeout_seconds=timeout_seconds or DEFAULT_TIMEOUT_SECONDS,
+            tells_itself=True,
+        )
     click.echo(f"Processed a total of {seen:,} record(s).", err=True)
 
 

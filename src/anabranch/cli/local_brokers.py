@@ -24,6 +24,7 @@ from pathlib import Path
 
 import click
 
+from anabranch.cli.cluster_command import SILENCE_SECONDS
 from anabranch.client.ports import free_ports
 
 START_SECONDS = 30.0
@@ -76,11 +77,17 @@ class LocalBroker:
 
     def wait_ready(self) -> None:
         """Return when it serves clients. Raises ClickException with the node's last words."""
-        until = time.monotonic() + START_SECONDS
+        begin = time.monotonic()
+        silent_until = SILENCE_SECONDS
         while not answers(self.port):
             self.check_alive()
-            if time.monotonic() > until:
+            waited = time.monotonic() - begin
+            if waited > START_SECONDS:
                 raise self.failure(f"did not answer within {START_SECONDS:.0f} s")
+            if waited > silent_until:
+                silent_until = waited + SILENCE_SECONDS
+                said = f"broker {self.node_id} does not serve yet, after {waited:.0f} s"
+                click.echo(f"{said}; its log is {self.output}", err=True)
             time.sleep(ASK_AGAIN_SECONDS)
 
     def check_alive(self) -> None:

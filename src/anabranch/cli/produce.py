@@ -18,6 +18,7 @@ from anabranch.cli.cluster_command import (
     pairs,
     print_json,
     timeout_option,
+    waiting_told,
 )
 from anabranch.cli.completion_names import complete_topics
 
@@ -103,12 +104,13 @@ def command(
 
     async def work(cluster: Cluster) -> int:
         sender = Sender(cluster, topic, partition, ACKS[acks], codec_name)
-        await sender.prepare()
+        async with waiting_told(f"the partitions of {topic}"):
+            await sender.prepare()
         return await sender.send_all(source, line_format, size_bytes)
 
     with source:
         begin = time.perf_counter()
-        count = ask(bootstrap, work, timeout_seconds=timeout_seconds)
+        count = ask(bootstrap, work, timeout_seconds=timeout_seconds, tells_itself=True)
     seconds = max(time.perf_counter() - begin, 1e-9)
     if as_json:
         print_json({"topic": topic, "records": count, "seconds": round(seconds, 6)})
@@ -169,11 +171,8 @@ class Sender:
             await self._cluster.send(asked)
             found = await self._cluster.retrying(leaders)
         self._partitions = len(found)
-        if self._partition is not None and self._partition not in found:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"Topic {self._topic} has no partition {self._partition}, only {self._partitions}.",
-            )
+        if self._partition is not None:
+            await self._cluster.partition(self._topic, self._partition)
 
     async def send_all(self, source: BinaryIO, line_format: LineFormat, size_bytes: int) -> int:
         """Read lines until the end; returns how many records were acknowledged."""
@@ -235,9 +234,10 @@ class Sender:
         waiting, self._waiting = self._waiting, {}
         self._waiting_bytes = self._waiting_records = 0
         self._sticky = (self._sticky + 1) % self._partitions
-        await asyncio.gather(
-            *(self._send(partition, records) for partition, records in waiting.items())
-        )
+        async with waiting_told(f"acknowledgements of {self._topic}"):
+            await asyncio.gather(
+                *(self._send(partition, records) for partition, records in waiting.items())
+            )
 
     async def _send(self, partition: int, records: Sequence[Record]) -> None:
         """Send records as one batch; as two where the topic takes no batch so large, and so on."""

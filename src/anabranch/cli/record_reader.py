@@ -67,6 +67,8 @@ class Reader:
         from anabranch.client.fetch import list_offsets
         from anabranch.core.types import EARLIEST, LATEST
 
+        if partition is not None:
+            await self.cluster.partition(self.topic, partition)
         self._leaders = await self.cluster.leaders(self.topic)
         wanted = list(self._leaders) if partition is None else [partition]
         if start.isdigit():

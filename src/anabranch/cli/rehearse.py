@@ -106,6 +106,11 @@ def _text(name: str) -> tuple[str, str]:
         raise click.ClickException(
             f"{name} is not text in UTF-8. Save it in that encoding."
         ) from None
+    except OSError as fault:
+        raise click.ClickException(
+            f"{name} cannot be read: {fault.strerror}. Name a file, or a rehearsal of "
+            "`anabranch rehearse --list`."
+        ) from None
 
 
 def _plan(text: str, source: str, seed: int | None) -> Rehearsal:

@@ -76,7 +76,7 @@ def command(
         tell = _tell_json if as_json else _tell_text
         await roll(cluster, plan, restart, tell, wait_seconds=wait_seconds)
 
-    ask(bootstrap, work)
+    ask(bootstrap, work, tells_itself=True)
 
 
 def _restarter(folder: str | None, template: str | None) -> Restart:

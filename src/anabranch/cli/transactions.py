@@ -121,7 +121,7 @@ def producers(
     from anabranch.client import transactions
 
     async def work(cluster: Cluster) -> Any:
-        await cluster.topic(topic)
+        await cluster.partition(topic, partition)
         return await transactions.producers(cluster, [(topic, partition)])
 
     found = ask(bootstrap, work, timeout_seconds=timeout_seconds)
@@ -162,7 +162,9 @@ def find_hanging(
 
     async def work(cluster: Cluster) -> Any:
         known = await cluster.metadata(None if topic is None else [topic])
-        if topic is not None:
+        if topic is not None and partition is not None:
+            await cluster.partition(topic, partition)
+        elif topic is not None:
             await cluster.topic(topic)
         places = [
             (each.name or "", found.partition_index)
@@ -213,7 +215,7 @@ def abort(
         )
 
     async def work(cluster: Cluster) -> int:
-        await cluster.topic(topic)
+        await cluster.partition(topic, partition)
         place = topic, partition
         if start_offset is not None:
             return (await transactions.abort_at(cluster, place, start_offset)).producer_id

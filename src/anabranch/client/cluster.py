@@ -19,6 +19,7 @@ from anabranch.core.wire.messages.metadata import (
     MetadataRequest,
     MetadataRequestTopic,
     MetadataResponse,
+    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from anabranch.core.wire.schema import Message
@@ -154,6 +155,17 @@ class Cluster:
             code = ErrorCode(topic.error_code)
             raise ApiError(code, f"Topic {name!r}: {ERRORS[code].sentence}")
         return topic
+
+    async def partition(self, name: str, index: int) -> MetadataResponsePartition:
+        """One partition of a topic; raises ApiError, without waiting, when it is not there."""
+        found = (await self.topic(name)).partitions
+        for each in found:
+            if each.partition_index == index:
+                return each
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"Topic {name} has no partition {index}: it has {len(found)}, counted from 0.",
+        )
 
     async def leaders(self, name: str) -> dict[int, int]:
         """Partition -> broker id of its leader; raises ApiError while one has none."""
