@@ -3,7 +3,7 @@
 Why: Spark uses a worker again and collects garbage after each of its tasks. With pyarrow, numba and
 this package imported, a collection looks at hundreds of thousands of objects that are there to
 stay, and takes longer than a small task. And Spark ends a worker by closing its connection, which
-prints a traceback (decision 68). Rule kept: a process that Spark did not start for tasks is left
+prints a traceback (decision 69). Rule kept: a process that Spark did not start for tasks is left
 alone.
 """
 
