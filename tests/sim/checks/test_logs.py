@@ -738,6 +738,30 @@ def test_rot_is_known_of_a_log_that_lay_beside_a_disk_that_was_lost():
     assert stage.logs.truths[KEY].high == 3
 
 
+def test_an_older_copy_of_a_rotten_log_may_hold_the_branch_of_a_replaced_leader():
+    stage = Stage()
+    stage.write(3)
+    stage.logs.node_changed(stage.nodes[2], "rot")
+    stage.append(1, count=2)
+    stage.look(1)
+    stage.copy(1, 2)
+    log = stage.log(2)
+    replaced = bytes(log.read(3, max_bytes=1 << 20, upto=5, at_least_one=True))
+    stage.elect(3, [2, 3], 1)
+    stage.follow(2, 3)
+    stage.append(3)
+    stage.append(3)
+    stage.look(3)
+    log.truncate_to(3)
+    stage.copy(3, 2)
+    log.truncate_to(3)
+    log.append_as_follower(replaced, now_ms=0)
+    stage.restart(2, "older", high=3)
+    copy = stage.logs.seats[2].copies[KEY]
+    assert not copy.is_given_up
+    assert [entry.base for entry in copy.entries] == [0, 1, 2, 3]
+
+
 def test_looking_counts_no_call_of_the_disk():
     stage = Stage()
     stage.write(2)

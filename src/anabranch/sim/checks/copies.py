@@ -187,7 +187,7 @@ class Copy:
                 "L1", "A batch does not begin where the one before it ends.",
                 {**self.told(), "base": entry.base, "before": self.entries[-1].end},
             )  # fmt: skip
-        if self.is_rotten:
+        if self.is_rotten and self.truth.written.get((entry.base, entry.epoch)) != entry:
             entry = self._sound.get(entry.base, entry)
         known = self.truth.known(entry)
         if known is None:
