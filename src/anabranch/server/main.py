@@ -25,8 +25,10 @@ LOG = logger("main")
 
 STDIN = 0
 STDIN_BYTES = 4096
-YOUNG_OBJECTS = 50_000
-"""Allocations between collections: requests make few cycles, and a full collection stalls all."""
+COLLECTED_AFTER = (50_000, 20, 50)
+"""Allocations between collections of the youngest objects, and how many of these until older ones
+are looked at: requests make few cycles, and a full collection stalls all. So does the start, which
+reads the metadata of all partitions."""
 SWITCH_SECONDS = 0.0005
 """How long a thread that computes keeps the loop waiting, each time that something has come. A
 snapshot of the metadata takes a second in its thread, a request some ten turns of the loop: at
@@ -71,6 +73,7 @@ async def serve(
     from anabranch.core.errors import ApiError, StorageFault
     from anabranch.server.node import Node
 
+    gc.set_threshold(*COLLECTED_AFTER)
     for warning in config.warnings:
         LOG.warning(warning)
     node = Node(config, files)
@@ -122,7 +125,6 @@ def settle_memory() -> None:
     """What was made at start stays: the collector need not walk it again."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
 
 
 def raise_open_files_limit() -> None:

@@ -18,7 +18,7 @@ from tests.core.controller.test_managed_replicas import (
 
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.controller import Controller
-from anabranch.core.controller.diskless import figures
+from anabranch.core.controller.diskless import figures, reconciler
 from anabranch.core.controller.diskless.racks import DEGRADED, HEALTHY, UNAVAILABLE, Racks
 from anabranch.core.controller.diskless.reconciliation import next_step, wish
 from anabranch.core.controller.history import MOST_A_DECISION
@@ -414,6 +414,27 @@ def test_a_batch_tells_of_some_partitions_and_sums_up_the_rest():
     assert 1 < most <= MOST_A_DECISION
     summed = [each.details["count"] for each in world.reasons if each.code == "DISKLESS_RECONCILED"]
     assert sum(summed) == 800
+
+
+def test_a_look_that_comes_late_makes_no_larger_step():
+    """The controller has other work then, and clients wait for it."""
+    pace = reconciler.Pace(0)
+    assert pace.allowed(5_000, 60_000) == 300
+    pace.spend(300)
+    assert pace.allowed(5_000, 60_050) == 250
+
+
+def test_what_partitions_on_the_same_brokers_want_is_found_once(monkeypatch):
+    world = racked_world(1, 2)
+    diskless(world, partitions=600)
+    live(world, 2_000, 1, 2)
+    asked, wish = [], reconciler.wish
+    monkeypatch.setattr(reconciler, "wish", lambda *what: asked.append(what) or wish(*what))
+    world.register(3, rack="c")
+    live(world, 3_000, 1, 2, 3)
+    assert {racks_of(row) == ["a", "b", "c"] for row in rows(world)} == {True}
+    assert len(asked) < 20
+    check_all(world)
 
 
 def test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady(monkeypatch):

@@ -49,8 +49,9 @@ def level_of(image: MetadataImage) -> int | None:
     return image.features.get(METADATA_VERSION)
 
 
+@cache
 def version_at(kind: type[MetadataRecord], level: int | None) -> int:
-    """The version of a record's schema at a level."""
+    """The version of a record's schema at a level: of few kinds and levels, for each record."""
     newest = kind.versions[-1]
     if level is None or kind not in VERSIONS:
         return newest

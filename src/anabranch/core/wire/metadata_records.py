@@ -317,6 +317,8 @@ ALL_RECORDS = MappingProxyType({**METADATA_RECORDS, **OWN_RECORDS})
 """Kafka's and ours."""
 
 FRAME_VERSION = 1
+ONE_BYTE = 0x80
+"""Below it a varint is the byte itself."""
 
 
 def encode_record(record: MetadataRecord, version: int | None = None) -> bytes:
@@ -344,6 +346,8 @@ def decode_record(value: Buffer) -> MetadataRecord:
 
 def read_record_head(value: Buffer) -> tuple[int, int, int]:
     """Type id, version and where the body starts, of a record's value."""
+    if len(value) > 2 and value[0] == FRAME_VERSION and value[1] < ONE_BYTE > value[2]:
+        return value[1], value[2], 3  # as nearly all are
     buffer = memoryview(value)
     try:
         frame_version, position = read_uvarint(buffer, 0)

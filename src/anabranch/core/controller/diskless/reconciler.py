@@ -32,7 +32,13 @@ from anabranch.core.controller.diskless.reasons import (
     was_repaired,
     was_stepped,
 )
-from anabranch.core.controller.diskless.reconciliation import Step, next_step, wish
+from anabranch.core.controller.diskless.reconciliation import (
+    Row,
+    Step,
+    Wish,
+    next_step,
+    wish,
+)
 from anabranch.core.controller.history import MOST_A_DECISION
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.wire.metadata_records import MetadataRecord, NoOpRecord
@@ -51,13 +57,18 @@ MOST_LOOKED = 1_000
 """Partitions after which a look ends: some 10 ms."""
 MOST_MOVED = 1_000
 """Steps in one batch of records, so that it stays small."""
+MOST_LATE = 120
+"""Percent of a look's worth that one look may make: timers ring a little late."""
+MOST_ALIKE = 10_000
+"""Lists of replicas whose wishes are kept: partitions on the same brokers want the same."""
 MOST_SAID = MOST_A_DECISION - 1
 """Steps of one batch that are told of one by one, beside its summary: no more are kept, and a rack
 that comes may change thousands of partitions a second, each a line in the log."""
 
 
 class Pace:
-    """How many steps may be made now: never more than two looks' worth at once."""
+    """How many steps may be made now: never much more than one look's worth at once. A controller
+    that comes late to its looks has other work, and makes fewer steps instead of larger ones."""
 
     def __init__(self, now_ms: int) -> None:
         self._since_ms = now_ms
@@ -67,7 +78,7 @@ class Pace:
         """The steps that are left after the time that has passed."""
         self._thousandths += moves_per_sec * max(now_ms - self._since_ms, 0)
         self._since_ms = now_ms
-        most = max(1000, moves_per_sec * BUSY_MS * 2)
+        most = max(1000, moves_per_sec * BUSY_MS * MOST_LATE // 100)
         self._thousandths = min(self._thousandths, most)
         return min(self._thousandths // 1000, MOST_MOVED)
 
@@ -88,6 +99,8 @@ class Reconciling:
         self.unsteady: dict[PartitionKey, bool] = {}
         """Partitions that were not as they should be, or wait for a rack to have capacity, and
         whether a step is left to make."""
+        self._wishes: dict[tuple[Row, int], Wish] = {}
+        """By replicas and leader, for the racks as they are."""
         self._absences = Absences(now_ms)
         self._pace = Pace(now_ms)
         self._seen: tuple[object, ...] = ()
@@ -158,6 +171,7 @@ class Reconciling:
             return []
         self._seen = seen
         before, self.racks = self.racks, Racks(image)
+        self._wishes.clear()
         self._degraded_at_ms = {
             name: self._degraded_at_ms.get(name, now_ms)
             for name, rack in self.racks.by_name.items()
@@ -202,7 +216,10 @@ class Reconciling:
         if not self.todo:
             return None
         pace = config.diskless_managed_rf_max_moves_per_sec
-        look = _Look(state, self.racks, self._pace.allowed(pace, now_ms), self._reconciles)
+        if len(self._wishes) >= MOST_ALIKE:
+            self._wishes.clear()
+        allowed = self._pace.allowed(pace, now_ms)
+        look = _Look(state, self.racks, self._wishes, allowed, self._reconciles)
         for _ in range(min(MOST_LOOKED, len(self.todo))):
             key, _ = self.todo.popitem()
             moves = look.at(key)
@@ -240,12 +257,20 @@ def _loses(broker_id: int, before: Racks, after: Racks) -> bool:
 class _Look:
     """One look at some partitions: what it changes, and what brokers carry after that."""
 
-    def __init__(self, state: ClusterState, racks: Racks, allowed: int, reconciles: bool) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        racks: Racks,
+        wishes: dict[tuple[Row, int], Wish],
+        allowed: int,
+        reconciles: bool,
+    ) -> None:
         self.records: list[MetadataRecord] = []
         self.is_full = False
         self._reasons: list[Reason] = []
         self._state = state
         self._racks = racks
+        self._wishes = wishes
         self._allowed = allowed
         self._reconciles = reconciles
         self._carried = Counter(state.replica_count)
@@ -257,7 +282,7 @@ class _Look:
         if key not in state.diskless.keys:
             return None
         partition = state.partition(key)
-        wanted = wish(partition.replicas, partition.leader, racks)
+        wanted = self._wish(partition.replicas, partition.leader)
         step = next_step(partition.replicas, partition.leader, wanted, racks, self._carried)
         row = step.row if step is not None and self._reconciles else partition.replicas
         record = change_diskless(*key, partition, row, racks.living.__contains__)
@@ -274,6 +299,12 @@ class _Look:
         if step is not None:
             return True
         return False if wanted.wait or wanted.is_held else None
+
+    def _wish(self, row: Row, leader: int) -> Wish:
+        wanted = self._wishes.get((row, leader))
+        if wanted is None:
+            wanted = self._wishes[row, leader] = wish(row, leader, self._racks)
+        return wanted
 
     def _say(
         self,
