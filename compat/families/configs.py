@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from anabranch.core.settings.tables import ours
+from anabranch.core.settings.catalogue import BROKER_SETTINGS
 from compat.families.topics import create
 from compat.peer import Output, Peer
 from compat.row import row
@@ -129,7 +129,7 @@ def describes_all_of_a_broker(peer: Peer) -> object:
 
     Left out are Anabranch's own, and addresses, which Kafka wants told in more settings.
     """
-    left_out = {each.name for each in ours.OWN} | set(ADDRESSES)
+    left_out = {name for name, each in BROKER_SETTINGS.items() if each.ours} | set(ADDRESSES)
     lines = configs(peer, *of("brokers", "1"), "--describe", "--all").lines
     return sorted(line for line in lines if line.partition("=")[0] not in left_out)
 

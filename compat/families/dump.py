@@ -120,6 +120,7 @@ def dumps_committed_offsets(peer: Peer) -> object:
     """Committed offsets and a group's generations in __consumer_offsets are decoded.
 
     Kafka also writes the group before its first generation, when nothing is to be known of it.
+    Anabranch also writes the topic's id, a field of Kafka's record that Kafka leaves out.
     """
     fill_at_times(peer, "dumped-group", 2)
     words = ("--topic", "dumped-group", "--group", "dumped-group", "--from-beginning")
@@ -127,11 +128,11 @@ def dumps_committed_offsets(peer: Peer) -> object:
     commit(peer, "dumped-group", "dumped-group", 2)
     segments = sorted(peer.log_dir.glob("__consumer_offsets-*/*.log"))
     full = [file for file in segments if file.stat().st_size]
-    output = dump(peer, full, "--offsets-decoder")
+    output = dump(peer, full, "--offsets-decoder").out.replace(',"topicId":"<id>"', "")
     return sorted(
         {
             re.sub(r'"(subscription|assignment)":"[^"]*"', r'"\1":"<bytes>"', payload)
-            for payload in re.findall(r"key: \{.*?dumped-group.*", output.out)
+            for payload in re.findall(r"key: \{.*?dumped-group.*", output)
             if '"generation":0' not in payload
         }
     )
