@@ -179,7 +179,7 @@ def test_a_log_that_cannot_be_read_is_left_alone_and_the_others_go_on(node, monk
     produce(node, updates(3000), "bad")
     produce(node, updates(3000), "good")
     await_compacted(node, "good")
-    until(lambda: Place("bad", 0) in cleaner_of(node).uncleanable, "not marked")
+    until(lambda: Place("bad", 0) in cleaner_of(node).machine.uncleanable, "not marked")
     assert replica_of(node, "bad").log.fault is None
     assert len(consume(node, "bad")) == 3000
     assert cleaner_of(node).statistics()["uncleanable"] == 1
@@ -190,7 +190,7 @@ def test_a_topic_deleted_under_a_pass_ends_the_pass_and_nothing_else(node):
     node.node.broker.broker.config.__dict__["log_cleaner_io_max_bytes_per_second"] = 10_000.0
     produce(node, updates(3000))  # what is there is not compacted before anybody looks
     admin = AdminClient({"bootstrap.servers": node.bootstrap})
-    cleaner = cleaner_of(node)
+    cleaner = cleaner_of(node).machine
     until(lambda: cleaner.is_cleaning(Place("t", 0)), "no pass began")
     admin.delete_topics(["t"])["t"].result()
     until(lambda: not cleaner.is_cleaning(Place("t", 0)), "the pass went on")
@@ -228,7 +228,7 @@ def test_a_worker_that_the_system_has_no_room_for_comes_later(node, monkeypatch)
     create(node)
     produce(node, updates(3000))
     await_compacted(node)
-    assert cleaner_of(node).uncleanable == {}
+    assert cleaner_of(node).machine.uncleanable == {}
     pauses = [after - before for before, after in pairwise(begun[:5])]
     assert min(pauses) > int(OFTEN["log.cleaner.backoff.ms"]) / 2000, "it was tried at once"
 

@@ -59,12 +59,7 @@ class World:
             allocate_producer_id=lambda: None,
         )
         self.shell = PartitionShell(self.broker, self.files, FOLDERS, clock_ms=lambda: self.now_ms)
-        self.upkeep = Upkeep(
-            self.broker,
-            self.shell,
-            clock_ms=lambda: self.now_ms,
-            is_cleaning=lambda _place: False,
-        )
+        self.upkeep = Upkeep(self.broker, self.shell, clock_ms=lambda: self.now_ms)
 
     @property
     def image(self):

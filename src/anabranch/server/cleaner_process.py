@@ -14,6 +14,7 @@ import threading
 from pathlib import Path
 
 import anabranch
+from anabranch.core.log.cleaner import PassEnd
 from anabranch.core.log.compaction import Outcome
 from anabranch.server.cleaner_worker import (
     REPORTS,
@@ -26,16 +27,19 @@ from anabranch.server.cleaner_worker import (
 )
 
 
-class WorkerGone(Exception):
+class PassFailed(Exception):
+    """A pass did not come to its end; `end` says how it ended instead."""
+
+    def __init__(self, end: PassEnd, why: str) -> None:
+        super().__init__(why)
+        self.end = end
+
+
+class WorkerGone(PassFailed):
     """The process ended before its pass did: it was stopped, or the system took it."""
 
-
-class PassFailed(Exception):
-    """A pass was given up. `kind` is one of `cleaner_worker`'s words."""
-
-    def __init__(self, kind: str, why: str) -> None:
-        super().__init__(why)
-        self.kind = kind
+    def __init__(self, why: str) -> None:
+        super().__init__(PassEnd.GIVEN_UP, why)
 
 
 class Worker:
@@ -53,7 +57,7 @@ class Worker:
         return self._process is not None
 
     def run(self, order: Order) -> Outcome:
-        """Have a pass done and wait for its end; raises PassFailed or WorkerGone."""
+        """Have a pass done and wait for its end; raises PassFailed."""
         process = self._ready()
         assert process.stdin is not None and process.stdout is not None
         try:
@@ -63,7 +67,7 @@ class Worker:
                 if isinstance(report, Done):
                     return report.outcome
                 if isinstance(report, Failed):
-                    raise PassFailed(report.kind, report.why)
+                    raise PassFailed(report.end, report.why)
                 self._note(report)
         except (BrokenPipeError, ValueError) as fault:  # ValueError: closed under our hands
             raise WorkerGone(str(fault)) from None

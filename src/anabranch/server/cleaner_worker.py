@@ -25,9 +25,9 @@ from typing import IO
 
 import msgspec
 
-from anabranch.core.errors import CorruptLog, StorageFault
+from anabranch.core.errors import StorageFault
 from anabranch.core.log import compaction
-from anabranch.core.log.files import DiskFull
+from anabranch.core.log.cleaner import PassEnd, end_of
 from anabranch.server.files import RealFiles
 
 NICENESS = 10
@@ -60,13 +60,12 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Failed(msgspec.Struct, frozen=True, tag=True):
-    """The pass was given up. `kind` is one of the words below; `why` is for people."""
+    """The pass ended otherwise; `why` is for people."""
 
-    kind: str
+    end: PassEnd
     why: str
 
 
-CORRUPT, FULL, STORAGE, BUG = "corrupt", "full", "storage", "bug"
 Report = Progress | Done | Failed
 ORDERS = msgspec.msgpack.Decoder(Order)
 REPORTS: msgspec.msgpack.Decoder[Report] = msgspec.msgpack.Decoder(Report)
@@ -131,15 +130,11 @@ def work(order: Order, report: Callable[[Report], None]) -> Report:
                 pending = 0
                 if not _parent_is_there():
                     raise SystemExit
-    except CorruptLog as fault:
-        return Failed(CORRUPT, str(fault))
-    except DiskFull as fault:
-        return Failed(FULL, str(fault))
     except StorageFault as fault:
-        return Failed(STORAGE, str(fault))
+        return Failed(end_of(fault), str(fault))
     except Exception as fault:
-        return Failed(BUG, f"{type(fault).__name__}: {fault}")
-    return Failed(BUG, "the pass ended without an outcome")
+        return Failed(PassEnd.BUG, f"{type(fault).__name__}: {fault}")
+    return Failed(PassEnd.BUG, "the pass ended without an outcome")
 
 
 def _end_with_parent() -> None:

@@ -135,13 +135,8 @@ class BrokerRole:
         )
         self.partitions.performs(TellUnusable, lambda _: self.assigning.tell_unusable())
         self.partitions.performs(TellController, self._folders_changed)
-        self.cleaner = Cleaner(self.broker, self.partitions, node.files, clock_ms=wall_ms)
-        self.upkeep = Upkeep(
-            self.broker,
-            self.partitions,
-            clock_ms=wall_ms,
-            is_cleaning=self.cleaner.is_cleaning,
-        )
+        self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
+        self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
         self.flusher = Flusher(self.partitions, self.dispatcher.wake)
         self.on_registered: Callable[[int], None] = _nothing
         """Called with the epoch that the controller gave this process."""

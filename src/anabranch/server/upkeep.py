@@ -48,12 +48,10 @@ class Upkeep:
         shell: PartitionShell,
         *,
         clock_ms: Callable[[], int],
-        is_cleaning: Callable[[TopicPartition], bool],
     ) -> None:
         self._broker = broker
         self._shell = shell
         self._clock_ms = clock_ms
-        self._is_cleaning = is_cleaning
         self._ticking: asyncio.Task[None] | None = None
         self._cleaning: asyncio.Task[None] | None = None
         self._writing: dict[LogFolder, asyncio.Task[None]] = {}
@@ -154,7 +152,6 @@ class Upkeep:
                 until = time.perf_counter() + SLICE_S
 
     def _clean_one(self, replica: Replica, now_ms: int) -> None:
-        place = replica.topic_partition
-        self._shell.hosting.clean_one(replica, now_ms, is_cleaning=self._is_cleaning(place))
+        self._shell.hosting.clean_one(replica, now_ms)
         if self._broker.faults:
             self._shell.take_faults()

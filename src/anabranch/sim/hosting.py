@@ -16,7 +16,7 @@ from anabranch.core.broker.hosting.hosting import Hosting as Machine
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
-from anabranch.sim.cleaner import Cleaning
+from anabranch.sim.cleaner import Cleaner
 
 if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
@@ -50,7 +50,7 @@ class Hosting:
         self.broker = node.broker
         self.machine = Machine(node.broker)
         self.folders = self.machine.folders.by_path
-        self.cleaning = Cleaning(self)
+        self.cleaner = Cleaner(self)
         self._random = self.world.random(f"{node.name}/disk-time")
         self._is_performing = False
         self.broker.partitions.folders = list(node.folders)
@@ -76,18 +76,13 @@ class Hosting:
         self._run()
         self.broker.image = image
         if self.machine.logs.compacted:
-            self.cleaning.wake()
+            self.cleaner.wake()
         return self.machine.take_touched()
 
     def take_faults(self) -> None:
         """Act on the storage faults that requests ran into."""
         self.machine.take_faults(self.world.steady_ms)
         self._perform()
-        self._tell_touched()
-
-    def folder_failed(self, path: str, fault: StorageFault) -> None:
-        """A folder's disk refused something for another reason than room."""
-        self._answer(events.FolderFailed(path, fault))
         self._tell_touched()
 
     def start_rounds(self) -> None:
@@ -106,6 +101,11 @@ class Hosting:
         """Look whether full folders have room again."""
         self.machine.folders.look()
         self._perform()
+
+    def perform(self) -> None:
+        """Do what the cleaner wants done."""
+        self._perform()
+        self._tell_touched()
 
     def close(self) -> None:
         """The end of an orderly stop: sync and close everything, leave the clean markers."""
@@ -199,9 +199,8 @@ class Hosting:
                 self._reserve(path, size_bytes)
             case does.CleanLogs():
                 for replica in list(self.broker.partitions):
-                    is_cleaning = self.cleaning.is_cleaning(replica.topic_partition)
                     known = len(replica.log.producers)
-                    self.machine.clean_one(replica, self.world.now_ms, is_cleaning=is_cleaning)
+                    self.machine.clean_one(replica, self.world.now_ms)
                     if len(replica.log.producers) < known:
                         self.world.note("forgotten", node.name, str(replica.topic_partition))
                 self.machine.take_faults(self.world.steady_ms)

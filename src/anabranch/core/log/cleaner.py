@@ -4,6 +4,7 @@
     dirtiest     which logs get a pass, in which order
     check        raises Stale once a log has changed under its pass
     install      puts what a pass has made in the place of what it was made from
+    end_of       what kind of end a fault is for a pass
 
 Rule kept: `install` yields what may wait for a disk, as calls; whoever drives it makes each call,
 in a thread if need be, before the generator goes on. What changes the log lies between two calls
@@ -11,18 +12,21 @@ and is done at once. A recovery point covers what a pass has read before a segme
 was compacted is never taken for the tail that a crash may cut. The clean point moves last, so that
 a pass which was given up is done again.
 
-Not here: what is compacted (`compaction.py`), how files are exchanged (`segment_swap.py`).
+Not here: what is compacted (`compaction.py`), how files are exchanged (`segment_swap.py`), what
+follows from an end (`core/broker/hosting/log_cleaner.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from enum import Enum
 from functools import partial
 from typing import NamedTuple, TypeVar
 
+from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log import compaction, segment_swap
 from anabranch.core.log.compaction import CLEANED, Dirt, NewSegment, Outcome
-from anabranch.core.log.files import Files
+from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import Draft, LogFolder
 from anabranch.core.log.segment import LOG, Segment, offset_name
@@ -31,6 +35,36 @@ from anabranch.core.types import TopicPartition
 Call = Callable[[], object]
 Candidate = TypeVar("Candidate")
 NEVER_HOLD = ""
+
+
+class PassEnd(Enum):
+    """How a pass ended. The words travel between the processes of a node."""
+
+    DONE = "done"
+    GIVEN_UP = "given up"
+    """The log changed under it, or its process ended: nothing is wrong with the log."""
+    COLD = "cold"
+    """Bytes that it needs on the node's loop are not in memory."""
+    FULL = "full"
+    CORRUPT = "corrupt"
+    STORAGE = "storage"
+    BUG = "bug"
+
+
+def end_of(fault: Exception) -> PassEnd:
+    """What kind of end a fault is for a pass."""
+    match fault:
+        case segment_swap.Stale():
+            return PassEnd.GIVEN_UP
+        case ColdRead():
+            return PassEnd.COLD
+        case CorruptLog():
+            return PassEnd.CORRUPT
+        case DiskFull():
+            return PassEnd.FULL
+        case StorageFault():
+            return PassEnd.STORAGE
+    return PassEnd.BUG
 
 
 class Step(NamedTuple):

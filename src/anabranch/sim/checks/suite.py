@@ -153,7 +153,7 @@ class Suite(Watcher):
 
     def _mark_crash(self, node: SimNode) -> None:
         """In the middle of what a process ended."""
-        if node.hosting.cleaning.is_busy:
+        if node.hosting.machine.cleaner.is_busy:
             self.marks.hit("crash-while-compacting")
         if any(len(replica.log.segments) > 1 for replica in node.broker.partitions):
             self.marks.hit("crash-with-rolled-segments")

@@ -9,6 +9,8 @@ HOSTED_LOGS = "anabranch.core.broker.hosting.logs"
 HOSTED_SYNCS = "anabranch.core.broker.hosting.syncs"
 HOSTING = "anabranch.core.broker.hosting.hosting"
 HOSTING_TESTS = "tests/core/broker/test_hosting.py"
+LOG_CLEANER = "anabranch.core.broker.hosting.log_cleaner"
+LOG_CLEANER_TESTS = "tests/core/broker/test_log_cleaner.py"
 
 MUTANTS = (
     Mutant(
@@ -124,5 +126,32 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/server/test_room.py"
         "::test_a_full_disk_gives_back_what_is_kept_and_says_so_once",
+    ),
+    Mutant(
+        name="given-up-pass-begins-again-at-once",
+        rule="a log rests after a pass that was given up",
+        module=LOG_CLEANER,
+        old="            self._resting[place] = now_ms + self.backoff_ms\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_CLEANER_TESTS}::test_what_follows_from_each_end",
+    ),
+    Mutant(
+        name="damaged-log-compacted-again",
+        rule="a log that a pass could not read is not compacted again",
+        module=LOG_CLEANER,
+        old="            self.uncleanable[place] = (replica.log, why)\n",
+        new="            pass\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_CLEANER_TESTS}::test_what_follows_from_each_end",
+    ),
+    Mutant(
+        name="retention-under-a-pass",
+        rule="retention leaves the segments alone that a pass reads",
+        module=HOSTING,
+        old="is_cleaning = self.cleaner.is_cleaning(replica.topic_partition)",
+        new="is_cleaning = False",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_CLEANER_TESTS}::test_retention_leaves_the_segments_of_a_pass_alone",
     ),
 )

@@ -8,6 +8,7 @@
 4. After each of these calls, perform what `take_effects` returns, in order. An effect that names
    an answer is answered with `step`, before `advance` is called again where it opens a log.
 5. Hand `take_touched` to replication: the partitions whose replica came, went or changed.
+6. Have `cleaner` look for logs to compact, and perform the passes that it begins.
 
     hosting.follow(image, delta)
     while hosting.advance(now_ms):

@@ -22,6 +22,7 @@ from anabranch.core.broker.hosting.effects import (
     OpenFolder,
     TellUnusable,
 )
+from anabranch.core.broker.hosting.log_cleaner import LogCleaner
 from anabranch.core.broker.hosting.logs import Found, Logs
 from anabranch.core.broker.hosting.states import Happening, Standing
 from anabranch.core.broker.hosting.syncs import Syncs
@@ -42,7 +43,8 @@ LOOKED_AT_ONCE = 100
 
 
 class Hosting:
-    """See the package for the caller's duties. `logs` and `folders` are what it knows of them."""
+    """See the package for the caller's duties. `logs` and `folders` are what it knows of them,
+    `cleaner` decides which logs are compacted."""
 
     def __init__(self, broker: Broker) -> None:
         self.is_stopping = False
@@ -52,6 +54,7 @@ class Hosting:
         self.logs = Logs(broker, self._effects)
         self.folders = self.logs.folders
         self.syncs = Syncs(broker)
+        self.cleaner = LogCleaner(broker, self.logs, self._effects)
         self._timers = Timers()
         self._work: deque[Iterator[None]] = deque()
         self._config = broker.config
@@ -173,11 +176,12 @@ class Hosting:
             else:
                 self.folders.failed(replica.folder, fault)
 
-    def clean_one(self, replica: Replica, wall_ms: int, *, is_cleaning: bool) -> None:
+    def clean_one(self, replica: Replica, wall_ms: int) -> None:
         """Roll a segment that is too old, apply retention, forget idle producers, unless the
-        replica is not hosted any more. `is_cleaning`: a compaction reads its segments."""
+        replica is not hosted any more."""
         if not self.is_hosted(replica):
             return
+        is_cleaning = self.cleaner.is_cleaning(replica.topic_partition)
         try:
             if look_after(replica.log, wall_ms, replica.high_watermark, is_cleaning=is_cleaning):
                 self._broker.changed.add(replica.topic_partition)
@@ -190,7 +194,7 @@ class Hosting:
 
     def is_hosted(self, replica: Replica) -> bool:
         """Whether this very replica is still the one that requests see."""
-        return self._partitions.get(*replica.topic_partition) is replica
+        return self.logs.is_hosted(replica)
 
     def unhosted_high_watermarks(self, folder: LogFolder) -> dict[TopicPartition, int]:
         """As the last process knew them, of partitions that are not open yet, or offline."""

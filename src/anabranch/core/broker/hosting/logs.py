@@ -92,6 +92,10 @@ class Logs:
             else:
                 noted.pop(place, None)
 
+    def is_hosted(self, replica: Replica) -> bool:
+        """Whether this very replica is still the one that requests see."""
+        return self._partitions.get(*replica.topic_partition) is replica
+
     def delete_offline(self, topic_id: TopicId) -> None:
         """Of a deleted topic: the logs that are not open, in folders that work."""
         for place in self._partitions.offline_of(topic_id):
