@@ -1,25 +1,23 @@
-"""Producer ids of one broker: handed out one by one from blocks that the controller grants.
+"""Producer ids of one broker on real connections: sends what the machine asks for.
 
-What: `take` gives the next id or None, and asks for the next block before the present one is used
-up. Source: KIP-730. Rule kept: an id is handed out once; a block that was granted while the broker
-registered anew is good, for blocks never overlap.
+What: asks the active controller for blocks of ids, until one is granted, and wakes who waits for an
+id. Not here: when a block is asked for, and which id is next (`core/broker/producer_ids.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.api.context import PRODUCER_IDS
-from anabranch.core.errors import ErrorCode
+from anabranch.core.broker.producer_ids import ASK_AGAIN_MS, ProducerIds
 from anabranch.server.logs import logger
 
-LOG = logger("producer-ids")
-PREFETCH_LEFT = 100
-"""Ids left in a block when the next one is asked for (a tenth of Kafka's block of 1,000)."""
+if TYPE_CHECKING:
+    from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
-ASK_AGAIN_SECONDS = 0.1
+LOG = logger("producer-ids")
 
 
 class Channel(Protocol):
@@ -29,8 +27,8 @@ class Channel(Protocol):
         """The controller's answer."""
 
 
-class ProducerIds:
-    """The block in use, the block behind it, and the request for the next one."""
+class ProducerIdShell:
+    """The requests of one broker for blocks of ids. `broker` gives its id and epoch."""
 
     def __init__(
         self,
@@ -38,51 +36,27 @@ class ProducerIds:
         broker: Callable[[], tuple[int, int]],
         wake: Callable[[str], None],
     ) -> None:
+        self.machine = ProducerIds(broker, self._send)
         self._channel = channel
-        self._broker = broker
         self._wake = wake
-        self._next = 0
-        self._end = 0
-        self._following: tuple[int, int] | None = None
         self._asking: asyncio.Task[None] | None = None
-
-    def take(self) -> int | None:
-        """The next id; None when a block must come first (the waiter is woken then)."""
-        if self._next == self._end and self._following is not None:
-            self._next, self._end = self._following
-            self._following = None
-        if self._end - self._next <= PREFETCH_LEFT and self._following is None:
-            self._ask()
-        if self._next == self._end:
-            return None
-        self._next += 1
-        return self._next - 1
 
     def stop(self) -> None:
         """Ask no more."""
         if self._asking is not None:
             self._asking.cancel()
 
-    def _ask(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.get_running_loop().create_task(self._ask_until_granted())
+    def _send(self, request: AllocateProducerIdsRequest) -> None:
+        self._asking = asyncio.get_running_loop().create_task(self._ask(request))
 
-    async def _ask_until_granted(self) -> None:
-        while self._following is None:
-            try:
-                self._following = await self._granted()
-            except Exception as fault:
-                LOG.debug("no block of producer ids yet", why=str(fault))
-            if self._following is None:
-                await asyncio.sleep(ASK_AGAIN_SECONDS)
-        self._wake(PRODUCER_IDS)
-
-    async def _granted(self) -> tuple[int, int] | None:
-        from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-
-        broker_id, broker_epoch = self._broker()
-        request = AllocateProducerIdsRequest(broker_id=broker_id, broker_epoch=broker_epoch)
-        answer = await self._channel.send(request)
-        if answer.error_code != ErrorCode.NONE:
-            return None
-        return answer.producer_id_start, answer.producer_id_start + answer.producer_id_len
+    async def _ask(self, request: AllocateProducerIdsRequest) -> None:
+        answer = None
+        try:
+            answer = await self._channel.send(request)
+        except Exception as fault:
+            LOG.debug("no block of producer ids yet", why=str(fault))
+        if self.machine.answered(answer):
+            self._wake(PRODUCER_IDS)
+            return
+        await asyncio.sleep(ASK_AGAIN_MS / 1000)
+        self.machine.ask()

@@ -46,7 +46,7 @@ from anabranch.server.late_transactions import say_late
 from anabranch.server.logs import LogLevels, logger
 from anabranch.server.partitions import PartitionShell
 from anabranch.server.peers import PeerConnections, PeerShell
-from anabranch.server.producer_ids import ProducerIds
+from anabranch.server.producer_ids import ProducerIdShell
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.replication import ReplicationShell
 from anabranch.server.upkeep import Upkeep
@@ -92,7 +92,7 @@ class BrokerRole:
         self._held = held
         self._tasks: set[asyncio.Task[None]] = set()
         self.registration: Registration | None = None
-        self.producer_ids = ProducerIds(channel, self._identity, self._woken)
+        self.producer_ids = ProducerIdShell(channel, self._identity, self._woken)
         self.broker = Broker(
             broker_id=config.node_id,
             broker_epoch=-1,
@@ -104,7 +104,7 @@ class BrokerRole:
                 config.broker.max_incremental_fetch_session_cache_slots, Random()
             ),
             authorizer=authorizer_of(config),
-            allocate_producer_id=self.producer_ids.take,
+            allocate_producer_id=self.producer_ids.machine.take,
             volume=volume_of,
             loggers=LogLevels(),
         )

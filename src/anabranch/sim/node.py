@@ -43,12 +43,12 @@ from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.diskless import DisklessPerformer, performer_of
 from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import Hosting
-from anabranch.sim.ids import ProducerIds
 from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
 from anabranch.sim.metadata_log import MetadataFollower
 from anabranch.sim.peers import Asking
 from anabranch.sim.processes import State
+from anabranch.sim.producer_ids import ProducerIdPerformer
 from anabranch.sim.replication import Replicating
 from anabranch.sim.rpc import BROKER, Call, refused
 from anabranch.sim.session import Session
@@ -165,7 +165,7 @@ class SimNode(Machine, Performer):
         self.is_serving = self.listens = False
         self._parked = 0
         self._is_published = False
-        ids = ProducerIds(self)
+        ids = ProducerIdPerformer(self).machine
         self.now_ms = self.world.now_ms
         self.broker = Broker(
             broker_id=self.node_id,
