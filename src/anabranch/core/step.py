@@ -28,8 +28,11 @@ goes on. Not here: sockets, disks, threads, clocks.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
+
+from anabranch.core.errors import Bug
 
 if TYPE_CHECKING:
     from anabranch.core.errors import StorageFault
@@ -107,21 +110,21 @@ class Mailbox:
         self.is_draining = False
 
 
-class Performer:
-    """What a node does with what its steps leave. What raises NotImplementedError is for a node to
-    say that leaves such a thing."""
+class Performer(ABC):
+    """What a node does with what its steps leave. Some leave little: those of a controller have no
+    logs, so that a fault or a log to sync is a Bug where nothing else is said."""
 
+    @abstractmethod
     def wake_waiting(self, keys: Iterable[Hashable]) -> None:
         """Poll the requests that wait under one of these keys."""
-        raise NotImplementedError
 
     def take_faults(self) -> None:
         """Take offline what failed: empties `faults`."""
-        raise NotImplementedError
+        raise Bug("a step left a storage fault where there are no logs")
 
     def sync_logs(self) -> None:
         """Begin a sync round for each partition: empties `unsynced`."""
-        raise NotImplementedError
+        raise Bug("a step left logs to sync where there are none")
 
     def load_groups(self) -> None:
         """See that shards of groups are read, now or after the step."""

@@ -12,6 +12,7 @@ unlike on a real connection, an answer does not wait for the answers before it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -32,7 +33,7 @@ BROKER, CONTROLLER = "broker", "controller"
 OnAnswer: TypeAlias = Callable[[Any], None]
 
 
-class Server(Process):
+class Server(Process, ABC):
     """A process that can be called."""
 
     def __init__(self, name: str) -> None:
@@ -41,9 +42,9 @@ class Server(Process):
         """The place of its controller listener: links to it can fail apart from the others."""
         self.open_calls: dict[Call, None] = {}
 
+    @abstractmethod
     def receive(self, call: Call) -> None:
         """A request has arrived; `call.answer` must be called once, or never."""
-        raise NotImplementedError
 
 
 class Call:
