@@ -21,6 +21,7 @@ from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
 from anabranch.core.broker.hosting.effects import TellController, TellHosted, TellUnusable
 from anabranch.core.broker.registration.registration import Times
+from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.errors import Bug
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
@@ -407,8 +408,7 @@ class ControllerSide:
     def __init__(self) -> None:
         self.shell: ControllerShell | None = None
         self._dispatcher: Dispatcher | None = None
-        self._brokers: dict[int, tuple[int, int]] = {}
-        """Id of a registered broker -> the connection of its last heartbeat, and its epoch."""
+        self._connections = HeartbeatConnections()
 
     def attach(self, shell: ControllerShell, dispatcher: Dispatcher) -> None:
         """Tie the three together."""
@@ -426,10 +426,9 @@ class ControllerSide:
         assert run is not None
 
         def heartbeat(controller: Controller, request: Request, now_ms: int) -> Any:
-            body = request.body
-            registered = controller.image.brokers.get(body.broker_id)
-            if registered is not None and registered.epoch == body.broker_epoch:
-                self._brokers[body.broker_id] = (request.connection_id, body.broker_epoch)
+            body, heard = request.body, self._connections.heard
+            brokers = controller.image.brokers
+            heard(brokers, request.connection_id, body.broker_id, body.broker_epoch)
             return run(controller, request, now_ms)
 
         return heartbeat
@@ -440,11 +439,9 @@ class ControllerSide:
             self.shell.look_at_lease()
 
     def left(self, connection_id: int) -> None:
-        """A connection of the controller listener has ended: it tells of a broker whose last
-        heartbeat came over it, and of nobody who has connected anew since."""
-        for broker_id, (heard_on, epoch) in list(self._brokers.items()):
-            if heard_on == connection_id and self.shell is not None:
-                del self._brokers[broker_id]
+        """A connection of the controller listener has ended: it may have been a broker's."""
+        for broker_id, epoch in self._connections.closed(connection_id):
+            if self.shell is not None:
                 self.shell.connection_closed(broker_id, epoch)
 
     def submit(self, proposal: Propose) -> asyncio.Future[Any]:

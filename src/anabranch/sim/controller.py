@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.brokers import hints
+from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.performer import Performer
@@ -77,7 +78,7 @@ class ControllerShell(Performer):
         )
         self._alarm = Alarm(node.world, node, self._due_ms, self._tick)
         self._watched: Lease | None = None
-        self._connected: dict[str, tuple[int, int]] = {}
+        self._connections = HeartbeatConnections()
         remotes = cluster.remotes
         self.rows = (
             None if remotes is None else RowsPerformer(node.world, node, remotes.coordinator)
@@ -112,13 +113,14 @@ class ControllerShell(Performer):
 
     def heard(self, process: Process, broker_id: int, broker_epoch: int) -> None:
         """A process sent a heartbeat with this epoch over its connection."""
-        self._connected[process.name] = broker_id, broker_epoch
+        brokers = self.controller.image.brokers
+        self._connections.heard(brokers, process.name, broker_id, broker_epoch)
 
     def connection_closed(self, process: SimNode | Twin) -> None:
         """A connection from another process closed."""
-        heard, watched = self._connected.pop(process.name, None), self._watched
-        if heard is not None:
-            self._step(events.ConnectionClosed(*heard))
+        watched = self._watched
+        for broker_id, broker_epoch in self._connections.closed(process.name):
+            self._step(events.ConnectionClosed(broker_id, broker_epoch))
         if watched is not None and self.node.cluster.nodes.get(watched.holder) is process:
             found = partial(self._holder_found, watched)
             Dial(self.node, process, None, found).start(hints.REDIAL_MS * 1000)
