@@ -24,7 +24,6 @@ from anabranch.core.log.files import Files
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
-from anabranch.core.types import TopicPartition
 from anabranch.server.flush import sync_logs
 from anabranch.server.hosting_performer import Performer
 from anabranch.server.logs import logger
@@ -216,17 +215,9 @@ class PartitionShell(Performer):
         if self.on_changed is not None and (self._broker.changed or self._broker.unsynced):
             self.on_changed()
 
-    def high_watermarks(self, folder: LogFolder) -> dict[TopicPartition, int]:
-        """Those of a folder's partitions, also of those not hosted yet."""
-        offsets = self.hosting.unhosted_high_watermarks(folder)
-        for replica in self._broker.partitions:
-            if replica.folder == folder.path:
-                offsets[replica.topic_partition] = replica.high_watermark
-        return offsets
-
     def checkpoint_high_watermarks(self, folder: LogFolder) -> None:
         """Write the high watermarks of a folder's partitions."""
-        folder.checkpoint_high_watermarks(self.high_watermarks(folder))
+        folder.checkpoint_high_watermarks(self.hosting.high_watermarks(folder))
 
     # The end.
 
@@ -248,18 +239,11 @@ class PartitionShell(Performer):
                 except StorageFault as fault:
                     self.folder_failed(folder.path, fault)
             try:
-                self._close(folder)
+                self.hosting.close(folder)
             except StorageFault as fault:
                 LOG.error("a folder was not closed in order", path=folder.path, why=str(fault))
         for waiter in self._settled:
             waiter.cancel()
-
-    def _close(self, folder: LogFolder) -> None:
-        """Close a folder; without the marker when a log in it has to be checked again."""
-        if self.hosting.may_be_marked_clean(folder):
-            folder.close(broker_epoch=self._broker.broker_epoch)
-        else:
-            folder.close_unmarked()
 
     def statistics(self) -> dict[str, int]:
         """Counts for metrics and health."""

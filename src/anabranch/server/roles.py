@@ -15,7 +15,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Protocol
 
 from anabranch.core.access.authorize import AllowAll, Authorizer, BrokersApart
-from anabranch.core.api.context import METADATA, Broker
+from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.handler import Handler, Run
 from anabranch.core.api.registry import BROKER, CONTROLLER, handlers
@@ -23,17 +23,12 @@ from anabranch.core.broker.hosting.effects import TellController, TellHosted, Te
 from anabranch.core.broker.registration.registration import Times
 from anabranch.core.controller.brokers.connections import HeartbeatConnections
 from anabranch.core.errors import Bug
-from anabranch.core.groups import offsets
-from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes, previous_broker_epoch
-from anabranch.core.metadata.image import (
-    CLUSTER_DEFAULT,
-    RESOURCE_BROKER,
-    MetadataDelta,
-    MetadataImage,
-)
+from anabranch.core.log.incarnations import FolderNotes, previous_broker_epoch
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.outcome import Propose
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
+from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.step import Mailbox, Wish
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
@@ -142,14 +137,13 @@ class BrokerRole:
         self.on_registered: Callable[[int], None] = _nothing
         """Called with the epoch that the controller gave this process."""
         self._published = asyncio.Event()
-        self._previous_epoch = UNKNOWN_EPOCH
         if not held.unusable:
-            self._previous_epoch = previous_broker_epoch(node.files, config.log_dirs)
+            known = previous_broker_epoch(node.files, config.log_dirs)
+            self.partitions.hosting.previous_epoch = known
 
     async def join(self) -> None:
         """Register, open what this broker hosts, and only then have the controller let it in."""
         node = self._node
-        config = node.config.broker
         self.registration = Registration(
             self._channel,
             new_identity(
@@ -160,14 +154,9 @@ class BrokerRole:
                 rack=node.config.rack,
             ),
             self.broker,
-            Times(
-                heartbeat_ms=config.broker_heartbeat_interval_ms,
-                registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-                folder_failure_ms=config.log_dir_failure_timeout_ms,
-                session_ms=config.broker_session_timeout_ms,
-            ),
+            Times.of(node.config.broker),
             notes=FolderNotes(node.files, self._held.directories),
-            previous_broker_epoch=self._previous_epoch,
+            previous_broker_epoch=self.partitions.hosting.previous_epoch,
             on_registered=self._registered,
             on_stop=node.stop_because,
         )
@@ -215,8 +204,6 @@ class BrokerRole:
         for task in tuple(self._tasks):
             task.cancel()
         await self.flusher.stop()
-        if self.broker.broker_epoch < 0:  # never registered: the last clean stop still holds
-            self.broker.broker_epoch = self._previous_epoch
         self.upkeep.stop()
         await self.cleaner.stop()
         await self.partitions.stop()
@@ -234,16 +221,13 @@ class BrokerRole:
     def _follow(
         self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
     ) -> None:
-        self._take_config(image, delta)
+        self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
         self.assigning.follow(image, published)
         self.partitions.publish(image, published)
-        self.broker.diskless.follow(self.broker.image, published)
-        self.broker.changed.add(METADATA)
-        if delta.deleted_topics:
-            self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
-            deleted = {topic.name for topic in delta.deleted_topics}
-            offsets.topics_deleted(self.broker.groups, deleted, wall_ms())
-        self._partitions_changed()
+        self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
+        self.dispatcher.begin()
+        self.broker.follow(delta, published, self.dispatcher.now_ms)
+        self.dispatcher.settle()
         if self.registration is not None:
             self.registration.metadata_moved()
 
@@ -252,22 +236,6 @@ class BrokerRole:
         self.dispatcher.begin()
         self.broker.follow_leadership(self.dispatcher.now_ms)
         self.dispatcher.settle()
-
-    def _take_config(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        mine = (RESOURCE_BROKER, str(self.broker.broker_id))
-        everybody = (RESOURCE_BROKER, CLUSTER_DEFAULT)
-        if mine in delta.changed_configs or everybody in delta.changed_configs:
-            self.broker.config = self.broker.config.with_dynamic(
-                image.config(*mine), image.config(*everybody)
-            )
-
-    def _failed_directories(self) -> list[bytes]:
-        offline = self.broker.partitions.offline_folders
-        return [known for path, known in self._held.directories.items() if path in offline]
-
-    def _full_directories(self) -> list[bytes]:
-        full = self.broker.partitions.full_folders
-        return [known for path, known in self._held.directories.items() if path in full]
 
     def _folders_changed(self, _told: TellController) -> None:
         if self.registration is not None:

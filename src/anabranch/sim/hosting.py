@@ -116,10 +116,7 @@ class Hosting:
         self._perform()
         for folder in self.folders.values():
             try:
-                if self.machine.may_be_marked_clean(folder):
-                    folder.close(broker_epoch=self.broker.broker_epoch)
-                else:
-                    folder.close_unmarked()
+                self.machine.close(folder)
             except StorageFault as fault:
                 self.world.note("offline", self.node.name, f"{folder.path}: {fault}")
 
@@ -182,7 +179,7 @@ class Hosting:
             case does.Checkpoint(path):
                 self._attempt(path, self.folders[path].checkpoint)
             case does.SaveHighWatermarks(path):
-                self._attempt(path, lambda: self._save_high_watermarks(self.folders[path]))
+                self._attempt(path, lambda: self._save_high_watermarks(path))
             case does.RemoveDeleted(path):
                 now_ms = self.world.now_ms
                 self._attempt(path, lambda: self.folders[path].remove_deleted(now_ms))
@@ -237,12 +234,9 @@ class Hosting:
     def _unique(self) -> str:
         return f"{self._random.getrandbits(128):032x}"
 
-    def _save_high_watermarks(self, folder: LogFolder) -> None:
-        offsets = self.machine.unhosted_high_watermarks(folder)
-        for replica in self.broker.partitions:
-            if replica.folder == folder.path:
-                offsets[replica.topic_partition] = replica.high_watermark
-        folder.checkpoint_high_watermarks(offsets)
+    def _save_high_watermarks(self, path: str) -> None:
+        folder = self.folders[path]
+        folder.checkpoint_high_watermarks(self.machine.high_watermarks(folder))
 
     def _look(self, path: str) -> None:
         self._answer(events.FreeSeen(path, self.node.disk.free_bytes(path)))

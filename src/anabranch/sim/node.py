@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from anabranch.core.access.authorize import AllowAll
 from anabranch.core.access.principal import ANONYMOUS
-from anabranch.core.api.context import METADATA, Broker
+from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_sessions import FetchSessions
 from anabranch.core.api.purgatory import Purgatory
 from anabranch.core.api.registry import handlers
@@ -26,12 +26,7 @@ from anabranch.core.errors import ErrorCode, error_code_of
 from anabranch.core.groups import offsets
 from anabranch.core.log.incarnations import previous_broker_epoch
 from anabranch.core.metadata.features import SUPPORTED_FEATURES
-from anabranch.core.metadata.image import (
-    CLUSTER_DEFAULT,
-    RESOURCE_BROKER,
-    MetadataDelta,
-    MetadataImage,
-)
+from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.outcome import Cold, Forward, Hangup, NoAnswer, Propose, Wait
 from anabranch.core.replication.partitions import Partitions
 from anabranch.core.request import Request
@@ -83,7 +78,6 @@ class SimNode(Machine, Performer):
     session: Session
     diskless: DisklessPerformer | None
     now_ms: int
-    _previous_epoch: int
 
     def __init__(
         self,
@@ -143,8 +137,6 @@ class SimNode(Machine, Performer):
         self.purgatory.finish_all(self.now_ms)
         self.settle()
         self.is_serving = False
-        if self.broker.broker_epoch < 0:
-            self.broker.broker_epoch = self._previous_epoch
         self.hosting.close()
         if self.listens:
             self.follower.close()
@@ -192,8 +184,9 @@ class SimNode(Machine, Performer):
         self.controller_shell = ControllerShell(self)
         self.controller = self.controller_shell.controller
         self.link = ControllerLink(self)
-        self._previous_epoch = previous_broker_epoch(self.disk, self.folders)
-        self.session = Session(self, self._previous_epoch)
+        previous_epoch = previous_broker_epoch(self.disk, self.folders)
+        self.hosting.machine.previous_epoch = previous_epoch
+        self.session = Session(self, previous_epoch)
         self.replicating = Replicating(self)
         self.asking = Asking(self)
         self.diskless = performer_of(self, self.cluster)
@@ -262,24 +255,13 @@ class SimNode(Machine, Performer):
         """The metadata moved: follow it."""
         broker = self.broker
         self.begin()
-        mine = (RESOURCE_BROKER, str(self.node_id))
-        everybody = (RESOURCE_BROKER, CLUSTER_DEFAULT)
-        if mine in delta.changed_configs or everybody in delta.changed_configs:
-            broker.config = self.cluster.dynamic_config(
-                broker.config, image.config(*mine), image.config(*everybody)
-            )
+        broker.take_config(image, delta, self.cluster.dynamic_config)
         known = delta if self._is_published else None
         moved = self.hosting.publish(image, known)
-        if self.diskless is not None:
-            broker.diskless.follow(image, known)
         self._is_published = True
-        broker.changed.add(METADATA)
-        if delta.deleted_topics:
-            deleted = {topic.name for topic in delta.deleted_topics}
-            offsets.topics_deleted(broker.groups, deleted, self.now_ms)
-        broker.follow_leadership(self.now_ms)
-        if moved or delta.changed_brokers:
-            self.replicating.follow(None if delta.changed_brokers else moved)
+        broker.follow(delta, known, self.now_ms)
+        if moved:
+            self.replicating.follow(moved)
         self.settle()
         self.session.metadata_moved()
 

@@ -46,7 +46,6 @@ class Session:
         self.node = node
         self.world = node.cluster.world
         self.clients_host = f"{node.name}.outside"
-        config = node.config
         directories = {
             path: node.directory_ids[path] for path in node.folders if not node.disk.is_broken(path)
         }  # a life does without the folders that failed before it
@@ -64,12 +63,7 @@ class Session:
                 features=node.features,
             ),
             node.broker,
-            Times(
-                heartbeat_ms=config.broker_heartbeat_interval_ms,
-                registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-                folder_failure_ms=config.log_dir_failure_timeout_ms,
-                session_ms=config.broker_session_timeout_ms,
-            ),
+            Times.of(node.config),
             notes=FolderNotes(node.disk, directories),
             previous_broker_epoch=previous_epoch,
         )

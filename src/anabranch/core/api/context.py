@@ -8,10 +8,10 @@ is drained after each step (`core.step`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from anabranch.core.api.acks import Acks
 from anabranch.core.api.held_up import HeldUp
@@ -23,6 +23,8 @@ from anabranch.core.broker.verification import Verifier
 from anabranch.core.coordination.transactions.coordinator import TransactionCoordinator
 from anabranch.core.diskless.broker import Diskless
 from anabranch.core.groups.coordinator import GroupCoordinator
+from anabranch.core.groups.offsets import topics_deleted
+from anabranch.core.metadata.image import CLUSTER_DEFAULT, RESOURCE_BROKER
 from anabranch.core.replication.replication import Replication
 from anabranch.core.step import Mailbox, Wish
 
@@ -31,11 +33,15 @@ if TYPE_CHECKING:
     from anabranch.core.api.fetch_sessions import FetchSessions
     from anabranch.core.errors import StorageFault
     from anabranch.core.groups.timers import Action, Timer
-    from anabranch.core.metadata.image import MetadataImage
+    from anabranch.core.metadata.image import MetadataDelta, MetadataImage
     from anabranch.core.replication.partitions import Partitions
     from anabranch.core.replication.replica import Replica
     from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.types import TopicPartition
+
+    WithDynamic: TypeAlias = Callable[
+        [BrokerConfig, Mapping[str, str], Mapping[str, str]], BrokerConfig
+    ]
 
 
 PRODUCER_IDS = "producer-ids"
@@ -133,6 +139,27 @@ class Broker:
         """Run `action` when that much time has gone by; coordinators share one heap of deadlines,
         so that the shell needs one timer."""
         return self.groups.after(delay_ms, action)
+
+    def take_config(
+        self, image: MetadataImage, delta: MetadataDelta, with_dynamic: WithDynamic
+    ) -> None:
+        """Take this broker's dynamic settings from an image, before its logs follow that.
+        `with_dynamic` makes a configuration: see `BrokerConfig.with_dynamic`."""
+        mine = (RESOURCE_BROKER, str(self.broker_id))
+        everybody = (RESOURCE_BROKER, CLUSTER_DEFAULT)
+        if mine in delta.changed_configs or everybody in delta.changed_configs:
+            own, default = image.config(*mine), image.config(*everybody)
+            self.config = with_dynamic(self.config, own, default)
+
+    def follow(self, delta: MetadataDelta, published: MetadataDelta | None, now_ms: int) -> None:
+        """Act on `image`, once its logs follow it. `delta` is what the last batch changed,
+        `published` what changed since this broker acted on an image, None for everything."""
+        self.diskless.follow(self.image, published)
+        self.changed.add(METADATA)
+        if delta.deleted_topics:
+            deleted = {topic.name for topic in delta.deleted_topics}
+            topics_deleted(self.groups, deleted, now_ms)
+        self.follow_leadership(now_ms)
 
     def follow_leadership(self, now_ms: int) -> None:
         """Replicas came, went or changed hands: coordinators begin and end with theirs."""

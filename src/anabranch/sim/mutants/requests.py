@@ -76,9 +76,9 @@ MUTANTS = (
     Mutant(
         name="older-connection-is-a-hint",
         rule="the end of a connection is no hint if the broker has used a newer one",
-        module="anabranch.server.roles",
-        old="if heard_on == connection_id and self.shell is not None:",
-        new="if self.shell is not None:",
+        module="anabranch.core.controller.brokers.connections",
+        old="            if heard_on == connection\n",
+        new="",
         seed=NO_SCHEDULE,
         caught_by="tests/server/test_liveness_probe.py"
         "::test_an_older_connection_that_ends_says_nothing_of_a_broker",

@@ -28,6 +28,7 @@ from anabranch.core.broker.hosting.states import Happening, Standing
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
+from anabranch.core.log.incarnations import UNKNOWN_EPOCH
 from anabranch.core.log.upkeep import look_after
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataDelta, MetadataImage
 from anabranch.core.replication.replica import Replica
@@ -48,6 +49,8 @@ class Hosting:
 
     def __init__(self, broker: Broker) -> None:
         self.is_stopping = False
+        self.previous_epoch = UNKNOWN_EPOCH
+        """What the folders said when this process began: see `previous_broker_epoch`."""
         self._broker = broker
         self._partitions = broker.partitions
         self._effects: list[Effect] = []
@@ -202,10 +205,28 @@ class Hosting:
         unhosted = (*self.logs.found, *self._partitions.offline)
         return {place: known[place] for place in unhosted if place in known}
 
+    def high_watermarks(self, folder: LogFolder) -> dict[TopicPartition, int]:
+        """Those of a folder's partitions, also of those that are not open."""
+        offsets = self.unhosted_high_watermarks(folder)
+        for replica in self._partitions:
+            if replica.folder == folder.path:
+                offsets[replica.topic_partition] = replica.high_watermark
+        return offsets
+
     def may_be_marked_clean(self, folder: LogFolder) -> bool:
         """Whether a folder that is closed in order may be marked as clean."""
         has_unread = any(each.path == folder.path for each in self.logs.found.values())
         return self.folders.may_be_marked_clean(folder, has_unread=has_unread)
+
+    def close(self, folder: LogFolder) -> None:
+        """End an orderly stop: close a folder, without the marker where the next process has to
+        check a log in it. May raise StorageFault."""
+        if not self.may_be_marked_clean(folder):
+            folder.close_unmarked()
+            return
+        epoch = self._broker.broker_epoch
+        # A process that was never registered leaves what the last clean stop has said.
+        folder.close(broker_epoch=self.previous_epoch if epoch < 0 else epoch)
 
     # Following an image.
 

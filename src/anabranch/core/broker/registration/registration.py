@@ -64,6 +64,7 @@ from anabranch.core.errors import Bug, ErrorCode
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
 
 if TYPE_CHECKING:
+    from anabranch.core.settings.broker import BrokerConfig
     from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 
 NOT_REGISTERED = -1
@@ -93,6 +94,16 @@ class Times:
     registration_timeout_ms: int = 60_000
     folder_failure_ms: int = 30_000
     session_ms: int = 9_000
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> Times:
+        """As a broker is configured."""
+        return cls(
+            heartbeat_ms=config.broker_heartbeat_interval_ms,
+            registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+            folder_failure_ms=config.log_dir_failure_timeout_ms,
+            session_ms=config.broker_session_timeout_ms,
+        )
 
 
 class State(Enum):
