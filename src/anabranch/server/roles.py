@@ -33,7 +33,7 @@ from anabranch.core.step import Mailbox, Wish
 from anabranch.server.broker_statistics import BrokerStatistics, transaction_counts
 from anabranch.server.cleaner import Cleaner
 from anabranch.server.clocks import steady_ms, wall_ms
-from anabranch.server.directory_assignments import Assigning
+from anabranch.server.directory_assignments import AssignmentShell
 from anabranch.server.diskless.shell import DisklessShell
 from anabranch.server.dispatch import Dispatcher, Peer
 from anabranch.server.flush import Flusher
@@ -125,11 +125,11 @@ class BrokerRole:
         self.broker.partitions.offline_folders |= held.unusable.keys()
         self.partitions.on_changed = self._partitions_changed
         self.partitions.on_fatal = node.stop_because
-        self.assigning = Assigning(self.broker, channel, held.directories)
+        self.assignments = AssignmentShell(self.broker, channel, held.directories)
         self.partitions.performs(
-            TellHosted, lambda told: self.assigning.hosted(told.replica, found=told.is_found)
+            TellHosted, lambda told: self.assignments.hosted(told.replica, found=told.is_found)
         )
-        self.partitions.performs(TellUnusable, lambda _: self.assigning.tell_unusable())
+        self.partitions.performs(TellUnusable, lambda _: self.assignments.tell_unusable())
         self.partitions.performs(TellController, self._folders_changed)
         self.cleaner = Cleaner(self.broker, self.partitions, clock_ms=wall_ms)
         self.upkeep = Upkeep(self.broker, self.partitions, clock_ms=wall_ms)
@@ -195,7 +195,7 @@ class BrokerRole:
     async def close(self) -> None:
         """Nothing is appended any more: flush, write checkpoints, mark the folders clean."""
         self.producer_ids.stop()
-        await self.assigning.stop()
+        await self.assignments.stop()
         self.groups.stop()
         self.peers.stop()
         await self.replicating.stop()
@@ -222,7 +222,7 @@ class BrokerRole:
         self, image: MetadataImage, delta: MetadataDelta, published: MetadataDelta | None
     ) -> None:
         self.broker.take_config(image, delta, BrokerConfig.with_dynamic)
-        self.assigning.follow(image, published)
+        self.assignments.follow(image, published)
         self.partitions.publish(image, published)
         self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
         self.dispatcher.begin()
