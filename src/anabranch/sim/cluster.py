@@ -43,7 +43,7 @@ from anabranch.sim.store import Lease, SimStore, Snapshot, StoredBatch
 from anabranch.sim.twins import Twin
 from anabranch.sim.world import World
 
-CLUSTER_ID = "made-up-cluster-000000"
+CLUSTER_ID = "simulated-cluster-0000"
 CALL_US = 5_000_000
 FIRST_STARTS_EARLIER_US = 100_000
 

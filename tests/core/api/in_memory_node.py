@@ -64,7 +64,7 @@ class Denying(AllowAll):
 
 
 class InMemoryNode(Performer):
-    """One broker with id 1 in a made-up cluster; `brokers` are all that are registered."""
+    """One broker with id 1 in a cluster in memory; `brokers` are all that are registered."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class InMemoryNode(Performer):
         self.broker = Broker(
             broker_id=1,
             broker_epoch=7,
-            cluster_id="made-up-cluster-id",
+            cluster_id="in-memory-cluster-id",
             config=BrokerConfig.of(config or {}),
             image=MetadataImage(brokers=Map(registered), features=Map(BOOTSTRAP_LEVELS)),
             partitions=Partitions(1),

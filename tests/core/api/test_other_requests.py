@@ -209,7 +209,7 @@ def test_the_cluster(node):
     node.broker.image = type(image)(brokers=brokers)
     plain = node.send(DescribeClusterRequest(), 2)
     assert (plain.cluster_id, plain.controller_id, plain.endpoint_type) == (
-        "made-up-cluster-id",
+        "in-memory-cluster-id",
         1,
         1,
     )

@@ -76,7 +76,7 @@ class Peer(Performer):
         self.broker = Broker(
             broker_id=self.broker_id,
             broker_epoch=image.epoch,
-            cluster_id="made-up",
+            cluster_id="peers",
             config=BrokerConfig.of(self.peers.config),
             image=MetadataImage(),
             partitions=Partitions(self.broker_id),

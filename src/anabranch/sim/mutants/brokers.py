@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
+ASSIGNMENTS = "tests/core/broker/test_directory_assignments.py"
 FULL_FOLDERS = "anabranch.core.controller.brokers.full_folders"
 HINTS = "anabranch.core.controller.brokers.hints"
 HINT_TESTS = "tests/core/controller/test_hints.py"
@@ -253,5 +254,34 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/broker/test_registration.py"
         "::test_a_new_controller_gives_a_refused_process_a_whole_session_more",
+    ),
+    Mutant(
+        name="older-connection-is-a-hint",
+        rule="the end of a connection is no hint if the broker has used a newer one",
+        module="anabranch.core.controller.brokers.connections",
+        old="            if heard_on == connection\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by="tests/server/test_liveness_probe.py"
+        "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
+    ),
+    Mutant(
+        name="lost-to-all-told",
+        rule="a replica that no other is in sync with is never told to be lost",
+        module="anabranch.core.broker.directory_assignments",
+        old="return self._broker.broker_id in partition.isr and len(partition.isr) > 1",
+        new="return self._broker.broker_id in partition.isr",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ASSIGNMENTS}::test_what_nobody_else_is_in_sync_with_is_not_told_to_be_lost",
+    ),
+    Mutant(
+        name="folder-begun-anew-told-at-once",
+        rule="a replica that was begun anew catches up before its folder is told",
+        module="anabranch.core.broker.directory_assignments",
+        old="return known in ANYWHERE or placed.found",
+        new="return True",
+        seed=NO_SCHEDULE,
+        caught_by=f"{ASSIGNMENTS}"
+        "::test_a_log_that_was_found_elsewhere_is_told_and_one_begun_anew_is_not",
     ),
 )

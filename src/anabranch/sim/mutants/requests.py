@@ -74,16 +74,6 @@ MUTANTS = (
         caught_by=f"{BEYOND}::test_a_deposed_leader_does_not_say_that_it_knows_no_such_epoch",
     ),
     Mutant(
-        name="older-connection-is-a-hint",
-        rule="the end of a connection is no hint if the broker has used a newer one",
-        module="anabranch.core.controller.brokers.connections",
-        old="            if heard_on == connection\n",
-        new="",
-        seed=NO_SCHEDULE,
-        caught_by="tests/server/test_liveness_probe.py"
-        "::test_an_older_connection_that_ends_says_nothing_of_a_broker",
-    ),
-    Mutant(
         name="held-up-never-refuses",
         rule="no batch after a refused one is accepted before it",
         module=HELD_UP,
@@ -113,7 +103,7 @@ MUTANTS = (
         "::test_the_newest_record_by_time_is_found_though_newer_ones_are_gone",
     ),
     Mutant(
-        name="refusals-of-made-up-topics-take-memory",
+        name="refusals-of-unknown-topics-take-memory",
         rule="refused batches of topics that do not exist are counted together",
         module="anabranch.core.api.p00_produce",
         old="known = name if broker.image.topic(name) is not None else NO_TOPIC",

@@ -37,7 +37,7 @@ CUT_SECONDS = 1.0
 What it holds would be answered into the cut, and arrive when the links are whole again."""
 DOWN_SECONDS = 2.0
 """The longest that a restart leaves a process down: enough to see what is without it."""
-ON_MADE_UP_NODES_ONLY = (Action.ADD,)
+ON_SIMULATED_NODES_ONLY = (Action.ADD,)
 
 
 def performable(plan: Rehearsal) -> Rehearsal:
@@ -54,7 +54,7 @@ def refuse(plan: Rehearsal) -> None:
     if len(plan.brokers) > BROKERS_MOST:
         raise ClusterError(f"At most {BROKERS_MOST} brokers run as processes of one machine.")
     for event in plan.events:
-        if event.action in ON_MADE_UP_NODES_ONLY:
+        if event.action in ON_SIMULATED_NODES_ONLY:
             raise ClusterError(
                 f"Line {event.line}: `{event.action.value}` is for simulated nodes only. Leave it "
                 "out on real processes."

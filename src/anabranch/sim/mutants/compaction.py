@@ -1,0 +1,77 @@
+"""Broken rules of what compaction keeps and removes."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+COMPACTED_TESTS = "tests/core/replication/test_compacted_logs.py"
+COMPACTION = "anabranch.core.log.compaction"
+
+MUTANTS = (
+    Mutant(
+        name="compaction-forgets-the-last-value",
+        rule="the newest record of a key stays",
+        module="anabranch.core.log.record_walk",
+        old="if newest_of(key, -1) <= first + delta and",
+        new="if newest_of(key, -1) < first + delta and",
+        seed=257,
+        caught_by="C1",
+    ),
+    Mutant(
+        name="tombstone-removed-at-once",
+        rule="a tombstone stays for delete.retention.ms after it was first compacted",
+        module=COMPACTION,
+        old="not header.has_delete_horizon or self._job.now_ms < header.base_timestamp",
+        new="False",
+        seed=257,
+        caught_by="C2",
+    ),
+    Mutant(
+        name="old-tombstone-removed-by-its-first-pass",
+        rule="delete.retention.ms of a tombstone begins with its first pass, however old it is",
+        module=COMPACTION,
+        old="not header.has_delete_horizon or self._job.now_ms < header.base_timestamp",
+        new="self._job.now_ms < header.base_timestamp"
+        " + (0 if header.has_delete_horizon else self._job.delete_retention_ms)",
+        seed=257,
+        caught_by="C2",
+    ),
+    Mutant(
+        name="compacted-above-the-high-watermark",
+        rule="only a committed record replaces older records of its key",
+        module=COMPACTION,
+        old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
+        new="limit = log.flushed_offset",
+        seed=19,
+        caught_by="C1",
+    ),
+    Mutant(
+        name="empty-batch-stays-in-a-transaction",
+        rule="a batch that compaction leaves without a producer is of no transaction",
+        module="anabranch.core.log.compaction",
+        old="attributes = header.attributes & ~(TRANSACTIONAL_BIT | CONTROL_BIT)",
+        new="attributes = header.attributes",
+        seed=20475,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
+        name="compaction-takes-where-an-epoch-began",
+        rule="compaction keeps the first batch of each leader epoch",
+        module=COMPACTION,
+        old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
+        new="self._stays = left == 0 or self._is_last_word(header)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_an_old_leader_is_told_of_it_by_one_who_copied_a_compacted_log",
+    ),
+    Mutant(
+        name="compacted-log-ends-in-nothing",
+        rule="compaction keeps the last batch of a pass",
+        module=COMPACTION,
+        old="self._stays = begins_epoch or left == 0 or self._is_last_word(header)",
+        new="self._stays = begins_epoch or self._is_last_word(header)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{COMPACTED_TESTS}"
+        "::test_a_replica_of_a_log_that_ends_in_a_tombstone_gets_in_sync",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Broken rules of a log folder: its room, and the processes that have used it."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+MUTANTS = (
+    Mutant(
+        name="attempt-not-noted",
+        rule="a process notes itself in its folders before it may be registered",
+        module="anabranch.core.log.incarnations",
+        old="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :], incarnation_id]",
+        new="[*ids[:1], *ids[1:][1 - MOST_ATTEMPTS :]]",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_the_registered_incarnation_is_known_whenever_processes_die",
+    ),
+    Mutant(
+        name="full-folder-takes-records",
+        rule="a full folder takes no records: its reserve is for other writes",
+        module="anabranch.core.log.appends",
+        old="if log.room.is_full:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_room.py"
+        "::test_the_logs_of_a_full_folder_take_no_records_and_are_read",
+    ),
+    Mutant(
+        name="room-again-at-once",
+        rule="a folder has room again when its reserve fits, and the same amount is free",
+        module="anabranch.core.log.room",
+        old="free_bytes > 2 * self.reserve_bytes",
+        new="free_bytes > 0",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_room.py"
+        "::test_a_folder_has_no_room_again_where_only_the_reserve_fits",
+    ),
+    Mutant(
+        name="account-of-an-earlier-life-stays",
+        rule="a folder that takes no account of this life keeps none of an earlier one",
+        module="anabranch.core.log.incarnations",
+        old='self._files.remove(f"{folder}/{INCARNATIONS}")',
+        new="pass",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
+    ),
+    Mutant(
+        name="attempt-alone-is-noted",
+        rule="a folder without an account names no attempt before it is registered",
+        module="anabranch.core.log.incarnations",
+        old="            if ids is not None:\n                ids = [*ids[:1], *",
+        new="            if (ids := ids or []) is not None:\n                ids = [*ids[:1], *",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_folder_that_takes_no_account_is_not_taken_for_an_older_one",
+    ),
+    Mutant(
+        name="unreadable-folder-counts-as-older",
+        rule="a life does without a folder whose account its disk does not give",
+        module="anabranch.core.log.incarnations",
+        old="            self.unreadable.add(folder)\n            return None\n",
+        new="            return []\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/broker/test_registration.py"
+        "::test_a_life_does_without_a_folder_that_it_cannot_read_and_nothing_in_it_is_older",
+    ),
+    Mutant(
+        name="removed-account-returns",
+        rule="a power cut brings no account back that its folder had no room to replace",
+        module="anabranch.core.log.incarnations",
+        old="self._files.sync_dir(folder)  # a power cut",
+        new="pass  # a power cut",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_incarnations.py"
+        "::test_a_power_cut_brings_no_account_back_that_a_full_disk_has_replaced",
+    ),
+)

@@ -1,0 +1,218 @@
+"""Broken rules of a log's producers and transactions: sequences, expiry, the last stable offset."""
+
+from __future__ import annotations
+
+from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
+
+DROPPED = "tests/core/replication/test_dropped_transactions.py"
+FORGETTING_TESTS = "tests/core/log/test_forgetting_producers.py"
+LOG_ANY_ORDER = "tests/core/log/test_transactions_any_order.py"
+PRODUCERS = "anabranch.core.log.producers"
+REPLAYED = "anabranch.core.log.producer_replay"
+
+MUTANTS = (
+    Mutant(
+        name="sequence-not-checked",
+        rule="a producer's batch follows the one before it",
+        module=PRODUCERS,
+        old="if first != self.next_sequence(header.producer_id, header.producer_epoch):",
+        new="if first < 0:",
+        seed=24,
+        caught_by="L8",
+    ),
+    Mutant(
+        name="open-transaction-forgotten-at-a-restart",
+        rule="the last stable offset stops at transactions that were open before a restart",
+        module="anabranch.core.log.producer_snapshot",
+        old="if transaction_first_offset >= 0:",
+        new="if False:",
+        seed=123,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
+        name="marker-counts-before-it-is-replicated",
+        rule="the last stable offset waits until all have the marker",
+        module=PRODUCERS,
+        old="firsts = [first for first, _ in self.unreplicated]",
+        new="firsts = []",
+        seed=115,
+        caught_by="beyond-stable",
+    ),
+    Mutant(
+        name="aborted-before-the-fetch-not-told",
+        rule="a reader is told of aborted transactions that began before where it reads",
+        module="anabranch.core.log.lookup",
+        old="if entry.last_offset >= first and entry.first_offset < upto:",
+        new="if entry.first_offset >= first and entry.first_offset < upto:",
+        seed=115,
+        caught_by="aborted-read",
+    ),
+    Mutant(
+        name="cut-keeps-the-producers-of-its-tail",
+        rule="a cut forgets the producers and transactions of what it drops",
+        module="anabranch.core.log.truncation",
+        old="    _find_producers(log, segment)\n\n\ndef _find",
+        new="\n\ndef _find",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcw]",
+    ),
+    Mutant(
+        name="dropped-log-keeps-its-transactions",
+        rule="a log that begins anew has no open transaction",
+        module="anabranch.core.log.truncation",
+        old="    log.producers = ProducerStates(log.producers.now_ms)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wca]",
+    ),
+    Mutant(
+        name="dropped-log-keeps-its-snapshots",
+        rule="nor do its snapshots tell the next process of one",
+        module="anabranch.core.log.truncation",
+        old="    _drop_snapshots(log, lambda _taken: True)\n",
+        new="",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DROPPED}::test_what_is_dropped_leaves_nothing_behind[wcDo]",
+    ),
+    Mutant(
+        name="fenced-epoch-held-up",
+        rule="a batch of a fenced producer epoch is not held up",
+        module=PRODUCERS,
+        old="        if producer.epoch > epoch:\n            return True\n",
+        new="        if producer.epoch > epoch:\n            return False\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_held_up.py::test_what_a_newer_epoch_has_fenced_does_not_wait",
+    ),
+    Mutant(
+        name="producers-expire-by-their-records",
+        rule="a producer is forgotten by when it last wrote",
+        module=PRODUCERS,
+        old="and now_ms - producer.last_written_ms >= expiration_ms",
+        new="and now_ms - producer.last_timestamp >= expiration_ms",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="restart-forgets-when-producers-wrote",
+        rule="a snapshot says when a producer wrote",
+        module="anabranch.core.log.producer_snapshot",
+        old="producer.last_written_ms,\n",
+        new="producer.last_timestamp,\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="retries-known-by-record-time",
+        rule="a producer that wrote recently may retry, whatever timestamps its records have",
+        module=REPLAYED,
+        old="newest_ms = max((each.last_written_ms for each in states), default=0)",
+        new="newest_ms = max((each.last_timestamp for each in states), default=0)",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="retries-known-in-one-segment",
+        rule="batches that may be retried are also looked for in earlier segments",
+        module=REPLAYED,
+        old="for segment in reversed(log.segments):",
+        new="for segment in log.segments[-1:]:",
+        seed=NO_SCHEDULE,
+        caught_by=f"{FORGETTING_TESTS}::test_a_producer_is_forgotten_by_when_it_wrote",
+    ),
+    Mutant(
+        name="marker-of-a-deposed-coordinator",
+        rule="a marker of an older coordinator epoch is refused",
+        module="anabranch.core.log.producers",
+        old="if producer is not None and coordinator_epoch < producer.coordinator_epoch:",
+        new="if False:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/api/test_p27_write_txn_markers.py::test_a_deposed_coordinator_and_an_old_epoch_are_refused",
+    ),
+    Mutant(
+        name="aborted-list-lost-at-a-cut",
+        rule="a cut keeps the aborted transactions before it",
+        module="anabranch.core.log.truncation",
+        old="[each for each in aborted_ranges(log, segment) if each.last_offset < end_offset]",
+        new="[]",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
+    ),
+    Mutant(
+        name="index-of-what-was-cut",
+        rule="what an index on the disk says of a segment that is written to does not count",
+        module="anabranch.core.log.lookup",
+        old="    if held is not None or segment is log.active:\n",
+        new="    if held is not None:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_an_index_on_the_disk_is_not_of_what_was_cut",
+    ),
+    Mutant(
+        name="missing-index-says-that-nothing-was-aborted",
+        rule="a cut makes an index that is missing again before it goes by it",
+        module="anabranch.core.log.truncation",
+        old="in aborted_ranges(log, segment)",
+        new="in log.aborted.get(segment.base_offset, ())",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[15]",
+    ),
+    Mutant(
+        name="older-index-left-by-a-full-disk",
+        rule="an index that a full disk keeps from being replaced is removed",
+        module="anabranch.core.log.segment_roll",
+        old="            forget_beside(log, segment)\n",
+        new="            return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[48]",
+    ),
+    Mutant(
+        name="older-list-of-the-aborted-left-by-a-full-disk",
+        rule="so is a list of aborted transactions",
+        module="anabranch.core.log.side_files",
+        old="        log.files.remove(segment.stem + TRANSACTIONS)\n        return\n",
+        new="        return\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[211]",
+    ),
+    Mutant(
+        name="snapshot-after-the-indexes",
+        rule="an index that a full disk refuses keeps no snapshot of producers from being written",
+        module="anabranch.core.log.segment_roll",
+        old="        save_snapshot(log)\n        segment.save_indexes(log.files)\n",
+        new="        segment.save_indexes(log.files)\n        save_snapshot(log)\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{LOG_ANY_ORDER}::test_the_same_where_some_indexes_cannot_be_written[16]",
+    ),
+    Mutant(
+        name="stable-offset-forgets-at-a-cut",
+        rule="a cut leaves the last stable offset before markers that not all have",
+        module="anabranch.core.log.producer_replay",
+        old="if one[1] < log.end_offset)",
+        new="if False)",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_transactions_any_order.py"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[53]",
+    ),
+    Mutant(
+        name="ended-transaction-forgotten-at-a-restart",
+        rule="a restart keeps the last stable offset before markers that not all have",
+        module="anabranch.core.log.unreplicated",
+        old="        producers.unreplicated = deque(_ended_from(log, high_watermark))\n",
+        new="        pass\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_transactions_any_order.py"
+        "::test_a_reader_sees_what_was_committed_and_stops_at_what_is_open[1]",
+    ),
+    Mutant(
+        name="sequence-zero-begins-a-transaction",
+        rule="a restart finds where a transaction began by what ended before it",
+        module="anabranch.core.log.unreplicated",
+        old="    found[producer_id] = header.base_offset\n",
+        new="    found[producer_id] = header.base_offset\n"
+        "    if header.base_sequence == 0:\n"
+        "        wanted.discard(producer_id)\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_unreplicated.py"
+        "::test_sequence_zero_is_not_always_the_begin_of_a_transaction",
+    ),
+)
