@@ -11,7 +11,7 @@ from anabranch.client.connection import ConnectionLost
 from anabranch.client.lanes import (
     Lane,
     LaneSettings,
-    Outgoing,
+    OutgoingBatch,
     ProduceFailed,
     Ticket,
     cut_batch,
@@ -117,7 +117,7 @@ async def write(leader, batches, settings=QUICK):
         left -= 1
 
     for batch in batches:
-        lane.put(Outgoing("t", 0, batch), Ticket(1, done))
+        lane.put(OutgoingBatch("t", 0, batch), Ticket(1, done))
         if random.random() < 0.5:
             await asyncio.sleep(0)
     await lane.task

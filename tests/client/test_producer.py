@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from anabranch.client.cluster import Cluster
-from anabranch.client.lanes import LaneSettings, Outgoing, ProduceFailed
+from anabranch.client.lanes import LaneSettings, OutgoingBatch, ProduceFailed
 from anabranch.client.producer import Producer, ProducerSettings
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.wire.batch import read_header
@@ -29,7 +29,7 @@ def cluster():
 def outgoing(topic, partition, values):
     now_ms = int(time.time() * 1000)  # what is older than retention allows may go at any moment
     records = [Record(at, now_ms, None, value) for at, value in enumerate(values)]
-    return Outgoing(topic, partition, build_batch(records))
+    return OutgoingBatch(topic, partition, build_batch(records))
 
 
 def read_all(cluster, topic, count):

@@ -9,13 +9,19 @@ import pytest
 from anabranch.client import admin
 from anabranch.client.cluster import Cluster
 from anabranch.client.produce import produce
-from anabranch.client.ranges import RangeLost, Reading, ReadingStalled, read_range, whole_batches
+from anabranch.client.ranges import (
+    RangeLost,
+    ReadingStalled,
+    ReadOptions,
+    read_range,
+    whole_batches,
+)
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.testing import LocalCluster
 
-SMALL = Reading(part_bytes=2000, wait_ms=50, patience_seconds=30)
-HASTY = Reading(part_bytes=2000, wait_ms=20, patience_seconds=0.5)
+SMALL = ReadOptions(part_bytes=2000, wait_ms=50, patience_seconds=30)
+HASTY = ReadOptions(part_bytes=2000, wait_ms=20, patience_seconds=0.5)
 
 
 def batch(count=10):

@@ -16,7 +16,7 @@ from anabranch.core.wire.control import build_end_marker
 from anabranch.core.wire.records import Record, build_batch
 from anabranch.pipelines import assembler, columns
 from anabranch.pipelines.assembler import Window
-from anabranch.pipelines.decoder import CorruptBatch, Decoding
+from anabranch.pipelines.decoder import CorruptBatch, RangeDecoder
 
 EVERYTHING = Window(0, 1 << 62)
 texts = st.binary(max_size=300) | st.none()
@@ -44,7 +44,7 @@ def batches(draw):
 def rows(made, *, compiled, window=EVERYTHING, headers=True, **more):
     """The rows that the batches give."""
     schema = columns.RECORDS_WITH_HEADERS if headers else columns.RECORDS
-    decoding = Decoding(
+    decoding = RangeDecoder(
         topic="t", partition=3, window=window, schema=columns.arrow_schema(schema),
         compiled=compiled, **more,
     )  # fmt: skip
@@ -171,7 +171,7 @@ def test_aborted_records_are_hidden_and_markers_never_shown():
 
     def shown(read_committed, shape="records"):
         schema = columns.RECORDS if shape == "records" else columns.BATCHES
-        decoding = Decoding(
+        decoding = RangeDecoder(
             topic="t", partition=0, window=EVERYTHING, schema=columns.arrow_schema(schema),
             read_committed=read_committed,
         )  # fmt: skip
@@ -212,7 +212,7 @@ def test_windows_that_meet_share_record_batches_out(made, cuts):
     part = Part(memoryview(b"".join(bytes(each) for each in made)), 5000, ())
     found = []
     for start, until in pairwise(edges):
-        decoding = Decoding(
+        decoding = RangeDecoder(
             topic="t", partition=0, window=Window(start, until),
             schema=columns.arrow_schema(columns.BATCHES), from_middle=start == 0,
         )  # fmt: skip
@@ -223,7 +223,7 @@ def test_windows_that_meet_share_record_batches_out(made, cuts):
 def test_a_batch_that_begins_before_the_first_window_belongs_to_it():
     made = build_batch([Record(each, 0, None, b"v") for each in range(5)])
     for from_middle, count in ((True, 1), (False, 0)):
-        decoding = Decoding(
+        decoding = RangeDecoder(
             topic="t", partition=0, window=Window(3, 9), from_middle=from_middle,
             schema=columns.arrow_schema(columns.BATCHES),
         )  # fmt: skip

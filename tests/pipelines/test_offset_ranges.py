@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 )
 
 from anabranch.pipelines.admission import Patience, share_out
-from anabranch.pipelines.filters import Narrowing
+from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import OffsetRange, Place, cut, piece_counts
 from anabranch.pipelines.stream_offsets import CheckpointError, StreamOffsets, stream_offsets
 
@@ -74,7 +74,7 @@ some_filters = st.lists(
 
 @given(some_filters)
 def test_filters_that_are_taken_are_applied_in_full_and_others_not_at_all(filters):
-    narrowing = Narrowing()
+    narrowing = TakenFilters()
     taken = [each for each in filters if narrowing.take(each)]
     kept = {
         (partition, offset)
@@ -107,17 +107,17 @@ def test_filters_that_are_taken_are_applied_in_full_and_others_not_at_all(filter
     ],
 )  # fmt: skip
 def test_only_filters_that_are_understood_are_taken(each, taken):
-    assert Narrowing().take(each) is taken
+    assert TakenFilters().take(each) is taken
 
 
 @given(st.integers(0, 1 << 41), st.integers(0, 999))
 def test_a_lower_bound_of_time_skips_no_record_that_meets_it(ms, microseconds):
     moment = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms, microseconds=microseconds)
     for kind in (GreaterThan, GreaterThanOrEqual, EqualTo):
-        narrowing = Narrowing()
+        narrowing = TakenFilters()
         assert not narrowing.take(kind(("timestamp",), moment)), "Spark applies it too"
         assert narrowing.timestamp_ms == ms
-    narrowing = Narrowing()
+    narrowing = TakenFilters()
     assert not narrowing.take(LessThan(("timestamp",), moment))
     assert narrowing.timestamp_ms is None
 

@@ -15,7 +15,7 @@ from anabranch.client.ranges import PATIENCE_SECONDS
 from anabranch.core.wire.records import Record, build_batch, decode_records
 from anabranch.pipelines.offset_ranges import OffsetRange
 from anabranch.pipelines.options import source_options
-from anabranch.pipelines.range_reader import Fetching
+from anabranch.pipelines.range_reader import PartsAhead
 from anabranch.testing import LocalCluster
 
 HIDES_TRACEBACKS = "spark.sql.execution.pyspark.udf.hideTraceback.enabled"
@@ -284,7 +284,7 @@ def test_a_reading_that_is_given_up_ends_at_once(topics):
     topics.fill(topic, 0, 5)
     wanted = OffsetRange(topic, 0, b"", 0, 6)
     began = time.monotonic()
-    with Fetching(source_options(topics.options(topic)), wanted) as parts:
+    with PartsAhead(source_options(topics.options(topic)), wanted) as parts:
         next(iter(parts))
     assert time.monotonic() - began < PATIENCE_SECONDS / 4
     assert not [each for each in threading.enumerate() if each.name == "anabranch-fetch"]

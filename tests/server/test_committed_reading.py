@@ -13,7 +13,7 @@ from controller_kit import CLUSTER, FEW_BYTES, SECONDS, eventually, topic
 
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import committed
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.metadata.store import Lease
 from anabranch.core.outcome import Propose
 from anabranch.core.settings.broker import BrokerConfig
@@ -49,7 +49,7 @@ class Counting:
 
 @pytest.fixture
 async def real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[SqliteStore]:
-    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10))
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(renew_ms=10))
     opened = await SqliteStore.open(f"{tmp_path}/metadata.db")
     await opened.cluster_id(CLUSTER)
     yield opened

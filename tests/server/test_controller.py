@@ -13,7 +13,7 @@ from controller_kit import eventually
 from anabranch.core.controller.reasons import Code
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.controller.tenure import effects
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.errors import ApiError, StorageFault
 from anabranch.core.metadata.batches import encode_batch
 from anabranch.core.metadata.following.copy import MetadataCopy
@@ -206,7 +206,7 @@ async def test_a_lease_of_the_same_node_is_free_when_nobody_listens_where_its_ho
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A second process with a taken id waits as any other; a restarted one need not (R17)."""
-    monkeypatch.setattr(controller, "TIMING", Timing(600_000))
+    monkeypatch.setattr(controller, "TIMING", LeaseTimes(600_000))
     held: list[asyncio.StreamWriter] = []
     listener = await asyncio.start_server(lambda _, writer: held.append(writer), "127.0.0.1", 0)
     port = listener.sockets[0].getsockname()[1]
@@ -238,7 +238,7 @@ async def test_a_lease_of_the_same_folder_is_free_where_a_node_listens_on_every_
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only one process can hold a folder; one of this id with another waits (R17)."""
-    monkeypatch.setattr(controller, "TIMING", Timing(600_000))
+    monkeypatch.setattr(controller, "TIMING", LeaseTimes(600_000))
     taken = await store.take_lease(await store.lease(), 1, "mine/1", "")
     assert taken is not None
     twin = new_shell(store, home="another")

@@ -14,7 +14,7 @@ from controller_kit import CLUSTER, FEW_BYTES, eventually, topic
 
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import events
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.store import Appended, Deposed, Lease, Unknown
 from anabranch.core.outcome import Propose
@@ -187,7 +187,7 @@ async def test_a_twin_takes_over_once_and_the_first_stops(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes with one node.id on one store do not take turns."""
-    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10, watch_ms=10))
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(renew_ms=10, watch_ms=10))
     stops: list[str] = []
     others: list[str] = []
     first = new_shell(store, stops=stops)
@@ -221,7 +221,7 @@ async def test_a_snapshot_is_stored_by_time_too(store: FaultyStore) -> None:
 async def test_a_lease_that_cannot_be_confirmed_ends_the_office(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=10, watch_ms=10))
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(renew_ms=10, watch_ms=10))
     shell = new_shell(store)
     await shell.start()
     await commit(shell, 1)
@@ -237,7 +237,7 @@ async def test_a_lease_that_was_given_back_is_left_to_others_first(
     store: FaultyStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who hears nobody gives way to those who look; when nobody does, it goes on."""
-    monkeypatch.setattr(controller_module, "TIMING", Timing(renew_ms=50, watch_ms=10))
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(renew_ms=50, watch_ms=10))
     first, other = new_shell(store), new_shell(store, 2)
     await first.start()
     await commit(first, 1)
@@ -246,7 +246,9 @@ async def test_a_lease_that_was_given_back_is_left_to_others_first(
     await in_office(other, 2)
     assert not first.controller.active
     assert names(other) == {"t1"}
-    first.tenure.state.timing = other.tenure.state.timing = Timing(1_000, renew_ms=50, watch_ms=10)
+    first.tenure.state.timing = other.tenure.state.timing = LeaseTimes(
+        1_000, renew_ms=50, watch_ms=10
+    )
     begun_s = time.monotonic()
     other._step(events.GiveWay("it hears nobody"))
     await in_office(first, 3)

@@ -16,7 +16,7 @@ from controller_kit import CLUSTER, Follower, Host, eventually, topic
 from anabranch.client.connection import Connection
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import events
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import Propose
 from anabranch.core.types import CLUSTER_METADATA_TOPIC, METADATA_TOPIC_ID
@@ -34,7 +34,7 @@ CONTROLLERS = 2
 @pytest.fixture
 async def first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Host]:
     """The active controller; none of its timers will run, nor will another's."""
-    monkeypatch.setattr(controller_module, "TIMING", Timing(600_000, renew_ms=600_000))
+    monkeypatch.setattr(controller_module, "TIMING", LeaseTimes(600_000, renew_ms=600_000))
     host = await Host(tmp_path / "store.db").start()
     await host.commit(topic(1))
     yield host

@@ -6,7 +6,7 @@ import pytest
 
 from anabranch.core.types import TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.member import Member, Membership
 from anabranch.sim.clients.producer import Manner, Producer
 from anabranch.sim.clients.workload import Reader, Workload
@@ -70,7 +70,7 @@ def outcomes(history: History) -> set[str]:
 def test_a_producer_is_acknowledged_and_a_reader_sees_it(stage):
     producer = Producer(*stage.asked("producer"), Manner())
     reader = Reader(*stage.asked("reader"))
-    reader.begin(Reading(), [PLACE])
+    reader.begin(ReadOptions(), [PLACE])
     for _ in range(5):
         producer.send(PLACE, 2)
     stage.run(3)
@@ -93,7 +93,7 @@ def test_lost_answers_make_no_duplicates_of_an_idempotent_producer(stage):
     stage.run(30)
     assert outcomes(stage.history) == {OK}
     reader = Reader(*stage.asked("reader"))
-    reader.begin(Reading(), [PLACE])
+    reader.begin(ReadOptions(), [PLACE])
     stage.run(3)
     assert values(stage.history) == [send.value for send in stage.history.sends]
     assert stage.history.marks["retried-and-acknowledged"]
@@ -136,7 +136,7 @@ def test_a_paused_client_goes_on_where_it_stood(stage):
 
 
 def member_of(stage, name: str, instance_id: str | None = None) -> Member:
-    member = Member(*stage.asked(name), Membership("group", instance_id), Reading())
+    member = Member(*stage.asked(name), Membership("group", instance_id), ReadOptions())
     member.start()
     return member
 

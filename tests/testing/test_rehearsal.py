@@ -9,7 +9,7 @@ import pytest
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.rehearsal.model import Action
 from anabranch.testing.nodes import ClusterError
-from anabranch.testing.rehearsal.actions import Acting
+from anabranch.testing.rehearsal.actions import EventPerformer
 
 PATIENCE_SECONDS = 0.05
 
@@ -46,7 +46,7 @@ class Roll:
 
 @pytest.fixture
 def acting(monkeypatch):
-    acting = Acting(Machines(), NeverWhole())
+    acting = EventPerformer(Machines(), NeverWhole())
     monkeypatch.setattr(acting, "_is_whole", lambda: False)
     return acting
 

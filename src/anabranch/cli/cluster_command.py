@@ -38,7 +38,7 @@ timeout_option = click.option(
 )  # fmt: skip
 
 
-class Suggesting(click.Group):
+class SuggestingGroup(click.Group):
     """A group that names the verbs that an unknown one resembles."""
 
     def resolve_command(
@@ -55,7 +55,7 @@ class Suggesting(click.Group):
             raise click.UsageError(f"{fault.message} Did you mean {meant}?", context) from None
 
 
-class VerbGroup(Suggesting):
+class VerbGroup(SuggestingGroup):
     """Verbs of a verb; its help lists each with its whole first sentence, wrapped and not cut."""
 
     def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:

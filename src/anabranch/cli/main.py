@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from anabranch import __version__
-from anabranch.cli.cluster_command import Suggesting, error_json, print_json
+from anabranch.cli.cluster_command import SuggestingGroup, error_json, print_json
 
 VERBS = {
     "serve": "Run a node until SIGTERM or Ctrl-C.",
@@ -49,7 +49,7 @@ AS_JSON = "anabranch.as_json"
 TRACEBACK_VARIABLE = "ANABRANCH_TRACEBACK"
 
 
-class Verbs(Suggesting):
+class Verbs(SuggestingGroup):
     """A group that imports the module of a verb when the verb is asked for."""
 
     def list_commands(self, _context: click.Context) -> list[str]:

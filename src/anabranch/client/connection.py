@@ -37,7 +37,7 @@ class ConnectionLost(ConnectionError):
     """The connection could not be made or has ended; the message says where and why."""
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request that waits for its answer."""
 
     correlation_id: int
@@ -57,7 +57,7 @@ class Connection(asyncio.BufferedProtocol):
         self.versions: dict[int, tuple[int, int]] = {}
         self.lost: ConnectionLost | None = None
         self._transport: Any = None
-        self._pending: deque[Pending] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._receiver = Receiver()
         self._correlation_id = 0
         self._writable: asyncio.Future[None] | None = None
@@ -157,7 +157,9 @@ class Connection(asyncio.BufferedProtocol):
         spec = API_KEYS[type(message).api_key]
         loop = asyncio.get_running_loop()
         timer = loop.call_later(timeout_seconds, self._no_answer, spec.name, timeout_seconds)
-        self._pending.append(Pending(self._correlation_id, spec.response, version, answered, timer))
+        self._pending.append(
+            PendingRequest(self._correlation_id, spec.response, version, answered, timer)
+        )
         self._transport.write(b"".join(buffers))
 
     async def send_unanswered(self, message: Message, version: int | None = None) -> None:
@@ -171,7 +173,7 @@ class Connection(asyncio.BufferedProtocol):
         future = asyncio.get_running_loop().create_future()
         response = API_KEYS[type(message).api_key].response
         answered = partial(_resolve, future)
-        self._pending.append(Pending(self._correlation_id, response, version, answered))
+        self._pending.append(PendingRequest(self._correlation_id, response, version, answered))
         await self._write(buffers)
         return await future
 

@@ -56,7 +56,7 @@ class LaneSettings(NamedTuple):
         return min(doubled, self.retry_backoff_max_ms)
 
 
-class Outgoing(NamedTuple):
+class OutgoingBatch(NamedTuple):
     """One record batch for one partition; who wrote it and its checksum are filled in here."""
 
     topic: str
@@ -97,7 +97,7 @@ class Link(Protocol):
         ...
 
 
-class Waiting(NamedTuple):
+class UnacknowledgedBatch(NamedTuple):
     """A batch that is not acknowledged yet."""
 
     batch: bytearray | memoryview
@@ -120,11 +120,11 @@ class Lane:
         a lane's first, as a broker that knows nothing of the producer takes any number."""
         self._failures = 0
         self._fault: Exception | None = None
-        self._waiting: deque[Waiting] = deque()
+        self._waiting: deque[UnacknowledgedBatch] = deque()
         self._answers: deque[asyncio.Task[None]] = deque()
         """Of the first batches of `_waiting`, in their order."""
 
-    def put(self, outgoing: Outgoing, ticket: Ticket) -> None:
+    def put(self, outgoing: OutgoingBatch, ticket: Ticket) -> None:
         """Number a batch and have it sent."""
         batch = outgoing.batch
         header = read_header(batch)
@@ -140,7 +140,7 @@ class Lane:
             )
         now = asyncio.get_running_loop().time()
         deadline = now + self._settings.delivery_timeout_ms / 1000
-        self._waiting.append(Waiting(batch, deadline, ticket))
+        self._waiting.append(UnacknowledgedBatch(batch, deadline, ticket))
         if self.task is None or self.task.done():
             self.task = asyncio.create_task(self._run())
 
@@ -238,7 +238,7 @@ class Lane:
         self._unsure += 1
         ticket.left += 1
         for half in reversed(cut_batch(batch)):
-            self._waiting.appendleft(Waiting(half, deadline, ticket))
+            self._waiting.appendleft(UnacknowledgedBatch(half, deadline, ticket))
         return True
 
 

@@ -37,7 +37,7 @@ REASONS_SECONDS = 5
 """What is ill is shown without reasons when no controller is there to ask."""
 
 
-class Controlling(NamedTuple):
+class ControllerView(NamedTuple):
     """The active controller, its epoch, the offset up to which metadata is committed, why its
     newest decisions and those of the controllers before it were made, and where all controllers
     listen."""
@@ -71,7 +71,7 @@ class Overview(NamedTuple):
     """Everything that `cluster status` and `cluster brokers` show."""
 
     cluster_id: str
-    controlling: Controlling
+    controlling: ControllerView
     brokers: list[BrokerCounts]
     topics: int
     partitions: int
@@ -160,12 +160,12 @@ async def why_ill(topics: Sequence[Topic], cluster: Cluster) -> dict[str, list[s
     }
 
 
-async def controller_of(cluster: Cluster) -> Controlling:
+async def controller_of(cluster: Cluster) -> ControllerView:
     """The active controller; a short absence of one is waited for."""
     return await cluster.retrying(lambda: _controller_now(cluster))
 
 
-async def _controller_now(cluster: Cluster) -> Controlling:
+async def _controller_now(cluster: Cluster) -> ControllerView:
     partition = QuorumPartitionData(partition_index=0)
     asked = QuorumTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
     request = DescribeQuorumRequest(topics=[asked], unknown_tagged_fields=ASKED)
@@ -179,7 +179,7 @@ async def _controller_now(cluster: Cluster) -> Controlling:
         for node in response.nodes
         if node.listeners
     }
-    return Controlling(
+    return ControllerView(
         told.leader_id, told.leader_epoch, told.high_watermark, Reasons(said), controllers
     )
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from anabranch.client.cluster import Cluster, check, may_help
 from anabranch.client.connection import Connection, ConnectionLost
-from anabranch.client.lanes import Lane, LaneSettings, Outgoing, ProduceFailed, Ticket
+from anabranch.client.lanes import Lane, LaneSettings, OutgoingBatch, ProduceFailed, Ticket
 from anabranch.core.errors import ERRORS, ApiError, ErrorCode
 from anabranch.core.wire.messages.init_producer_id import (
     InitProducerIdRequest,
@@ -121,7 +121,7 @@ class Producer:
 
     # Sending.
 
-    async def send(self, batches: Sequence[Outgoing]) -> None:
+    async def send(self, batches: Sequence[OutgoingBatch]) -> None:
         """Hand over batches, those of a partition in the order of their records.
 
         Returns when there is room for them; they are the producer's from then on, memory included.

@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class ReadOptions:
     """How ranges are read."""
 
     isolation_level: int = 0
@@ -81,7 +81,7 @@ class _Range:
     partition: int
     topic_id: bytes | None
     until: int
-    reading: Reading
+    reading: ReadOptions
     offset: int
     leader: int | None = None
     pause: float = FIRST_PAUSE_SECONDS
@@ -184,14 +184,14 @@ class _Range:
 
 async def read_range(
     cluster: Cluster, topic: str, partition: int, start: int, until: int,
-    *, topic_id: bytes | None = None, reading: Reading | None = None,
+    *, topic_id: bytes | None = None, reading: ReadOptions | None = None,
 ) -> AsyncIterator[Part]:  # fmt: skip
     """The batches of offsets `start` to `until` - 1, part by part, in order.
 
     `topic_id` is the topic that the offsets were counted in, where that is known. Raises RangeLost,
     ReadingStalled, ApiError for what trying again cannot help.
     """
-    state = _Range(cluster, topic, partition, topic_id, until, reading or Reading(), start)
+    state = _Range(cluster, topic, partition, topic_id, until, reading or ReadOptions(), start)
     while state.offset < until:
         try:
             answer = await state.part()

@@ -143,11 +143,11 @@ def _read(
 def _records_of(bootstrap: str, replica: Replica, start: int) -> Iterator[Any]:
     from anabranch.pipelines import columns
     from anabranch.pipelines.assembler import Window
-    from anabranch.pipelines.decoder import Decoding
+    from anabranch.pipelines.decoder import RangeDecoder
 
     said: list[tuple[int, str, str]] = []
     moved = [0]
-    decoding = Decoding(
+    decoding = RangeDecoder(
         topic=replica.topic, partition=replica.partition, window=Window(start, replica.until),
         schema=columns.arrow_schema(columns.RECORDS_WITH_HEADERS), read_committed=False,
         fail_on_corruption=False, from_middle=True,

@@ -38,7 +38,7 @@ class CorruptBatch(Exception):
 
 
 @dataclass(kw_only=True)
-class Decoding:
+class RangeDecoder:
     """How the parts of one range become Arrow batches, and what was left out on the way."""
 
     topic: str

@@ -33,7 +33,7 @@ EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 @dataclass
-class Narrowing:
+class TakenFilters:
     """The filters that were taken."""
 
     tests: list[tuple[str, str, Any]] = field(default_factory=list)

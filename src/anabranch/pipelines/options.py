@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from anabranch.client.cluster import parse_addresses
-from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, Reading
+from anabranch.client.ranges import PART_BYTES, PATIENCE_SECONDS, WAIT_MS, ReadOptions
 from anabranch.core.errors import ApiError
 from anabranch.core.partition import READ_COMMITTED
 from anabranch.pipelines.option_table import (
@@ -82,7 +82,7 @@ class SourceOptions:
     min_offsets: int = 0
     max_trigger_delay_ms: int = MAX_TRIGGER_DELAY_MS
     deadline_seconds: float = 30.0
-    reading: Reading = field(default_factory=Reading)
+    reading: ReadOptions = field(default_factory=ReadOptions)
 
     @property
     def selection(self) -> str:
@@ -329,14 +329,14 @@ def _bound(take: _Taker, side: str) -> Bound | None:
     return Bound(offsets=take.per_partition(name, example, EARLIEST))
 
 
-def _reading(take: _Taker) -> Reading:
+def _reading(take: _Taker) -> ReadOptions:
     isolation = take.one_of("kafka.isolation.level", "read_uncommitted", "read_committed")
     part_bytes = min(
         take.count("kafka.max.partition.fetch.bytes", PART_BYTES),
         take.count("kafka.fetch.max.bytes", PART_BYTES),
     )
     patience_ms = take.count("kafkaConsumer.pollTimeoutMs", int(PATIENCE_SECONDS * 1000))
-    return Reading(
+    return ReadOptions(
         isolation_level=READ_COMMITTED if isolation == "read_committed" else 0,
         part_bytes=part_bytes,
         wait_ms=take.count("kafka.fetch.max.wait.ms", WAIT_MS, least=0),

@@ -48,9 +48,9 @@ def read_range_of(options: SourceOptions, wanted: OffsetRange, schema: Any) -> I
     """The Arrow batches of one task. Raises DataLoss, CorruptBatch, ReadingFailed."""
     check_packages()
     from anabranch.pipelines.assembler import Window
-    from anabranch.pipelines.decoder import Decoding
+    from anabranch.pipelines.decoder import RangeDecoder
 
-    decoding = Decoding(
+    decoding = RangeDecoder(
         topic=wanted.topic,
         partition=wanted.partition,
         window=Window(wanted.start, wanted.until),
@@ -60,14 +60,14 @@ def read_range_of(options: SourceOptions, wanted: OffsetRange, schema: Any) -> I
         from_middle=wanted.from_middle,
     )
     rows = decoding.batches if options.shape == BATCHES else decoding.records
-    with Fetching(options, wanted) as parts:
+    with PartsAhead(options, wanted) as parts:
         yield from rows(parts)
     if decoding.left_out:
         warn(decoding.summary())
     leave_out_of_collections()
 
 
-class Fetching:
+class PartsAhead:
     """The parts of a range, fetched ahead. Use it as a context manager, and iterate once."""
 
     def __init__(self, options: SourceOptions, wanted: OffsetRange) -> None:

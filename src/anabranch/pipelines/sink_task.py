@@ -19,7 +19,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 
 from anabranch.client.cluster import Cluster
 from anabranch.client.connection import ConnectionLost
-from anabranch.client.lanes import Outgoing, ProduceFailed
+from anabranch.client.lanes import OutgoingBatch, ProduceFailed
 from anabranch.client.producer import Producer
 from anabranch.core.errors import ApiError
 from anabranch.pipelines.arrow_columns import absent, column_of, headers_of
@@ -104,7 +104,7 @@ class SinkTask:
     async def _partition_count(self, topic: str) -> int:
         return await (await self._open()).partition_count(topic)
 
-    async def _send(self, outgoing: list[Outgoing]) -> None:
+    async def _send(self, outgoing: list[OutgoingBatch]) -> None:
         await (await self._open()).send(outgoing)
 
     async def _flush(self) -> None:
@@ -132,7 +132,7 @@ class SinkTask:
             raise self._too_large(fault, int(lanes[fault.row])) from None
         options, now_ms = self._options, int(time.time() * 1000)
         outgoing = [
-            Outgoing(*self._chooser.lanes[lane], each)
+            OutgoingBatch(*self._chooser.lanes[lane], each)
             for lane, each in finished(plain, options.codec, options.level, now_ms)
         ]
         self._background.call(self._send(outgoing))

@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from anabranch.client.cluster import Cluster
 from anabranch.pipelines import columns
-from anabranch.pipelines.filters import Narrowing
+from anabranch.pipelines.filters import TakenFilters
 from anabranch.pipelines.offset_ranges import (
     OffsetRange,
     Offsets,
@@ -88,7 +88,7 @@ class TopicReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self.options = options
-        self.narrowing = Narrowing()
+        self.narrowing = TakenFilters()
 
     def partitions(self) -> list[InputPartition]:
         """The ranges, one a task."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from anabranch.core.controller.controller import METADATA_KEY, Controller
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.performer import Performer
 from anabranch.core.controller.tenure.tenure import Tenure
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault, TooOld
@@ -36,7 +36,7 @@ from anabranch.server.logs import logger
 from anabranch.server.store_calls import carried_out
 
 LOG = logger("controller")
-TIMING = Timing()
+TIMING = LeaseTimes()
 MOST_LOGGED = 100
 """Lines about one decision: a broker that dies may lead thousands of partitions, and everybody
 waits while lines are written."""

@@ -33,7 +33,7 @@ from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.diskless.rows import LogRowsShell
-from anabranch.server.diskless.startup import Opening
+from anabranch.server.diskless.startup import StoresAtStart
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.enrolment import Enrolment
 from anabranch.server.files import RealFiles
@@ -79,7 +79,7 @@ class Node:
         self._store: Any = None
         self._channel: ControllerChannel | None = None
         self._follower: MetadataFollower | None = None
-        self.stores: Opening | None = None
+        self.stores: StoresAtStart | None = None
         """Where diskless records lie, once the folders are held."""
         self._enrolment: Enrolment | None = None
         self._http: Any = None
@@ -146,7 +146,7 @@ class Node:
         )  # fmt: skip
         self._copy = copy
         check_supported(copy.image)
-        self.stores = Opening(config, self.cluster_id)
+        self.stores = StoresAtStart(config, self.cluster_id)
         await self.stores.begin()
         if config.is_controller:
             await self._start_controller(copy)

@@ -31,7 +31,7 @@ from anabranch.core.broker.registration.events import (
     Start,
     Unanswered,
 )
-from anabranch.core.broker.registration.requests import Identity, Standing
+from anabranch.core.broker.registration.requests import BrokerView, Identity
 from anabranch.core.errors import ApiError, ErrorCode
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
 from anabranch.server.controller_channel import ControllerChannel
@@ -48,7 +48,7 @@ class Registration:
         self,
         channel: ControllerChannel,
         identity: Identity,
-        standing: Standing,
+        standing: BrokerView,
         times: machine.Times,
         *,
         notes: FolderNotes | None = None,

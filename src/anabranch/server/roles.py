@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from anabranch.server.connection import ReceiveMemory
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
-    from anabranch.server.diskless.startup import Opening
+    from anabranch.server.diskless.startup import StoresAtStart
     from anabranch.server.files import RealFiles
     from anabranch.server.folders import HeldFolders
 
@@ -69,7 +69,7 @@ class Surroundings(Protocol):
     cluster_id: str
     files: RealFiles
     memory: ReceiveMemory
-    stores: Opening | None
+    stores: StoresAtStart | None
 
     def advertised(self) -> list[tuple[str, str, int]]:
         """(listener name, host, port) as clients are told."""
@@ -172,7 +172,7 @@ class BrokerRole:
         self.cleaner.start()
         self.groups.start()
 
-    def _await_stores(self, stores: Opening) -> None:
+    def _await_stores(self, stores: StoresAtStart) -> None:
         """Take diskless records once their stores are there; say why not until then."""
         cluster_id = self._node.cluster_id
         stores.on_waiting = self.diskless.wait

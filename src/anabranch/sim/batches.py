@@ -77,22 +77,22 @@ class MetadataBatches:
         return found
 
 
-class SharedReading:
-    """See `core.metadata.following.reading.Reading`: one for all copies of a cluster."""
+class SharedBatchReader:
+    """See `core.metadata.following.replayer.BatchReader`: one for all copies of a cluster."""
 
     def __init__(self, shared: MetadataBatches) -> None:
         self._shared = shared
 
     def batches(self, buffer: Buffer) -> Sequence[MetadataBatch]:
-        """See Reading."""
+        """See BatchReader."""
         return self._shared.decode(buffer)
 
     def replay(
         self, image: MetadataImage, _batches: Sequence[MetadataBatch], payload: Buffer
     ) -> tuple[MetadataImage, MetadataDelta]:
-        """See Reading."""
+        """See BatchReader."""
         return self._shared.replay(image, payload)
 
     def image_of(self, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
-        """See Reading."""
+        """See BatchReader."""
         return self._shared.snapshot(payload, end_offset, epoch)

@@ -17,7 +17,7 @@ from anabranch.core.log.segment_swap import Stale
 
 if TYPE_CHECKING:
     from anabranch.core.broker.hosting.log_cleaner import Pass
-    from anabranch.sim.hosting import Hosting
+    from anabranch.sim.hosting import HostingPerformer
 
 STEP_US = (200, 20_000)
 """What each step of a pass takes, besides a slow disk."""
@@ -28,7 +28,7 @@ MAP_BYTES = (300, 1 << 16)
 class Cleaner:
     """See the module. One a life of a node."""
 
-    def __init__(self, hosting: Hosting) -> None:
+    def __init__(self, hosting: HostingPerformer) -> None:
         self._hosting = hosting
         self._machine = hosting.machine.cleaner
         self._node = hosting.node

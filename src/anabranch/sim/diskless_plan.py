@@ -13,7 +13,7 @@ from random import Random
 
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.producer import Manner
 from anabranch.sim.plan import BY_NAME, Plan
 from anabranch.sim.plan_parts import (
@@ -182,7 +182,7 @@ def _clients(random: Random) -> tuple[ClientPlan, ...]:
         )
         clients.append(ClientPlan(f"diskless-producer-{number}", _patience(random), manner=manner))
     for number in range(2):
-        reading = Reading(
+        reading = ReadOptions(
             max_wait_ms=random.choice((500, 2_000)),
             max_bytes=1 << 20 if number == 0 else random.choice((200, 1 << 20)),
             pause_ms=random.choice((200, 1_000, 3_000)) if number == 0 else 100,

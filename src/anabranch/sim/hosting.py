@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import events
-from anabranch.core.broker.hosting.hosting import Hosting as Machine
+from anabranch.core.broker.hosting.hosting import Hosting
 from anabranch.core.errors import StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.log.logs import LogFolder
@@ -41,14 +41,14 @@ class WatchedFolder(LogFolder):
         super()._shorter_first(key, end_offset)
 
 
-class Hosting:
+class HostingPerformer:
     """One broker's logs. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:
         self.node = node
         self.world = node.cluster.world
         self.broker = node.broker
-        self.machine = Machine(node.broker)
+        self.machine = Hosting(node.broker)
         self.folders = self.machine.folders.by_path
         self.cleaner = Cleaner(self)
         self._random = self.world.random(f"{node.name}/disk-time")

@@ -31,7 +31,7 @@ from anabranch.core.metadata.following.effects import (
 from anabranch.core.metadata.following.following import Following, State
 from anabranch.core.metadata.following.performer import Performer
 from anabranch.core.metadata.store_check import CopyEnd
-from anabranch.sim.batches import SharedReading
+from anabranch.sim.batches import SharedBatchReader
 
 if TYPE_CHECKING:
     from anabranch.core.log.files import DiskFull
@@ -79,7 +79,7 @@ class MetadataFollower(Performer):
         try:
             self.copy = node.copy = MetadataCopy.open(
                 node.metadata_disk, node.metadata_log_dir, self.world.now_ms,
-                segment_bytes=SEGMENT_BYTES, reading=SharedReading(cluster.batches),
+                segment_bytes=SEGMENT_BYTES, reading=SharedBatchReader(cluster.batches),
             )  # fmt: skip
             self.first_end = self.copy.end
         except StorageFault as fault:

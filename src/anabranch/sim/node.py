@@ -37,14 +37,14 @@ from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
 from anabranch.sim.diskless import DisklessPerformer, performer_of
 from anabranch.sim.diskless_upkeep import Upkeep
-from anabranch.sim.hosting import Hosting
+from anabranch.sim.hosting import HostingPerformer
 from anabranch.sim.keys import Alarm, Keys
 from anabranch.sim.machine import Machine
 from anabranch.sim.metadata_log import MetadataFollower
-from anabranch.sim.peers import Asking
+from anabranch.sim.peers import PeerPerformer
 from anabranch.sim.processes import State
 from anabranch.sim.producer_ids import ProducerIdPerformer
-from anabranch.sim.replication import Replicating
+from anabranch.sim.replication import ReplicationPerformer
 from anabranch.sim.rpc import BROKER, Call, refused
 from anabranch.sim.session import Session
 from anabranch.sim.world import WALL_START_MS
@@ -69,7 +69,7 @@ class SimNode(Machine, Performer):
 
     broker: Broker
     purgatory: Purgatory
-    hosting: Hosting
+    hosting: HostingPerformer
     controller_shell: ControllerShell
     controller: Controller
     """This node's controller, active or not."""
@@ -177,7 +177,7 @@ class SimNode(Machine, Performer):
         )
         self.purgatory = Purgatory()
         self.controller_purgatory = Purgatory()
-        self.hosting = Hosting(self)
+        self.hosting = HostingPerformer(self)
         self.follower = MetadataFollower(self)
         if self.is_up:
             self.follower.open()
@@ -187,8 +187,8 @@ class SimNode(Machine, Performer):
         previous_epoch = previous_broker_epoch(self.disk, self.folders)
         self.hosting.machine.previous_epoch = previous_epoch
         self.session = Session(self, previous_epoch)
-        self.replicating = Replicating(self)
-        self.asking = Asking(self)
+        self.replicating = ReplicationPerformer(self)
+        self.asking = PeerPerformer(self)
         self.diskless = performer_of(self, self.cluster)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self.world, self, deadline, self._waits_are_over)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from anabranch.sim.node import SimNode
 
 
-class Asking:
+class PeerPerformer:
     """Performs what `broker.peers` wants done. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:

@@ -18,7 +18,7 @@ from random import Random
 from anabranch.core.partition import ACKS_ALL
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import Manner
 from anabranch.sim.plan_parts import (
@@ -232,9 +232,9 @@ def _producer(random: Random, number: int) -> ClientPlan:
     return ClientPlan(f"producer-{number}", _patience(random), manner=manner, versions=versions)
 
 
-def _reading(random: Random) -> Reading:
+def _reading(random: Random) -> ReadOptions:
     lags = random.random() < 0.3
-    return Reading(
+    return ReadOptions(
         isolation=random.choice((0, 1)),
         max_wait_ms=random.choice((500, 2_000, 4_000)),
         max_bytes=random.choice((200, 1_000)) if lags else 1 << 20,
@@ -266,7 +266,7 @@ def _member(random: Random, number: int) -> ClientPlan:
         heartbeat_ms=random.choice((1_000, 2_000)),
         commit_ms=random.choice((2_000, 4_000, 6_000)),
     )
-    reading = Reading(pause_ms=random.choice((300, 1_000, 2_000)), max_wait_ms=1_500)
+    reading = ReadOptions(pause_ms=random.choice((300, 1_000, 2_000)), max_wait_ms=1_500)
     begins_us = SETTLED_US + random.randrange(8) * SECOND_US
     return ClientPlan(
         f"member-{number}",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from anabranch.core.types import TopicPartition
 from anabranch.sim.clients import transactions
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.producer import Manner
 
@@ -51,7 +51,7 @@ class ClientPlan:
     name: str
     patience: Patience
     manner: Manner | None = None
-    reading: Reading | None = None
+    reading: ReadOptions | None = None
     membership: Membership | None = None
     versions: tuple[tuple[int, int], ...] = ()
     begins_us: int = SETTLED_US
@@ -143,7 +143,7 @@ class LoopPlan:
     patience: Patience
     manner: transactions.Manner
     membership: Membership
-    reading: Reading
+    reading: ReadOptions
     begins_us: int
 
 
@@ -153,7 +153,7 @@ class ReaderPlan:
 
     name: str
     patience: Patience
-    reading: Reading
+    reading: ReadOptions
     begins_us: int
 
 

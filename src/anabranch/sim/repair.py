@@ -33,7 +33,7 @@ UNASSIGNED = bytes(16)
 """The directory of a replica that has not said where it is (KIP-858)."""
 
 
-class Healing:
+class Repair:
     """See the module. `elections` counts the unclean ones that the operator asked for."""
 
     def __init__(self, cluster: Cluster, faults: Faults, workload: Workload) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ALTER_MS = 5_000
 
 
-class Replicating:
+class ReplicationPerformer:
     """Performs what `broker.replication` wants done. One a life of a node."""
 
     def __init__(self, node: SimNode) -> None:

@@ -27,7 +27,7 @@ from anabranch.sim.life import draw_plan
 from anabranch.sim.offset_run import OffsetRun
 from anabranch.sim.plan import Plan
 from anabranch.sim.plan_parts import SECOND_US, SETTLED_US
-from anabranch.sim.repair import Healing
+from anabranch.sim.repair import Repair
 from anabranch.sim.trace import Trace
 from anabranch.sim.transaction_run import TransactionRun
 from anabranch.sim.world import World
@@ -122,7 +122,7 @@ class _Run:
             self.transactions = TransactionRun(self.cluster, plan, self.suite)
             kinds |= self.transactions.kinds
         self.faults = Faults(self.cluster, plan, kinds)
-        self.healing = Healing(self.cluster, self.faults, self.workload)
+        self.healing = Repair(self.cluster, self.faults, self.workload)
 
     def _hear(self, _at: int, kind: str, _who: str, text: str, _details: object) -> None:
         """A mark that only the controller's own words show."""

@@ -14,7 +14,7 @@ from random import Random
 
 from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.member import Membership
 from anabranch.sim.clients.transactions import Manner
 from anabranch.sim.plan import FAULTS, Plan, draw_fault
@@ -154,14 +154,14 @@ def _loop(random: Random, number: int, version: int) -> LoopPlan:
         heartbeat_ms=random.choice((1_000, 2_000)),
         commit_ms=random.choice((500, 1_500, 3_000)),
     )
-    reading = Reading(isolation=1, pause_ms=random.choice((100, 500)), max_wait_ms=1_000)
+    reading = ReadOptions(isolation=1, pause_ms=random.choice((100, 500)), max_wait_ms=1_000)
     begins_us = SETTLED_US + random.randrange(6) * SECOND_US
     manner = _manner(random, version)
     return LoopPlan(f"loop-{number}", _patience(random), manner, membership, reading, begins_us)
 
 
 def _reader(random: Random, number: int) -> ReaderPlan:
-    reading = Reading(
+    reading = ReadOptions(
         isolation=0 if number == 2 else 1,
         max_wait_ms=random.choice((200, 500, 2_000)),
         max_bytes=1 << 20 if number == 0 else random.choice((200, 1_000, 1 << 20)),

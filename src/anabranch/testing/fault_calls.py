@@ -28,7 +28,7 @@ from anabranch.testing.queries import ask
 from anabranch.testing.running_cluster import RunningCluster
 
 if TYPE_CHECKING:
-    from anabranch.testing.hanging_transaction import Hanging
+    from anabranch.testing.hanging_transaction import FoundTransaction
 
 START_SECONDS = 60.0
 """How long a broker may take to serve again: it may have to wait for a dead controller's lease."""
@@ -53,7 +53,7 @@ class Undo:
 class HangingTransaction(Undo):
     """A transaction that hangs: where, and whose."""
 
-    def __init__(self, found: Hanging, undo: Callable[[], None]) -> None:
+    def __init__(self, found: FoundTransaction, undo: Callable[[], None]) -> None:
         super().__init__(undo)
         self.topic, self.partition = found.topic, found.partition
         self.producer_id, self.producer_epoch = found.producer_id, found.producer_epoch

@@ -34,7 +34,7 @@ AGAIN_SECONDS = 0.02
 """Brokers learn of a setting within a few milliseconds."""
 
 
-class Hanging(NamedTuple):
+class FoundTransaction(NamedTuple):
     """The transaction as `anabranch transactions find-hanging` shows it."""
 
     topic: str
@@ -44,7 +44,7 @@ class Hanging(NamedTuple):
     start_offset: int
 
 
-async def hang(cluster: Cluster, topic: str, partition: int, value: bytes) -> Hanging:
+async def hang(cluster: Cluster, topic: str, partition: int, value: bytes) -> FoundTransaction:
     """Begin a transaction with one record, of which only the partition knows."""
     await check_topic(cluster, topic)
     response = await cluster.send(InitProducerIdRequest(transactional_id=None))
@@ -58,7 +58,7 @@ async def hang(cluster: Cluster, topic: str, partition: int, value: bytes) -> Ha
         )
     finally:
         await _switch(cluster, ConfigOperation.DELETE, None)
-    return Hanging(topic, partition, producer_id, 0, offset)
+    return FoundTransaction(topic, partition, producer_id, 0, offset)
 
 
 async def _switch(cluster: Cluster, operation: ConfigOperation, text: str | None) -> None:
@@ -102,7 +102,7 @@ def _request(topic: str, partition: int, producer_id: int, value: bytes) -> Prod
     )
 
 
-async def end(cluster: Cluster, hanging: Hanging) -> None:
+async def end(cluster: Cluster, hanging: FoundTransaction) -> None:
     """Abort it, unless that was done."""
     from anabranch.client import transactions
 

@@ -30,7 +30,7 @@ class ClusterError(RuntimeError):
     """The cluster cannot do that; the text says why and what to do."""
 
 
-class Serving(NamedTuple):
+class ServedNode(NamedTuple):
     """What a node tells once it serves clients."""
 
     cluster_id: str
@@ -65,7 +65,7 @@ class Life(ABC):
     """One run of a node."""
 
     @abstractmethod
-    def wait_serving(self, seconds: float) -> Serving | None:
+    def wait_serving(self, seconds: float) -> ServedNode | None:
         """What it tells once it serves, or None when it does not after `seconds` or has ended."""
 
     @property
@@ -115,7 +115,7 @@ class ClusterNode:
     ) -> None:
         self.plan = plan
         self.faults = faults
-        self.serving: Serving | None = None
+        self.serving: ServedNode | None = None
         """What it told last; None before it served for the first time."""
         self._begin = begin
         self._life: Life | None = None

@@ -24,7 +24,7 @@ from typing import Any
 import anabranch
 from anabranch.testing.faults import NodeFaults
 from anabranch.testing.node_process import STATISTICS
-from anabranch.testing.nodes import ClusterError, Life, NodePlan, Serving
+from anabranch.testing.nodes import ClusterError, Life, NodePlan, ServedNode
 
 ANSWER_SECONDS = 5.0
 LINES_READ = 2_000
@@ -78,7 +78,7 @@ class ProcessLife(Life):
         self._output = output
         self._received = b""
         self._asking = threading.Lock()
-        self._serving: Serving | None = None
+        self._serving: ServedNode | None = None
         paths = [str(Path(anabranch.__file__).parent.parent), os.environ.get("PYTHONPATH")]
         with open(output, "ab") as log:
             self._process = subprocess.Popen(
@@ -104,12 +104,14 @@ class ProcessLife(Life):
         """See Life."""
         return self._process.poll() is not None
 
-    def wait_serving(self, seconds: float) -> Serving | None:
+    def wait_serving(self, seconds: float) -> ServedNode | None:
         """See Life."""
         with self._asking:
             if self._serving is None:
                 told = self._read(time.monotonic() + seconds)
-                self._serving = None if told is None else Serving(told["cluster_id"], told["port"])
+                self._serving = (
+                    None if told is None else ServedNode(told["cluster_id"], told["port"])
+                )
             return self._serving
 
     def why_over(self) -> tuple[str, BaseException | None]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.testing.cluster_log import ClusterLog
 from anabranch.testing.counts import statistics_of
 from anabranch.testing.faults import NodeFaults
-from anabranch.testing.nodes import ClusterError, Life, NodePlan, Serving
+from anabranch.testing.nodes import ClusterError, Life, NodePlan, ServedNode
 
 if TYPE_CHECKING:
     from anabranch.server.config import NodeConfig
@@ -79,7 +79,7 @@ class ThreadLife(Life):
         self._is_to_end = threading.Event()
         self._is_killed = False
         self._told = threading.Event()
-        self._serving: Serving | None = None
+        self._serving: ServedNode | None = None
         self._fault: BaseException | None = None
         self._why = "it was stopped"
         self._going_on = threading.Event()
@@ -95,7 +95,7 @@ class ThreadLife(Life):
         """See Life."""
         return not self._thread.is_alive()
 
-    def wait_serving(self, seconds: float) -> Serving | None:
+    def wait_serving(self, seconds: float) -> ServedNode | None:
         """See Life."""
         self._told.wait(seconds)
         if self._serving is None and self._told.is_set():
@@ -215,7 +215,7 @@ class ThreadLife(Life):
             self.node = Node(_config(self._plan), self._files)
             if await _first(self.node.start(), ending, self.node.stopped):
                 port = int(self.node.bootstrap_servers.rpartition(":")[2])
-                self._serving = Serving(self.node.cluster_id, port)
+                self._serving = ServedNode(self.node.cluster_id, port)
                 self._told.set()
                 await asyncio.wait((ending, self.node.stopped), return_when=asyncio.FIRST_COMPLETED)
             if self.node.stopped.done():

@@ -14,17 +14,17 @@ from tests.core.broker.hosting_kit import FOLDERS, Stage
 from anabranch.core.broker.hosting import effects as does
 from anabranch.core.broker.hosting import states, syncs
 from anabranch.core.broker.hosting.events import LogOpened, SyncEnded
-from anabranch.core.broker.hosting.states import Happening, Standing
+from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.checkpoints import PARTITION_METADATA, parse_partition_metadata
 from anabranch.core.types import TopicPartition
 
 PLACE = TopicPartition("t", 0)
 NAMES = ("t", "u")
-AT_REST = set(Standing) - {Standing.OPENING, Standing.CREATING}
+AT_REST = set(HostedState) - {HostedState.OPENING, HostedState.CREATING}
 
 
-@pytest.mark.parametrize(("before", "happening"), list(product(Standing, Happening)))
+@pytest.mark.parametrize(("before", "happening"), list(product(HostedState, HostedEvent)))
 def test_what_the_table_does_not_name_is_a_bug(before, happening):
     following = states.TRANSITIONS.get((before, happening))
     if following is None:
@@ -34,10 +34,10 @@ def test_what_the_table_does_not_name_is_a_bug(before, happening):
         assert states.after(before, happening) is following
 
 
-@pytest.mark.parametrize("lost", [Standing.ROTTEN, Standing.OFFLINE])
+@pytest.mark.parametrize("lost", [HostedState.ROTTEN, HostedState.OFFLINE])
 def test_what_is_lost_is_never_opened_again_as_long_as_the_process_lives(lost):
     assert {happening for before, happening in states.TRANSITIONS if before is lost} == {
-        Happening.REMOVE
+        HostedEvent.REMOVE
     }
 
 
@@ -122,7 +122,7 @@ def test_a_sync_that_failed_is_never_tried_again():
     stage.tick()
     assert stage.count(does.SyncLog) == 1
     assert stage.partitions.offline_folders == {path}
-    assert stage.hosting.standing(PLACE) is Standing.OFFLINE
+    assert stage.hosting.standing(PLACE) is HostedState.OFFLINE
 
 
 def test_what_is_appended_during_a_sync_waits_for_the_next():
@@ -219,7 +219,7 @@ def test_what_cannot_be_set_aside_is_neither_opened_nor_removed(kind):
     stage.stuck[path] = kind
     stage.partitions.folders = [path]
     stage.publish()
-    lost = {"full": Standing.ROOMLESS, "failed": Standing.OFFLINE}
+    lost = {"full": HostedState.ROOMLESS, "failed": HostedState.OFFLINE}
     assert stage.hosting.standing(PLACE) is lost[kind]
     assert not stage.count(does.OpenLog) and not stage.count(does.RemoveLeftover)
     assert stage.files.exists(f"{path}/{PLACE}")
@@ -253,7 +253,7 @@ def test_while_a_folder_is_away_no_log_begins_in_its_place():
     stage.start()
     stage.publish()
     assert stage.count(does.CreateLog) == 0
-    assert stage.hosting.standing(PLACE) is Standing.OFFLINE
+    assert stage.hosting.standing(PLACE) is HostedState.OFFLINE
     assert len(stage.partitions) == 2
 
 
@@ -285,7 +285,7 @@ def test_a_log_that_is_found_to_be_rotten_keeps_its_folder_from_being_marked_cle
     fault = CorruptLog("rot", path="", position=0, first_offset=0, last_offset=0)
     stage.broker.faults.append((replica, fault))
     stage.hosting.take_faults(0)
-    assert stage.hosting.standing(PLACE) is Standing.ROTTEN
+    assert stage.hosting.standing(PLACE) is HostedState.ROTTEN
     clean = {
         path: stage.hosting.may_be_marked_clean(folder)
         for path, folder in stage.hosting.folders.by_path.items()
@@ -420,7 +420,7 @@ class Life(RuleBasedStateMachine):
         assert not hosted & partitions.offline.keys()
         assert hosted <= placed <= hosted | partitions.offline.keys()
         for place in placed:
-            assert hosting.standing(place) in AT_REST - {Standing.ABSENT}
+            assert hosting.standing(place) in AT_REST - {HostedState.ABSENT}
 
     @invariant()
     def a_hosted_log_is_of_the_topic_that_the_metadata_knows(self):

@@ -241,13 +241,13 @@ def test_a_controller_that_hears_nobody_counts_nothing():
     duties, state, config = world.controller.duties, world.controller.state, world.controller.config
     world.beat(3, want_fence=True)
     live(world, 2_000, 1, 2)
-    now_ms, counted_ms = world.now_ms, duties.reconciling.elapsed_ms(3)
+    now_ms, counted_ms = world.now_ms, duties.diskless.elapsed_ms(3)
     assert 0 < counted_ms <= 2_000
     for _ in range(200):
         now_ms += 4_000
-        duties.reconciling.due(state, config, now_ms, hears=False)
-    duties.reconciling.due(state, config, now_ms + 4_000, hears=True)
-    assert duties.reconciling.elapsed_ms(3) <= counted_ms + 4_000
+        duties.diskless.due(state, config, now_ms, hears=False)
+    duties.diskless.due(state, config, now_ms + 4_000, hears=True)
+    assert duties.diskless.elapsed_ms(3) <= counted_ms + 4_000
 
 
 def test_counting_holds_nothing_else_up():
@@ -258,7 +258,7 @@ def test_counting_holds_nothing_else_up():
     live(world, 2_000, 1, 2, 3, 4)
     world.beat(3, want_fence=True)
     live(world, 500, 1, 2, 4)  # one look
-    reconciling = world.controller.duties.reconciling
+    reconciling = world.controller.duties.diskless
     assert reconciling.racks.by_name["c"].state is DEGRADED
     reassign(world, "t", 0, [1, 4, 2, 3])
     live(world, 1_700, 1, 2, 4)
@@ -372,7 +372,7 @@ def test_the_pace_holds_and_quiet_follows():
         assert made <= (world.now_ms - begin) // 1_000 * 100 + 20
         assert world.now_ms - begin <= 7_000
     live(world, 1_000, 1, 2, 3)
-    assert world.controller.duties.reconciling.backlog == 0
+    assert world.controller.duties.diskless.backlog == 0
     before = world.image.offset
     live(world, 60_000, 1, 2, 3)
     assert world.image.offset == before
@@ -455,7 +455,7 @@ def test_a_page_of_metrics_costs_the_topics_and_some_of_what_is_not_steady(monke
     cordon(world, 3)
     diskless(world, "v", partitions=100)
     live(world, 2_000, 1, 2, 3)
-    assert len(controller.duties.reconciling.unsteady) == 100, "they wait for the rack"
+    assert len(controller.duties.diskless.unsteady) == 100, "they wait for the rack"
     told = figures.figures(controller, world.now_ms)
     assert [each.topic for each in told.partitions] == ["v"] * 20
     assert {each.placement_state for each in told.partitions} == {1}
@@ -473,7 +473,7 @@ def test_classic_duties_are_not_starved():
     codes = live(world, 700, 1, 2, 3, 7)
     assert "DISKLESS_REPLICA_ADDED" in codes
     assert "LEADERS_REBALANCED" in codes
-    assert world.controller.duties.reconciling.backlog > 0
+    assert world.controller.duties.diskless.backlog > 0
 
 
 # Any order

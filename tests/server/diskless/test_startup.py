@@ -11,7 +11,7 @@ from anabranch.core.diskless.objects import ObjectsAway
 from anabranch.core.errors import StorageFault
 from anabranch.server.config import load_config
 from anabranch.server.diskless import startup
-from anabranch.server.diskless.startup import Opening
+from anabranch.server.diskless.startup import StoresAtStart
 from anabranch.server.diskless.stores import Stores
 
 FOREVER, LATE = StorageFault("another cluster's"), "late"
@@ -39,7 +39,7 @@ def tries(monkeypatch, tmp_path):
 
     def opens(*steps):
         script[:] = steps
-        made = Opening(config, "c")
+        made = StoresAtStart(config, "c")
         made.on_waiting = said.append
         made.then(got.append)
         return made

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from anabranch.core.access.authorize import Operation, cluster_allowed
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_history import is_idle
-from anabranch.core.api.fetch_pass import Fetch, Reading, Round
+from anabranch.core.api.fetch_pass import Fetch, ReadOptions, Round
 from anabranch.core.api.fetch_sessions import NOTHING_TO_TELL, FetchSession, Wanted
 from anabranch.core.errors import ApiError
 from anabranch.core.outcome import Wait
@@ -30,7 +30,7 @@ batch of a busy partition brings the mark along, and no fetch is spent on it alo
 _SAYS_ITS_MARKS_SINCE = 18
 
 
-def may_pass_over(broker: Broker, reading: Reading, session: FetchSession) -> bool:
+def may_pass_over(broker: Broker, reading: ReadOptions, session: FetchSession) -> bool:
     """Whether this is a follower's session whose idle partitions need no look."""
     if not (reading.is_follower and session.privileged):
         return False
@@ -45,7 +45,7 @@ class FollowerFetch(Fetch):
     __slots__ = ("_held", "_says_marks")
 
     def __init__(
-        self, broker: Broker, reading: Reading, session: FetchSession, now_ms: int
+        self, broker: Broker, reading: ReadOptions, session: FetchSession, now_ms: int
     ) -> None:
         super().__init__(broker, reading, session, [], now_ms)
         self._held = session

@@ -48,7 +48,7 @@ _STORAGE_ERROR_SINCE = 6
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """One request's way of reading, the same for all its partitions."""
 
     request: Request
@@ -102,7 +102,7 @@ class Fetch:
     def __init__(
         self,
         broker: Broker,
-        reading: Reading,
+        reading: ReadOptions,
         session: FetchSession | None,
         partitions: list[Wanted],
         now_ms: int,

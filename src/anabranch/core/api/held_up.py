@@ -53,7 +53,7 @@ GAP = ErrorCode.NOT_LEADER_OR_FOLLOWER
 """What the batch behind a young gap is told: clients look for the leader and send all again."""
 
 
-class Missing(NamedTuple):
+class MissingBatch(NamedTuple):
     """The first batch of an epoch that the log lacks; what is behind it is told `code`."""
 
     sequence: int
@@ -75,7 +75,7 @@ class HeldUp:
     __slots__ = ("first",)
 
     def __init__(self) -> None:
-        self.first: dict[Key, Missing] = {}
+        self.first: dict[Key, MissingBatch] = {}
         """The oldest first. Empty but for a minute after a refusal."""
 
     def refused(
@@ -109,7 +109,7 @@ class HeldUp:
             held = None
         if held is None or not is_behind(sequence, held.sequence):
             self.first.pop(key, None)
-            self.first[key] = Missing(sequence, now_ms, code, is_gap)
+            self.first[key] = MissingBatch(sequence, now_ms, code, is_gap)
         self._forget(now_ms)
         return code
 
@@ -125,7 +125,7 @@ class HeldUp:
         if held is not None and held.is_awaited(now_ms) and is_behind(sequence, held.sequence):
             raise ApiError(held.code, "The producer's batch before this one is missing.")
 
-    def _missing(self, key: Key, producers: ProducerStates | None) -> Missing | None:
+    def _missing(self, key: Key, producers: ProducerStates | None) -> MissingBatch | None:
         """What this producer's epoch lacks; forgets what the log has by now, or will never have."""
         held = self.first.get(key)
         if held is None:

@@ -25,7 +25,7 @@ from anabranch.core.api.closest_replica import rack_of
 from anabranch.core.api.context import Broker
 from anabranch.core.api.fetch_followers import FollowerFetch, may_pass_over
 from anabranch.core.api.fetch_metadata import fetch_metadata
-from anabranch.core.api.fetch_pass import Fetch, Reading
+from anabranch.core.api.fetch_pass import Fetch, ReadOptions
 from anabranch.core.api.fetch_sessions import (
     FINAL_EPOCH,
     INITIAL_EPOCH,
@@ -77,7 +77,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     return Fetch(broker, reading, session, partitions, now_ms).start(now_ms)
 
 
-def _reading(broker: Broker, request: Request) -> Reading:
+def _reading(broker: Broker, request: Request) -> ReadOptions:
     body: FetchRequest = request.body
     version = request.version
     replica_id, broker_epoch = body.replica_id, -1
@@ -86,7 +86,7 @@ def _reading(broker: Broker, request: Request) -> Reading:
     max_bytes = min(body.max_bytes, broker.config.fetch_max_bytes)
     if replica_id >= 0:
         max_bytes = body.max_bytes
-    return Reading(
+    return ReadOptions(
         request=request,
         replica_id=replica_id,
         broker_epoch=broker_epoch,
@@ -100,7 +100,7 @@ def _reading(broker: Broker, request: Request) -> Reading:
 
 
 def _name_topics(
-    broker: Broker, body: FetchRequest, reading: Reading
+    broker: Broker, body: FetchRequest, reading: ReadOptions
 ) -> Iterator[tuple[str, TopicId, FetchPartition]]:
     """Every partition with its topic's name ("" when the id is not known) and id."""
     for topic in body.topics:

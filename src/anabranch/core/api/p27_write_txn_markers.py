@@ -61,7 +61,7 @@ class Written(NamedTuple):
     start_offset: int = -1
 
 
-class Pending(NamedTuple):
+class PendingMarker(NamedTuple):
     """A marker whose replicas are waited for."""
 
     result: WritableTxnMarkerPartitionResult
@@ -74,7 +74,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     """Write the markers; the answer when all of them are committed, or have failed."""
     body: WriteTxnMarkersRequest = request.body
     refusal = None if _allowed(broker, request) else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    pending: list[Pending] = []
+    pending: list[PendingMarker] = []
     response = WriteTxnMarkersResponse(markers=[])
     for marker in body.markers:
         told = WritableTxnMarkerResult(producer_id=marker.producer_id, topics=[])
@@ -112,7 +112,7 @@ def _end(
     topic: str,
     result: WritableTxnMarkerPartitionResult,
     now_ms: int,
-) -> Pending:
+) -> PendingMarker:
     """Append a marker. Raises ApiError."""
     replica = broker.partitions.find_leader(broker.image, topic, result.partition_index)
     if not replica.takes_transactions:
@@ -124,7 +124,7 @@ def _end(
     producers.check_marker(producer_id, epoch, marker.coordinator_epoch)
     raises_epoch = marker.transaction_version >= RAISES_EPOCH_SINCE
     if raises_epoch and producers.has_marker(producer_id, epoch):
-        return Pending(result, replica, Written(replica.end_offset - 1), led_from_epoch)
+        return PendingMarker(result, replica, Written(replica.end_offset - 1), led_from_epoch)
     batch = build_end_marker(
         committed=marker.transaction_result,
         producer_id=producer_id,
@@ -139,7 +139,7 @@ def _end(
     else:
         _append(broker, cast("Replica", replica), batch, now_ms)
     broker.verifier.ended(replica.topic_partition, producer_id, epoch, raises_epoch=raises_epoch)
-    return Pending(result, replica, Written(replica.end_offset - 1), led_from_epoch)
+    return PendingMarker(result, replica, Written(replica.end_offset - 1), led_from_epoch)
 
 
 def _append(broker: Broker, replica: Replica, batch: bytearray, now_ms: int) -> None:
@@ -153,7 +153,7 @@ def _append(broker: Broker, replica: Replica, batch: bytearray, now_ms: int) -> 
         broker.unsynced.add(replica.topic_partition)
 
 
-def _settled(broker: Broker, entry: Pending) -> bool:
+def _settled(broker: Broker, entry: PendingMarker) -> bool:
     """Whether a marker's fate is known; writes it into the answer."""
     result, partition, ticket, led_from_epoch = entry
     state: ErrorCode | None = ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -165,7 +165,7 @@ def _settled(broker: Broker, entry: Pending) -> bool:
 
 
 def _wait(
-    broker: Broker, response: WriteTxnMarkersResponse, pending: list[Pending], now_ms: int
+    broker: Broker, response: WriteTxnMarkersResponse, pending: list[PendingMarker], now_ms: int
 ) -> Wait:
     awaited = Awaited()
     for _, partition, ticket, led_from_epoch in pending:

@@ -46,7 +46,7 @@ METADATA_KEY: Hashable = ("metadata",)
 UNKNOWN_MS = -1
 
 
-class Reading(NamedTuple):
+class FollowerProgress(NamedTuple):
     """Up to where a node has the metadata; when it last asked for more, and last had all of it."""
 
     end_offset: int
@@ -90,7 +90,7 @@ class Controller:
         """What the shell has given back last because of `gives_way`."""
         self.wall_ms = UNKNOWN_MS
         """The time of day at the begin of this step, for what people read; never for decisions."""
-        self.read_to: dict[int, Reading] = {}
+        self.read_to: dict[int, FollowerProgress] = {}
         """Node -> what it last fetched of the metadata, in this term."""
         self.hints = Hints(self.inter_broker_listener)
         self.duties = Duties(config, 0)
@@ -208,7 +208,7 @@ class Controller:
             caught_up_ms = before.caught_up_ms if before is not None else UNKNOWN_MS
             if end_offset >= self.log.end_offset:
                 caught_up_ms = self.wall_ms
-            self.read_to[node_id] = Reading(end_offset, self.wall_ms, caught_up_ms)
+            self.read_to[node_id] = FollowerProgress(end_offset, self.wall_ms, caught_up_ms)
             self.sessions.has_read(node_id, end_offset - 1)
 
     def connection_closed(self, broker_id: int, broker_epoch: int, now_ms: int) -> None:

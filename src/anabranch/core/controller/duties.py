@@ -25,11 +25,11 @@ from collections.abc import Iterator
 from anabranch.core.controller.brokers.membership import Consequences, is_active
 from anabranch.core.controller.brokers.sessions import AFTER_A_HIT_MS, Sessions
 from anabranch.core.controller.cluster_state import ClusterState, PartitionKey
-from anabranch.core.controller.diskless.reconciler import Reconciling
-from anabranch.core.controller.moves.plan_progress import Carrying, is_carried
+from anabranch.core.controller.diskless.reconciler import ReconcilerDuty
+from anabranch.core.controller.moves.plan_progress import PlanDuty, is_carried
 from anabranch.core.controller.partitions.elections import change_isr, prefer_first
-from anabranch.core.controller.partitions.missing_replicas import Filling
-from anabranch.core.controller.partitions.observer_placement import Observing
+from anabranch.core.controller.partitions.missing_replicas import MissingReplicasDuty
+from anabranch.core.controller.partitions.observer_placement import ObserverDuty
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason, Result
 from anabranch.core.settings.broker import BrokerConfig
@@ -45,10 +45,10 @@ class Duties:
     def __init__(self, config: BrokerConfig, now_ms: int) -> None:
         self.balance_ms = now_ms + _balance_interval_ms(config)
         self.unclean_ms = now_ms + config.unclean_leader_election_interval_ms
-        self.filling = Filling(now_ms)
-        self.carrying = Carrying(now_ms)
-        self.observing = Observing(now_ms)
-        self.reconciling = Reconciling(now_ms)
+        self.missing_replicas = MissingReplicasDuty(now_ms)
+        self.plan = PlanDuty(now_ms)
+        self.observers = ObserverDuty(now_ms)
+        self.diskless = ReconcilerDuty(now_ms)
         self.balancing: frozenset[int] | None = None
         """Brokers that are being given their leaderships back, None between runs."""
 
@@ -58,13 +58,13 @@ class Duties:
         if config.auto_leader_rebalance_enable:
             due.append(self.balance_ms)
         if state.short:
-            due.append(self.filling.due_ms)
+            due.append(self.missing_replicas.due_ms)
         if is_carried(state.image.plan):
-            due.append(self.carrying.due_ms)
+            due.append(self.plan.due_ms)
         if state.racks.constrained:
-            due.append(self.observing.due_ms)
+            due.append(self.observers.due_ms)
         if state.diskless.keys or state.image.absences:
-            due.append(self.reconciling.due_ms)
+            due.append(self.diskless.due_ms)
         return min(due)
 
     def due(
@@ -82,13 +82,13 @@ class Duties:
             result = self._balance(state, sessions, config, now_ms)
             if result is not None:
                 return result
-        result = self.filling.due(state, sessions, config, now_ms)
+        result = self.missing_replicas.due(state, sessions, config, now_ms)
         if result is None:
-            result = self.carrying.due(state, sessions, config, now_ms)
+            result = self.plan.due(state, sessions, config, now_ms)
         if result is None:
-            result = self.observing.due(state, now_ms)
+            result = self.observers.due(state, now_ms)
         if result is None:  # after all classic moves: it never starves them
-            result = self.reconciling.due(state, config, now_ms, hears=hears)
+            result = self.diskless.due(state, config, now_ms, hears=hears)
         if result is not None:
             return result
         if now_ms >= self.unclean_ms:

@@ -41,7 +41,7 @@ from anabranch.core.diskless.effects import (
 from anabranch.core.diskless.lags import Lags
 from anabranch.core.diskless.objects import ObjectMissing
 from anabranch.core.diskless.partition import ABSENT_MS, REFUSING_MS, DisklessPartition
-from anabranch.core.diskless.reader import Reading
+from anabranch.core.diskless.reader import DisklessReader
 from anabranch.core.diskless.reads import BytesOf, FarRead
 from anabranch.core.diskless.rows import (
     Change,
@@ -54,7 +54,7 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.diskless.topic import DisklessTopic
 from anabranch.core.diskless.topics import is_diskless
-from anabranch.core.diskless.writer import FAR_MS, Identity, Upload, Writing
+from anabranch.core.diskless.writer import FAR_MS, DisklessWriter, Identity, Upload
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
 
@@ -121,9 +121,9 @@ class Diskless:
         self.note_commit: Callable[[Commit, Committed], object] = _unnoted
         """Told of each object of this broker that is committed, for manifests."""
         self._effects: list[Effect] = []
-        self.writing = Writing(self._effects, self._stored, self._committed, self._settled)
+        self.writing = DisklessWriter(self._effects, self._stored, self._committed, self._settled)
         self.writing.most_bytes = config.diskless_produce_buffer_max_bytes
-        self.reading = Reading(self._effects, self.blocks)
+        self.reading = DisklessReader(self._effects, self.blocks)
         self._bad: dict[str, tuple[str, int]] = {}
         self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
         self._ask_rows_ms = FAR_MS

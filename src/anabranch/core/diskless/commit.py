@@ -150,7 +150,7 @@ def decide(
     if broker_epoch != commit.broker_epoch:
         why = f"broker {commit.broker_id} has registered anew"
         return Decided(_refused(why), ObjectState.REFUSED)
-    taking = _Taking(commit, dict(logs), dict(producers))
+    taking = _ObjectBatches(commit, dict(logs), dict(producers))
     verdicts = tuple(taking.take(batch) for batch in commit.batches)
     state = ObjectState.COMMITTED if taking.runs else ObjectState.UNUSED
     return Decided(
@@ -162,7 +162,7 @@ def _refused(why: str) -> Committed:
     return Committed(CommitState.REFUSED, why=why)
 
 
-class _Taking:
+class _ObjectBatches:
     """One object's batches, taken one after another."""
 
     def __init__(

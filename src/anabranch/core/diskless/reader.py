@@ -54,7 +54,7 @@ class _Lane:
         self.waiting: dict[str, dict[Range, list[Bring]]] = {}
 
 
-class Reading:
+class DisklessReader:
     """One broker's reads of coordinator and store."""
 
     def __init__(self, effects: list[Effect], blocks: Blocks) -> None:

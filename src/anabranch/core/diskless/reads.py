@@ -1,8 +1,8 @@
 """What a partition asks for when it cannot answer from memory.
 
 A read that needs the coordinator or the store raises FarRead, which belongs to the family of
-ColdRead: the handler gathers them for all its partitions and gives back `Cold`. Whoever runs
-handlers then hands them to `Reading.bring`, which marks the Cold as changed when all have ended.
+ColdRead: the handler gathers them for all its partitions and gives back `Cold`. They are then
+handed to `DisklessReader.bring`, which marks the Cold as changed when all have ended.
 """
 
 from __future__ import annotations

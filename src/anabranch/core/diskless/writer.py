@@ -131,7 +131,7 @@ class WritingCounts:
         self.last_put_ms = self.last_commit_ms = -1
 
 
-class Writing:
+class DisklessWriter:
     """One broker's writes. `on_stored` is called with each object that is put, `on_committed` with
     each that is committed, `on_settled` with each batch that has its verdict."""
 
@@ -419,12 +419,12 @@ class Writing:
         self._on_settled(ticket)
 
 
-_TABLE: dict[tuple[type, Stage, bool], Callable[[Writing, Upload, Any, int], None]] = {
-    (PutObject, Stage.PUTTING, False): Writing._put,
-    (PutObject, Stage.PUTTING, True): Writing._put_failed,
-    (CommitObject, Stage.COMMITTING, False): Writing._answered,
-    (CommitObject, Stage.COMMITTING, True): Writing._commit_failed,
-    (AskOutcome, Stage.ASKING, False): Writing._answered,
-    (AskOutcome, Stage.ASKING, True): Writing._ask_again,
+_TABLE: dict[tuple[type, Stage, bool], Callable[[DisklessWriter, Upload, Any, int], None]] = {
+    (PutObject, Stage.PUTTING, False): DisklessWriter._put,
+    (PutObject, Stage.PUTTING, True): DisklessWriter._put_failed,
+    (CommitObject, Stage.COMMITTING, False): DisklessWriter._answered,
+    (CommitObject, Stage.COMMITTING, True): DisklessWriter._commit_failed,
+    (AskOutcome, Stage.ASKING, False): DisklessWriter._answered,
+    (AskOutcome, Stage.ASKING, True): DisklessWriter._ask_again,
 }
 """(what ended, what the object waited for, whether it failed); any other pair is a bug."""

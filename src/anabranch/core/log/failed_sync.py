@@ -1,16 +1,16 @@
 """The mark of a log of which a sync has failed: what that leaves to the next process.
 
 What: a file in the log's folder that a failed sync leaves, `Watched`, which leaves it, and
-`Rewriting`, through which a log that is opened with it is read. Why: after an fsync that failed,
-the kernel takes the pages for written. Memory has the bytes, the disk may not have them, and no
-later fsync says so. The process takes the folder offline; one that is killed leaves the files to a
-process that knows nothing of it. Rules kept: with the mark, everything behind the recovery point is
-written again, the very bytes that are checked, so that the next sync is a real one; the mark goes
-after a round in which every sync succeeded. The mark is never synced itself: the memory that has
-the doubtful bytes has the mark too, and a power cut takes both. Whoever syncs in threads calls
-`leave_mark` for a sync that takes long as well: one that hangs is why people kill a process. Names
-need none of this: no file system takes changes after it failed to store one. Source: PostgreSQL's
-fsync failures of 2018. Not here: which files a round covers (`sync_round`).
+`WriteBackFile`, through which a log that is opened with it is read. Why: after an fsync that
+failed, the kernel takes the pages for written. Memory has the bytes, the disk may not have them,
+and no later fsync says so. The process takes the folder offline; one that is killed leaves the
+files to a process that knows nothing of it. Rules kept: with the mark, everything behind the
+recovery point is written again, the very bytes that are checked, so that the next sync is a real
+one; the mark goes after a round in which every sync succeeded. The mark is never synced itself: the
+memory that has the doubtful bytes has the mark too, and a power cut takes both. Whoever syncs in
+threads calls `leave_mark` for a sync that takes long as well: one that hangs is why people kill a
+process. Names need none of this: no file system takes changes after it failed to store one. Source:
+PostgreSQL's fsync failures of 2018. Not here: which files a round covers (`sync_round`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def sync_at_once(log: LogState, segment: Segment) -> None:
         raise
 
 
-class Rewriting:
+class WriteBackFile:
     """Reads a segment and, from a position on, writes what it reads back to where it was.
 
     It is written before it is checked, for memory may forget a page that counts as written, but not

@@ -24,7 +24,7 @@ from anabranch.core.log.checkpoints import (
     parse_epochs,
 )
 from anabranch.core.log.epochs import LeaderEpochs
-from anabranch.core.log.failed_sync import MARK, Rewriting, sync_at_once
+from anabranch.core.log.failed_sync import MARK, WriteBackFile, sync_at_once
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange
 from anabranch.core.log.lookup import load_aborted
 from anabranch.core.log.producer_replay import note_in_file, recall, state_at
@@ -277,7 +277,7 @@ def _rebuild_epochs(log: LogState, segments: list[Segment]) -> None:
 def _recover_segment(log: LogState, segment: Segment, opening: _Opening) -> bool:
     """Check one segment and make its indexes; False when it had to be cut."""
     segment.reset()
-    file = Rewriting(segment.file)
+    file = WriteBackFile(segment.file)
     try:
         for position, header in scan(file, segment.size, check_crc=True):
             if opening.is_unsure and header.next_offset > opening.recovery_point:

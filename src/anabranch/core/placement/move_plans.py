@@ -89,7 +89,7 @@ class Plan(NamedTuple):
         return f"{self.goal}: nothing has to move"
 
 
-class Draining(Protocol):
+class DrainMove(Protocol):
     """A move, as far as it may be one of a drain."""
 
     @property
@@ -100,7 +100,7 @@ class Draining(Protocol):
     def why(self) -> str: ...
 
 
-def drained(moves: Iterable[Draining]) -> list[int]:
+def drained(moves: Iterable[DrainMove]) -> list[int]:
     """The brokers that moves drain: such a broker gets nothing new meanwhile."""
     return sorted(
         {

@@ -30,7 +30,7 @@ MOST_PROPOSALS = 1000
 once."""
 
 
-class Asking:
+class ControllerRequests:
     """See the module. It is true while there is something to ask."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from anabranch.core.wire.messages.fetch import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.core.replication.follower import Following
+    from anabranch.core.replication.follower import FollowedPartition
     from anabranch.core.replication.host import Host
     from anabranch.core.types import TopicId
     from anabranch.core.wire.messages.fetch import FetchResponse
@@ -69,22 +69,22 @@ class Fetcher:
     def __init__(self, leader_id: int, index: int) -> None:
         self.leader_id = leader_id
         self.index = index
-        self.active: dict[Key, Following] = {}
+        self.active: dict[Key, FollowedPartition] = {}
         self.in_flight: SendFetch | None = None
         self.retry_ms = READY_MS
         self.session_id = NO_SESSION
         self.session_epoch = INITIAL_EPOCH
-        self.unsynced: dict[Key, Following] = {}
-        self._changed: dict[Key, Following] = {}
+        self.unsynced: dict[Key, FollowedPartition] = {}
+        self._changed: dict[Key, FollowedPartition] = {}
         self._forgotten: dict[Key, None] = {}
         self._sent_ms = self._quickest_ms = 0
 
-    def add(self, following: Following) -> None:
+    def add(self, following: FollowedPartition) -> None:
         """Ask for this partition from now on, or with something new to say."""
         self.active[following.key] = self._changed[following.key] = following
         self._forgotten.pop(following.key, None)
 
-    def remove(self, following: Following) -> None:
+    def remove(self, following: FollowedPartition) -> None:
         """Ask for this partition no more."""
         key = following.key
         if self.active.get(key) is following:
@@ -171,7 +171,7 @@ class Fetcher:
         self.in_flight = None
         self.session_epoch = INITIAL_EPOCH
 
-    def answers(self, response: FetchResponse) -> Iterator[tuple[Following, PartitionData]]:
+    def answers(self, response: FetchResponse) -> Iterator[tuple[FollowedPartition, PartitionData]]:
         """The partitions that are still followed, each with its answer."""
         for topic in response.responses:
             for answer in topic.partitions:

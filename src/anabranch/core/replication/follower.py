@@ -60,7 +60,7 @@ class Next(Enum):
     """Fenced: newer metadata is on its way, and begins anew."""
 
 
-class Following:
+class FollowedPartition:
     """One followed partition under one leader epoch."""
 
     __slots__ = (

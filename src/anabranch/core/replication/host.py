@@ -29,7 +29,7 @@ class Suspects(Protocol):
         """A broker has not."""
 
 
-class Waiting(Protocol):
+class WaitingFetches(Protocol):
     """The fetches that wait at this broker: see `core.api.fetch_sessions`."""
 
     def called(self, now_ms: int) -> Iterable[Hashable]:
@@ -55,5 +55,5 @@ class Host(Protocol):
         """Brokers that do not answer this one."""
 
     @property
-    def fetch_sessions(self) -> Waiting:
+    def fetch_sessions(self) -> WaitingFetches:
         """Who fetches from this one."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.metadata.image import RECOVERING
 from anabranch.core.replication.calls import Calls
-from anabranch.core.replication.controller_requests import Asking
+from anabranch.core.replication.controller_requests import ControllerRequests
 from anabranch.core.replication.effects import (
     Cut,
     Effect,
@@ -31,7 +31,7 @@ from anabranch.core.replication.effects import (
     SendFetch,
 )
 from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
-from anabranch.core.replication.follower import Following, Next
+from anabranch.core.replication.follower import FollowedPartition, Next
 from anabranch.core.replication.in_sync import Verdict, confirms, lagging, may_join, propose, settle
 from anabranch.core.replication.throttles import Throttle
 from anabranch.core.types import NO_LEADER, TopicPartition
@@ -58,15 +58,15 @@ class Replication:
     def __init__(self, broker: Host) -> None:
         self._broker = broker
         self._now_ms = 0
-        self._followed: dict[TopicPartition, tuple[Following, Fetcher]] = {}
+        self._followed: dict[TopicPartition, tuple[FollowedPartition, Fetcher]] = {}
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        self._delayed: list[tuple[int, int, Following, Fetcher]] = []
+        self._delayed: list[tuple[int, int, FollowedPartition, Fetcher]] = []
         self._order = count()
         self._shared: dict[TopicPartition, tuple[Replica, int, int]] = {}
         """Led here with more than one in sync: replica, leader epoch, since when."""
         self._calls = Calls()
         self._shrink_ms = FAR_MS
-        self._asking = Asking()
+        self._asking = ControllerRequests()
         self._altering: SendAlterPartition | None = None
         self._alter_retry_ms = READY_MS
         self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
@@ -132,7 +132,7 @@ class Replication:
             self._stop_following(place)
         if replica.leader_id in (NO_LEADER, self._broker.broker_id):
             return
-        following = Following(replica)
+        following = FollowedPartition(replica)
         fetcher = self._fetcher(replica)
         self._followed[place] = (following, fetcher)
         self._go_on(following, fetcher)
@@ -185,7 +185,7 @@ class Replication:
         fetcher = self._fetchers.get((effect.leader_id, effect.fetcher))
         return fetcher if fetcher is not None and fetcher.in_flight is effect else None
 
-    def _take(self, following: Following, fetcher: Fetcher, answer: PartitionData) -> None:
+    def _take(self, following: FollowedPartition, fetcher: Fetcher, answer: PartitionData) -> None:
         replica = following.replica
         high_watermark, end_offset = replica.high_watermark, replica.log.end_offset
         try:
@@ -213,7 +213,7 @@ class Replication:
         elif then is Next.STOPPED:
             fetcher.remove(following)
 
-    def _go_on(self, following: Following, fetcher: Fetcher) -> None:
+    def _go_on(self, following: FollowedPartition, fetcher: Fetcher) -> None:
         """Ask for what follows: with the next request, or when a throttle allows it."""
         rest_ms = self._rest_ms(following.replica)
         if rest_ms:
@@ -232,13 +232,13 @@ class Replication:
         limit = config.follower_replication_throttled_rate
         return self.follower_throttle.rest_ms(limit, self._now_ms, config)
 
-    def _note_obstacle(self, following: Following, why: str) -> None:
+    def _note_obstacle(self, following: FollowedPartition, why: str) -> None:
         if following.obstacle != why:
             following.obstacle = why
             place = following.replica.topic_partition
             self.obstacles.append(Obstacle(place, following.leader_id, why))
 
-    def _note_cut(self, following: Following, end_offset: int) -> None:
+    def _note_cut(self, following: FollowedPartition, end_offset: int) -> None:
         replica = following.replica
         self.truncations += 1
         self.cuts.append(
@@ -251,7 +251,7 @@ class Replication:
             )
         )
 
-    def _await_sync(self, following: Following, fetcher: Fetcher) -> None:
+    def _await_sync(self, following: FollowedPartition, fetcher: Fetcher) -> None:
         """Have a log synced where that is due; what must be flushed first holds the next fetch."""
         replica, log = following.replica, following.replica.log
         if replica.flushed_counts and log.flushed_offset < log.end_offset:
@@ -260,7 +260,7 @@ class Replication:
         elif log.sync_due(self._broker.wall_ms):
             self._broker.unsynced.add(replica.topic_partition)
 
-    def _delay(self, following: Following, fetcher: Fetcher, pause_ms: int) -> None:
+    def _delay(self, following: FollowedPartition, fetcher: Fetcher, pause_ms: int) -> None:
         """Ask for a partition again after a pause."""
         fetcher.remove(following)
         due_ms = self._now_ms + pause_ms

@@ -34,7 +34,7 @@ WORDS_MS = 30_000
 """Between two lines about what is waited for."""
 
 
-class Opening:
+class StoresAtStart:
     """The stores of one node. `on_waiting` is told why they cannot be used."""
 
     def __init__(self, config: NodeConfig, cluster_id: str) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from anabranch.core.types import TopicId, TopicPartition
 from anabranch.sim.clients.admin import Admin
 from anabranch.sim.clients.client import NOBODY, Client, Place
-from anabranch.sim.clients.fetcher import Fetcher, Reading, _Position
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions, _Position
 from anabranch.sim.clients.producer import Producer, _Batch, _Lane
 
 SWITCHES = 0.25
@@ -53,7 +53,9 @@ class DisklessProducer(AnyBroker, Producer):
 class DisklessReader(AnyBroker):
     """A client that reads diskless partitions, in no group."""
 
-    def begin(self, reading: Reading, places: list[TopicPartition], on_thrown: OnThrown) -> None:
+    def begin(
+        self, reading: ReadOptions, places: list[TopicPartition], on_thrown: OnThrown
+    ) -> None:
         """Start to read."""
         self.fetcher = DisklessFetcher(self, reading, on_thrown)
         for place in places:
@@ -68,7 +70,7 @@ class DisklessReader(AnyBroker):
 class DisklessFetcher(Fetcher):
     """Reads from any broker."""
 
-    def __init__(self, client: AnyBroker, reading: Reading, on_thrown: OnThrown) -> None:
+    def __init__(self, client: AnyBroker, reading: ReadOptions, on_thrown: OnThrown) -> None:
         super().__init__(client, reading)
         self._anybody = client.anybody
         self._on_thrown = on_thrown

@@ -17,7 +17,7 @@ from anabranch.core.wire.messages.list_offsets import (
 )
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.diskless import DisklessAdmin, DisklessProducer, DisklessReader
-from anabranch.sim.clients.fetcher import Reading
+from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.topics import PlannedTopics
 from anabranch.sim.diskless_plan import LOOK
 
@@ -64,7 +64,7 @@ class DisklessWorkload:
         elif plan.reading is not None:
             self._read(DisklessReader(*asked), plan.reading)
 
-    def _read(self, reader: DisklessReader, reading: Reading) -> None:
+    def _read(self, reader: DisklessReader, reading: ReadOptions) -> None:
         self.readers[reader.name] = reader
         reader.begin(reading, self.plan.places, self.checks.thrown)
 
@@ -109,7 +109,7 @@ class DisklessWorkload:
     def audit(self) -> None:
         """Read everything from the beginning, as a reader who comes after it all."""
         auditor = DisklessReader(self.cluster, AUDITOR, self.history, self.names, Patience())
-        self._read(auditor, Reading(max_wait_ms=200, pause_ms=10, start=EARLIEST))
+        self._read(auditor, ReadOptions(max_wait_ms=200, pause_ms=10, start=EARLIEST))
 
     def behind(self, place: TopicPartition, end_offset: int) -> str:
         """A reader that has not read a partition to its end, "" when there is none."""

@@ -56,7 +56,7 @@ _WRONG_PLACE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ReadOptions:
     """How a fetcher reads. `any_replica` also asks followers and observers."""
 
     isolation: int = 0
@@ -92,7 +92,7 @@ class Fetcher:
     def __init__(
         self,
         client: Client,
-        reading: Reading,
+        reading: ReadOptions,
         *,
         in_group: bool = False,
         on_polled: Callable[[TopicPartition, int], None] | None = None,

@@ -25,7 +25,7 @@ from anabranch.core.wire.messages.leave_group import LeaveGroupRequest, MemberId
 from anabranch.core.wire.messages.offset_commit import OffsetCommitRequest
 from anabranch.core.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from anabranch.sim.clients.client import NOBODY, Client, Patience
-from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions
 from anabranch.sim.clients.group_requests import (
     committed_offsets,
     coordinator_in,
@@ -80,7 +80,7 @@ class Member(Client):
         topics: tuple[str, ...],
         patience: Patience,
         membership: Membership,
-        reading: Reading,
+        reading: ReadOptions,
         versions: dict[int, int] | None = None,
     ) -> None:
         super().__init__(cluster, name, history, topics, patience, versions)

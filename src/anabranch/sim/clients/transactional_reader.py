@@ -15,7 +15,7 @@ from anabranch.core.wire.batch import crc_is_valid, walk
 from anabranch.core.wire.control import end_marker
 from anabranch.core.wire.records import decode_records
 from anabranch.sim.clients.client import NOBODY, Client
-from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions
 from anabranch.sim.transaction_history import Read
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 READ_COMMITTED = 1
 
 
-class Passing:
+class AbortedBatches:
     """Which batches of one answer were aborted."""
 
     def __init__(self, answer: PartitionData) -> None:
@@ -53,7 +53,7 @@ class TransactionalFetcher(Fetcher):
     def __init__(
         self,
         client: Client,
-        reading: Reading,
+        reading: ReadOptions,
         history: TransactionHistory,
         on_records: Callable[[Read], None] | None = None,
     ) -> None:
@@ -65,7 +65,7 @@ class TransactionalFetcher(Fetcher):
         if not answer.records:
             return
         is_committed = self.reading.isolation == READ_COMMITTED
-        passing, found = Passing(answer), []
+        passing, found = AbortedBatches(answer), []
         start = offset = position.offset
         for at, header in walk(answer.records):
             if header.next_offset <= start:
@@ -96,7 +96,7 @@ class TransactionalReader(Client):
     """A client that reads all partitions of transactions, in no group."""
 
     def begin(
-        self, reading: Reading, places: list[TopicPartition], history: TransactionHistory
+        self, reading: ReadOptions, places: list[TopicPartition], history: TransactionHistory
     ) -> None:
         """Start to read."""
         self.fetcher = TransactionalFetcher(self, reading, history)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.types import EARLIEST, TopicPartition
 from anabranch.sim.clients.admin import Admin
 from anabranch.sim.clients.client import NOBODY, Patience
-from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions
 from anabranch.sim.clients.group_requests import (
     committed_offsets,
     coordinator_in,
@@ -122,7 +122,7 @@ class TransactionalWorkload:
         self._read(plan.name, plan.patience, plan.reading, self.plan.all_places)
 
     def _read(
-        self, name: str, patience: Patience, reading: Reading, places: list[TopicPartition]
+        self, name: str, patience: Patience, reading: ReadOptions, places: list[TopicPartition]
     ) -> None:
         reader = TransactionalReader(self.cluster, name, self.quiet, self.names, patience)
         self.readers.append(reader)
@@ -160,7 +160,7 @@ class TransactionalWorkload:
         """Read everything from the beginning, both what is committed and all that there is; the
         group, too, goes on to the end."""
         for isolation, name in zip((1, 0), AUDITORS, strict=True):
-            reading = Reading(isolation=isolation, max_wait_ms=200, pause_ms=10, start=EARLIEST)
+            reading = ReadOptions(isolation=isolation, max_wait_ms=200, pause_ms=10, start=EARLIEST)
             self._read(name, Patience(), reading, self.plan.places)
         self.asker = Asker(self.cluster, "asks-the-group", self.quiet, self.names, Patience())
         self.asker.perform(self.asker.asks(self))

@@ -18,7 +18,7 @@ from anabranch.core.errors import ApiError
 from anabranch.core.outcome import Propose
 from anabranch.sim.clients.admin import PREFERRED, UNCLEAN, Admin
 from anabranch.sim.clients.client import Client, Patience
-from anabranch.sim.clients.fetcher import Fetcher, Reading
+from anabranch.sim.clients.fetcher import Fetcher, ReadOptions
 from anabranch.sim.clients.member import Member
 from anabranch.sim.clients.producer import Producer
 from anabranch.sim.clients.topics import PlannedTopics
@@ -51,7 +51,7 @@ Undo = Callable[[], None]
 class Reader(Client):
     """A client that reads all partitions, in no group."""
 
-    def begin(self, reading: Reading, places: list[TopicPartition]) -> None:
+    def begin(self, reading: ReadOptions, places: list[TopicPartition]) -> None:
         """Start to read."""
         self.fetcher = Fetcher(self, reading)
         for place in places:
@@ -219,7 +219,7 @@ class Workload:
     def audit(self) -> None:
         """Read everything from the beginning, as a reader who comes after it all."""
         self.auditor = Reader(self.cluster, AUDITOR, self.history, self.names, Patience())
-        reading = Reading(max_wait_ms=200, pause_ms=10)
+        reading = ReadOptions(max_wait_ms=200, pause_ms=10)
         self.auditor.begin(reading, self.plan.places)
 
     def audited(self, place: TopicPartition) -> int:

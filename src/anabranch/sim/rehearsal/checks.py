@@ -31,7 +31,7 @@ class NotReady(Exception):
     """The cluster did not come to rest before anything happened."""
 
 
-class Checking:
+class CheckedRun:
     """Runs something under the checks; `violation` is empty while all held. `diskless` are the
     topics whose records lie in object storage: these have checks of their own."""
 

@@ -1,8 +1,8 @@
 """Replica lists for topics of which a rehearsal's file does not name them: the cluster's placers.
 
-What: `Placing` asks, topic after topic, the placer that the topic or the cluster names, as the
-controller of a running cluster does, and the managed one for diskless topics. Why when the file is
-read: the same lists are then given to the simulated cluster and to real processes. Rule kept: a
+What: `FilePlacement` asks, topic after topic, the placer that the topic or the cluster names, as
+the controller of a running cluster does, and the managed one for diskless topics. Why when the file
+is read: the same lists are then given to the simulated cluster and to real processes. Rule kept: a
 topic sees what those before it took. Not here: the placers (`core/placement`), topics that are
 created or grow while a rehearsal runs, which its controller places.
 """
@@ -23,7 +23,7 @@ PLACER = "replica.placer.class.name"
 Rows = tuple[tuple[int, ...], ...]
 
 
-class Placing:
+class FilePlacement:
     """Places the topics of one file. `settings` are those of every broker."""
 
     def __init__(

@@ -26,7 +26,7 @@ from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.event_fields import ACKS, PARTITIONS_MOST, Known, read_events
 from anabranch.sim.rehearsal.fields import Item, PlanError, Section, nearest, parse
 from anabranch.sim.rehearsal.model import DISKLESS, Claim, Rehearsal, TopicPlan
-from anabranch.sim.rehearsal.placement import Placing
+from anabranch.sim.rehearsal.placement import FilePlacement
 
 NUMBER_MOST = 2**31 - 1
 """Largest broker id, seed and expected number."""
@@ -67,7 +67,7 @@ def read(text: str, source: str) -> Rehearsal:
     brokers, racks = cluster.brokers, cluster.racks
     seed = top.whole("seed", 1, least=0, most=NUMBER_MOST)
     first = tuple(each for each in brokers if each not in cluster.later)
-    placing = Placing(first, racks, cluster.settings, seed)
+    placing = FilePlacement(first, racks, cluster.settings, seed)
     topics = _topics(top.need("topics").section(), first, placing)
     length_us = top.quantity("length", DEFAULT_LENGTH_US, units.duration_us, "90s or 2m")
     _within(top, "length", length_us, LENGTH_MOST_US)
@@ -195,7 +195,9 @@ def topic_settings(item: Item | None) -> Mapping[str, str]:
     return _settings(item, TOPIC_SETTINGS, "topic")
 
 
-def _topics(section: Section, brokers: tuple[int, ...], placing: Placing) -> tuple[TopicPlan, ...]:
+def _topics(
+    section: Section, brokers: tuple[int, ...], placing: FilePlacement
+) -> tuple[TopicPlan, ...]:
     topics = tuple(
         _topic(name, item.section(), brokers, placing) for name, item in section.all().items()
     )
@@ -206,7 +208,9 @@ def _topics(section: Section, brokers: tuple[int, ...], placing: Placing) -> tup
     return topics
 
 
-def _topic(name: str, section: Section, brokers: tuple[int, ...], placing: Placing) -> TopicPlan:
+def _topic(
+    name: str, section: Section, brokers: tuple[int, ...], placing: FilePlacement
+) -> TopicPlan:
     illegal = illegal_name(name)
     if illegal is not None:
         raise section.item.fault(f"{illegal}. Choose another name.")
@@ -226,7 +230,7 @@ def _topic(name: str, section: Section, brokers: tuple[int, ...], placing: Placi
 
 
 def _replicas(
-    section: Section, brokers: tuple[int, ...], placing: Placing, settings: Mapping[str, str]
+    section: Section, brokers: tuple[int, ...], placing: FilePlacement, settings: Mapping[str, str]
 ) -> tuple[tuple[int, ...], ...]:
     if settings.get(DISKLESS) == "true":
         return _managed(section, placing)
@@ -253,7 +257,7 @@ def _replicas(
         raise section.item.fault(fault.message) from None
 
 
-def _managed(section: Section, placing: Placing) -> tuple[tuple[int, ...], ...]:
+def _managed(section: Section, placing: FilePlacement) -> tuple[tuple[int, ...], ...]:
     """Of a diskless topic, whose replicas the cluster manages."""
     for name in ("replicas", "replication", "retained"):
         if name in section:

@@ -21,7 +21,7 @@ from anabranch.sim.cluster import Cluster
 from anabranch.sim.node import SimNode
 from anabranch.sim.rehearsal.actions import Actor
 from anabranch.sim.rehearsal.answers import Answers, Place, Verdict
-from anabranch.sim.rehearsal.checks import Checking, NotReady
+from anabranch.sim.rehearsal.checks import CheckedRun, NotReady
 from anabranch.sim.rehearsal.consumer import look
 from anabranch.sim.rehearsal.lessons import lessons
 from anabranch.sim.rehearsal.losses import losses
@@ -60,7 +60,7 @@ class Stage:
         )  # fmt: skip
         self._put_apart()
         self.probe = Probe(self.cluster)
-        self.checking = Checking(
+        self.checking = CheckedRun(
             self.cluster,
             {topic.name for topic in plan.topics if topic.is_diskless},
             threshold_ms=int(config.get(THRESHOLD, str(BROKER_SETTINGS[THRESHOLD].default))),

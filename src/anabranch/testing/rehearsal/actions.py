@@ -28,7 +28,7 @@ from anabranch.sim.rehearsal.model import Action, Event, Rehearsal, Who
 from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal.machines import Machines
-from anabranch.testing.rehearsal.probe import Looking
+from anabranch.testing.rehearsal.probe import PartitionProbe
 
 LOOK_SECONDS = 0.1
 BROKERS_MOST = 9
@@ -61,10 +61,10 @@ def refuse(plan: Rehearsal) -> None:
             )
 
 
-class Acting:
+class EventPerformer:
     """Performs events. What takes its time (a shutdown, a roll) goes on in the background."""
 
-    def __init__(self, machines: Machines, looking: Looking) -> None:
+    def __init__(self, machines: Machines, looking: PartitionProbe) -> None:
         self.machines = machines
         self.looking = looking
         self.told: Callable[[str], object] = lambda _text: None

@@ -31,15 +31,15 @@ from anabranch.sim.rehearsal.producer import (
     UNANSWERED,
     Sent,
 )
-from anabranch.testing.rehearsal.probe import ANSWER_SECONDS, Looking
+from anabranch.testing.rehearsal.probe import ANSWER_SECONDS, PartitionProbe
 
 PRODUCE_BY_NAME = 12
 
 
-class Asking:
+class RehearsalClients:
     """The clients. `log` holds what was sent, in order."""
 
-    def __init__(self, looking: Looking) -> None:
+    def __init__(self, looking: PartitionProbe) -> None:
         self.looking = looking
         self.machines = looking.machines
         self.place = looking.place

@@ -50,7 +50,7 @@ LOOK_BYTES = 1 << 20
 DEBUGGING = -2
 
 
-class Looking:
+class PartitionProbe:
     """Looks at the watched partition of a plan."""
 
     def __init__(self, plan: Rehearsal, machines: Machines) -> None:

@@ -22,10 +22,10 @@ from anabranch.sim.rehearsal.outcome import BEGIN, Outcome, Row, moments, title
 from anabranch.sim.rehearsal.producer import REQUEST_TIMEOUT_MS, Sent
 from anabranch.sim.rehearsal.transcript import answer
 from anabranch.testing.nodes import ClusterError
-from anabranch.testing.rehearsal.actions import Acting, refuse
-from anabranch.testing.rehearsal.clients import Asking
+from anabranch.testing.rehearsal.actions import EventPerformer, refuse
+from anabranch.testing.rehearsal.clients import RehearsalClients
 from anabranch.testing.rehearsal.machines import Machines
-from anabranch.testing.rehearsal.probe import Looking
+from anabranch.testing.rehearsal.probe import PartitionProbe
 
 PATIENCE_SECONDS = 45.0
 """More than a lease and a session that run out, one after the other."""
@@ -62,9 +62,9 @@ class _Stage:
         self.foretold = foretold
         self.patience_seconds = patience_seconds
         self.machines = machines
-        self.looking = Looking(plan, machines)
-        self.asking = Asking(self.looking)
-        self.acting = Acting(machines, self.looking)
+        self.looking = PartitionProbe(plan, machines)
+        self.asking = RehearsalClients(self.looking)
+        self.acting = EventPerformer(machines, self.looking)
         self.rows: list[Row] = []
         self._answers: list[asyncio.Task[None]] = []
         self._give_up: dict[asyncio.Task[None], int] = {}

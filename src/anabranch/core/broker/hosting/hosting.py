@@ -24,7 +24,7 @@ from anabranch.core.broker.hosting.effects import (
 )
 from anabranch.core.broker.hosting.log_cleaner import LogCleaner
 from anabranch.core.broker.hosting.logs import Found, Logs
-from anabranch.core.broker.hosting.states import Happening, Standing
+from anabranch.core.broker.hosting.states import HostedEvent, HostedState
 from anabranch.core.broker.hosting.syncs import Syncs
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
@@ -175,7 +175,7 @@ class Hosting:
             elif isinstance(fault, CorruptLog):
                 self.logs.report_rot(replica.topic_partition, fault)
                 self.folders.unclean.add(replica.folder)
-                self.logs.leave(replica, Happening.ROT)
+                self.logs.leave(replica, HostedEvent.ROT)
             else:
                 self.folders.failed(replica.folder, fault)
 
@@ -242,7 +242,7 @@ class Hosting:
             self.logs.delete_offline(topic.topic_id)
         plan = self._partitions.plan(image, delta, broker_epoch=self._broker.broker_epoch)
         for replica in plan.drop:
-            self.logs.leave(replica, Happening.REMOVE)
+            self.logs.leave(replica, HostedEvent.REMOVE)
             self._effects.append(DeleteLog(replica.folder, replica.topic_partition))
             yield
         if plan.drop:
@@ -312,6 +312,6 @@ class Hosting:
             changed = {self._partitions.offline[place]: (place.partition,)}
             yield from self._steps(image, MetadataDelta(changed_partitions=changed))
 
-    def standing(self, place: TopicPartition) -> Standing:
+    def standing(self, place: TopicPartition) -> HostedState:
         """How a partition stands here now."""
         return self.logs.standing(place)

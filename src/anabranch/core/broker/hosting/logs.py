@@ -23,7 +23,7 @@ from anabranch.core.broker.hosting.effects import (
     TellHosted,
 )
 from anabranch.core.broker.hosting.folders import Folders
-from anabranch.core.broker.hosting.states import Happening, Standing, after
+from anabranch.core.broker.hosting.states import HostedEvent, HostedState, after
 from anabranch.core.errors import Bug, CorruptLog, StorageFault
 from anabranch.core.log.files import DiskFull
 from anabranch.core.replication.replica import Replica
@@ -51,7 +51,7 @@ class Found(NamedTuple):
     topic_id: TopicId | None
 
 
-class Opening(NamedTuple):
+class PendingOpen(NamedTuple):
     """The log that the performer was asked to open or to create."""
 
     assignment: Assignment
@@ -73,7 +73,7 @@ class Logs:
         self.touched: list[TopicPartition] = []
         """Partitions whose replica came, went or changed."""
         self.folders = Folders(broker.partitions, effects, self._lost)
-        self.opening: Opening | None = None
+        self.opening: PendingOpen | None = None
         self._broker = broker
         self._partitions = broker.partitions
         self._effects = effects
@@ -122,26 +122,26 @@ class Logs:
 
     # One partition.
 
-    def standing(self, place: TopicPartition) -> Standing:
+    def standing(self, place: TopicPartition) -> HostedState:
         """How a partition stands here now."""
         partitions = self._partitions
         if self.opening is not None and self.opening.assignment.topic_partition == place:
-            return Standing.CREATING if self.opening.found is None else Standing.OPENING
+            return HostedState.CREATING if self.opening.found is None else HostedState.OPENING
         if partitions.get(*place) is not None:
-            return Standing.HOSTED
+            return HostedState.HOSTED
         if place not in partitions.offline:
-            return Standing.ABSENT
+            return HostedState.ABSENT
         if place in partitions.roomless:
-            return Standing.ROOMLESS
+            return HostedState.ROOMLESS
         if place in partitions.missing:
-            return Standing.MISSING
-        return Standing.ROTTEN if place in partitions.rotten else Standing.OFFLINE
+            return HostedState.MISSING
+        return HostedState.ROTTEN if place in partitions.rotten else HostedState.OFFLINE
 
     def host(self, image: MetadataImage, assignment: Assignment, *, is_new: bool) -> None:
         """A partition is placed here and not hosted: have its log opened, or begun."""
         place, topic_id, _ = assignment
         if self._partitions.offline.get(place, topic_id) != topic_id:
-            self._come_to(assignment, Happening.REMOVE)  # of an older topic of that name
+            self._come_to(assignment, HostedEvent.REMOVE)  # of an older topic of that name
         found, another = self.found.pop(place, None), None
         if found is not None and found.topic_id not in (None, topic_id):
             another, found = found, None
@@ -153,11 +153,11 @@ class Logs:
             return
         folder = self.folders.roomiest() if found is None else self.folders.by_path[found.path]
         if folder is None or folder.fault is not None:
-            self._come_to(assignment, Happening.GIVE_UP)
+            self._come_to(assignment, HostedEvent.GIVE_UP)
             return
-        self._come_to(assignment, Happening.CREATE if found is None else Happening.OPEN)
+        self._come_to(assignment, HostedEvent.CREATE if found is None else HostedEvent.OPEN)
         config = self.topic_config(image, place.topic)
-        opening = Opening(assignment, folder.path, config, found)
+        opening = PendingOpen(assignment, folder.path, config, found)
         if found is None and folder.room.is_full:
             self._waits(opening, folder.room.refusal(place))
             return
@@ -187,13 +187,13 @@ class Logs:
             sentence = "a partition is offline: its log is missing"
             self._effects.append(Report("error", sentence, place, why=why))
             is_away = bool(self._partitions.offline_folders)
-            self._come_to(assignment, Happening.GIVE_UP if is_away else Happening.MISS)
+            self._come_to(assignment, HostedEvent.GIVE_UP if is_away else HostedEvent.MISS)
         elif any(promised.values()):
             sentence = "a log that is gone is copied anew"
             self._effects.append(Report("warning", sentence, place, why=f"leader={state.leader}"))
         return bool(why)
 
-    def _answered(self, place: TopicPartition) -> Opening:
+    def _answered(self, place: TopicPartition) -> PendingOpen:
         opening = self.opening
         if opening is None or opening.assignment.topic_partition != place:
             raise Bug(f"{place} was opened and nothing asked for it")
@@ -205,7 +205,7 @@ class Logs:
         opening = self._answered(place)
         folder = self.folders.by_path[opening.path]
         if folder.fault is not None:
-            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            self._opening_ended(opening, HostedEvent.FOLDER_FAILED)
             return
         if opening.is_second:
             self._waits(opening, folder.room.refusal(place))
@@ -222,9 +222,9 @@ class Logs:
         folder, is_here = self.folders.by_path[opening.path], opening.found is not None
         if folder.fault is not None:
             log.fail(folder.fault)
-            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            self._opening_ended(opening, HostedEvent.FOLDER_FAILED)
             return
-        self._check(place, Happening.OPENED, Standing.HOSTED)
+        self._check(place, HostedEvent.OPENED, HostedState.HOSTED)
         self.opening = None
         replica = Replica(
             place,
@@ -253,7 +253,7 @@ class Logs:
         opening = self._answered(asked)
         place = opening.assignment.topic_partition
         if isinstance(fault, CorruptLog):
-            self._opening_ended(opening, Happening.ROT)
+            self._opening_ended(opening, HostedEvent.ROT)
             self.report_rot(place, fault)
             self.folders.unclean.add(opening.path)
         elif isinstance(fault, DiskFull):
@@ -262,47 +262,47 @@ class Logs:
             self.folders.refused(opening.path, fault, now_ms)
             self._waits(opening, fault)
         else:
-            self._opening_ended(opening, Happening.FOLDER_FAILED)
+            self._opening_ended(opening, HostedEvent.FOLDER_FAILED)
             self.folders.failed(opening.path, fault)
 
-    def _waits(self, opening: Opening, fault: DiskFull) -> None:
+    def _waits(self, opening: PendingOpen, fault: DiskFull) -> None:
         """A log waits for room: that of its folder, or that of any."""
         place = opening.assignment.topic_partition
         if place not in self._partitions.roomless:
             self._effects.append(Report("error", "a partition waits for room", place, why=fault))
         self.opening = opening
-        self._opening_ended(opening, Happening.NO_ROOM)
+        self._opening_ended(opening, HostedEvent.NO_ROOM)
         if opening.found is not None:
             self.found[place] = opening.found
         path = ANYWHERE if opening.found is None else opening.path
         self._waiting.setdefault(path, {})[place] = None
 
-    def _opening_ended(self, opening: Opening, happening: Happening) -> None:
+    def _opening_ended(self, opening: PendingOpen, happening: HostedEvent) -> None:
         following = after(self.standing(opening.assignment.topic_partition), happening)
         self.opening = None
         self._enter(opening.assignment.topic_partition, opening.assignment.topic_id, following)
 
-    def _come_to(self, assignment: Assignment, happening: Happening) -> None:
+    def _come_to(self, assignment: Assignment, happening: HostedEvent) -> None:
         """Something happens to a partition that is not hosted."""
         place, topic_id, _ = assignment
         self._enter(place, topic_id, after(self.standing(place), happening))
 
-    def _enter(self, place: TopicPartition, topic_id: TopicId, standing: Standing) -> None:
+    def _enter(self, place: TopicPartition, topic_id: TopicId, standing: HostedState) -> None:
         partitions = self._partitions
-        if standing is Standing.ROOMLESS:
+        if standing is HostedState.ROOMLESS:
             partitions.wait_for_room(place, topic_id)
-        elif standing is Standing.MISSING:
+        elif standing is HostedState.MISSING:
             partitions.miss(place, topic_id)
-        elif standing in (Standing.ROTTEN, Standing.OFFLINE):
-            partitions.give_up(place, topic_id, is_rotten=standing is Standing.ROTTEN)
-        elif standing is Standing.ABSENT:
+        elif standing in (HostedState.ROTTEN, HostedState.OFFLINE):
+            partitions.give_up(place, topic_id, is_rotten=standing is HostedState.ROTTEN)
+        elif standing is HostedState.ABSENT:
             partitions.no_more(place)
 
-    def _check(self, place: TopicPartition, happening: Happening, expected: Standing) -> None:
+    def _check(self, place: TopicPartition, happening: HostedEvent, expected: HostedState) -> None:
         if after(self.standing(place), happening) is not expected:
             raise Bug(f"{place} does not come to be {expected.value}")
 
-    def leave(self, replica: Replica, happening: Happening) -> None:
+    def leave(self, replica: Replica, happening: HostedEvent) -> None:
         """A hosted replica is hosted no more."""
         place = replica.topic_partition
         following = after(self.standing(place), happening)
@@ -313,7 +313,7 @@ class Logs:
         self.touch(place)
 
     def _lost(self, replica: Replica) -> None:
-        self.leave(replica, Happening.FOLDER_FAILED)
+        self.leave(replica, HostedEvent.FOLDER_FAILED)
 
     def touch(self, place: TopicPartition) -> None:
         """Requests and replication follow."""

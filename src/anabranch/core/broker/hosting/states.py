@@ -15,7 +15,7 @@ from enum import Enum
 from anabranch.core.errors import Bug
 
 
-class Standing(Enum):
+class HostedState(Enum):
     """How a partition stands here."""
 
     ABSENT = "absent"
@@ -33,7 +33,7 @@ class Standing(Enum):
     """Its folder failed, or no folder works."""
 
 
-class Happening(Enum):
+class HostedEvent(Enum):
     """What happens to it."""
 
     OPEN = "asked for, and its log was found"
@@ -47,8 +47,8 @@ class Happening(Enum):
     REMOVE = "deleted, moved away, or of an older topic"
 
 
-_S, _H = Standing, Happening
-TRANSITIONS: Mapping[tuple[Standing, Happening], Standing] = {
+_S, _H = HostedState, HostedEvent
+TRANSITIONS: Mapping[tuple[HostedState, HostedEvent], HostedState] = {
     (_S.ABSENT, _H.OPEN): _S.OPENING,
     (_S.ABSENT, _H.CREATE): _S.CREATING,
     (_S.ABSENT, _H.MISS): _S.MISSING,
@@ -77,7 +77,7 @@ TRANSITIONS: Mapping[tuple[Standing, Happening], Standing] = {
 }
 
 
-def after(standing: Standing, happening: Happening) -> Standing:
+def after(standing: HostedState, happening: HostedEvent) -> HostedState:
     """The standing that follows. Raises Bug for a pair that cannot be."""
     following = TRANSITIONS.get((standing, happening))
     if following is None:

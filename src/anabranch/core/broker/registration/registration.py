@@ -50,8 +50,8 @@ from anabranch.core.broker.registration.events import (
 )
 from anabranch.core.broker.registration.failed_folders import FAR_MS, FailedFolders
 from anabranch.core.broker.registration.requests import (
+    BrokerView,
     Identity,
-    Standing,
     failed_directories,
     heartbeat_request,
     refusal,
@@ -126,7 +126,7 @@ class Registration:
     def __init__(
         self,
         identity: Identity,
-        standing: Standing,
+        standing: BrokerView,
         times: Times,
         *,
         notes: FolderNotes | None = None,

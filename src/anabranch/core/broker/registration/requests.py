@@ -46,7 +46,7 @@ class Folders(Protocol):
     full_folders: set[str]
 
 
-class Standing(Protocol):
+class BrokerView(Protocol):
     """What a registration reads of its broker: the metadata that it acts on, and its folders. A
     folder whose account cannot be read is taken offline."""
 
@@ -59,7 +59,7 @@ class Standing(Protocol):
         """Its folders."""
 
 
-def failed_directories(identity: Identity, standing: Standing) -> list[bytes]:
+def failed_directories(identity: Identity, standing: BrokerView) -> list[bytes]:
     """The ids of the folders that failed."""
     offline = standing.partitions.offline_folders
     return [known for path, known in identity.directories.items() if path in offline]
@@ -67,7 +67,7 @@ def failed_directories(identity: Identity, standing: Standing) -> list[bytes]:
 
 def registration_request(
     identity: Identity,
-    standing: Standing,
+    standing: BrokerView,
     previous_broker_epoch: int,
     history: Mapping[int, bytes] | None,
 ) -> BrokerRegistrationRequest:
@@ -93,7 +93,7 @@ def registration_request(
 
 def heartbeat_request(
     identity: Identity,
-    standing: Standing,
+    standing: BrokerView,
     broker_epoch: int,
     *,
     wants_in: bool,

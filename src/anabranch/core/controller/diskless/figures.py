@@ -68,7 +68,7 @@ NOTHING = Figures((), 0, (), 0, ())
 
 def figures(controller: Controller, now_ms: int) -> Figures:
     """The figures of an active controller; nothing where no topic is diskless."""
-    reconciling, index = controller.duties.reconciling, controller.state.diskless
+    reconciling, index = controller.duties.diskless, controller.state.diskless
     racks, keys = reconciling.racks, index.keys
     if racks is None or not keys:
         return NOTHING
@@ -86,7 +86,7 @@ def figures(controller: Controller, now_ms: int) -> Figures:
 def _rack(controller: Controller, rack: Rack, now_ms: int) -> RackFigures:
     if rack.eligible:
         return RackFigures(rack.name, rack.state, 0, 0)
-    degraded_ms = controller.duties.reconciling.degraded_ms(rack, now_ms)
+    degraded_ms = controller.duties.diskless.degraded_ms(rack, now_ms)
     threshold_ms = controller.config.diskless_managed_rf_rack_unavailable_threshold_ms
     percent = min(100, degraded_ms * 100 // max(threshold_ms, 1))
     return RackFigures(
@@ -100,7 +100,7 @@ def _rack(controller: Controller, rack: Rack, now_ms: int) -> RackFigures:
 def _partitions(
     controller: Controller, racks: Racks, keys: Iterable[PartitionKey]
 ) -> Iterator[PartitionFigures]:
-    state, reconciling = controller.state, controller.duties.reconciling
+    state, reconciling = controller.state, controller.duties.diskless
     reconciles = controller.config.diskless_managed_rf_auto_reconcile
     lacks = any(racks.by_name[name].state is DEGRADED for name in racks.target)
     steady = 100 if racks.target else 0, 0, 0, int(lacks)

@@ -87,7 +87,7 @@ class Pace:
         self._thousandths -= 1000 * moves
 
 
-class Reconciling:
+class ReconcilerDuty:
     """What is to be looked at, and when next, on the steady clock. One a controller term."""
 
     def __init__(self, now_ms: int) -> None:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.brokers.sessions import Sessions
 from anabranch.core.controller.cluster_state import ClusterState
-from anabranch.core.controller.moves.plan_states import Standing, found, held_up, standing
+from anabranch.core.controller.moves.plan_states import MoveState, found, held_up, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_off
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to
@@ -46,7 +46,7 @@ def is_carried(plan: PlanImage | None) -> bool:
     return plan is not None and plan.state is State.RUNNING
 
 
-class Carrying:
+class PlanDuty:
     """When the plan is looked at next, on the steady clock, and since when it is stuck."""
 
     def __init__(self, now_ms: int) -> None:
@@ -120,14 +120,14 @@ class Step:
                 continue
             partition = found(self._state, move)
             now = standing(partition, plan, move, status)
-            if now is Standing.GONE:
+            if now is MoveState.GONE:
                 self._note(index, Status.GONE)
-            elif now is Standing.AT_AIM:
+            elif now is MoveState.AT_AIM:
                 self._note(index, plan.aimed)
-            elif now is Standing.GOING:
+            elif now is MoveState.GOING:
                 assert partition is not None
                 self._goes(index, move, partition, status)
-            elif now is Standing.AT_START and status is plan.untouched:
+            elif now is MoveState.AT_START and status is plan.untouched:
                 self._candidates.append(index)
             else:
                 assert partition is not None

@@ -20,7 +20,7 @@ MOST_TOLD = 100
 """Moves that an answer names: those under way, and those that wait for somebody."""
 
 
-class Standing(Enum):
+class MoveState(Enum):
     """Where a partition is, as its plan sees it."""
 
     AT_START = "at the start"
@@ -39,21 +39,21 @@ def found(state: ClusterState, move: MoveImage) -> PartitionImage | None:
 
 def standing(
     partition: PartitionImage | None, plan: PlanImage, move: MoveImage, status: Status
-) -> Standing:
+) -> MoveState:
     """Where the partition of a move is. A move that was taken back with Kafka's tools has the
     replicas that it had, in another order."""
     if partition is None:
-        return Standing.GONE
+        return MoveState.GONE
     running = Move.of(partition)
     if running.is_running:
-        return Standing.GOING if running.target == plan.aim(move) else Standing.ELSEWHERE
+        return MoveState.GOING if running.target == plan.aim(move) else MoveState.ELSEWHERE
     if partition.replicas == plan.aim(move):
-        return Standing.AT_AIM
+        return MoveState.AT_AIM
     start = plan.start(move)
     if partition.replicas == start:
-        return Standing.AT_START
+        return MoveState.AT_START
     is_back = status is Status.UNDER_WAY and sorted(partition.replicas) == sorted(start)
-    return Standing.AT_START if is_back else Standing.ELSEWHERE
+    return MoveState.AT_START if is_back else MoveState.ELSEWHERE
 
 
 def away(state: ClusterState, row: Row) -> list[int]:
@@ -87,7 +87,7 @@ def told(state: ClusterState, plan: PlanImage | None) -> PlanTold:
     for index, move in enumerate(plan.moves):
         status = plan.status(index)
         if status is Status.UNDER_WAY:
-            if standing(found(state, move), plan, move, status) is Standing.AT_AIM:
+            if standing(found(state, move), plan, move, status) is MoveState.AT_AIM:
                 status = plan.aimed
         counts[status] += 1
         is_open = status is Status.UNDER_WAY or (plan.is_open and status is plan.untouched)

@@ -21,7 +21,7 @@ from anabranch.core.controller.brokers.cordons import is_cordoned
 from anabranch.core.controller.brokers.membership import Consequences
 from anabranch.core.controller.moves.plan_cordons import cordon_off, cordon_on, to_cordon
 from anabranch.core.controller.moves.plan_progress import changed, plan_reason
-from anabranch.core.controller.moves.plan_states import Standing, away, found, standing
+from anabranch.core.controller.moves.plan_states import MoveState, away, found, standing
 from anabranch.core.controller.moves.plan_throttle import throttle_on, throttled_already
 from anabranch.core.controller.moves.reassignment import Move
 from anabranch.core.controller.moves.requests import move as moved_to
@@ -219,7 +219,7 @@ def _go_on(consequences: Consequences, plan: PlanImage, sentence: str) -> Result
     again: list[MetadataRecord] = [*_throttle_again(consequences, plan)]
     for move in plan.under_way():
         now = standing(found(consequences.state, move), plan, move, Status.UNDER_WAY)
-        if now is Standing.AT_START:
+        if now is MoveState.AT_START:
             name = consequences.state.topic_name((move.topic_id, move.partition))
             again += moved_to(consequences, name, move.partition, plan.aim(move)).records
     return _now(consequences, plan, State.RUNNING, sentence, again)
@@ -255,10 +255,10 @@ def _roll_back(consequences: Consequences, plan: PlanImage) -> Result[None]:
     return back.result(replace(turned, sentence=sentence), more)
 
 
-SETTLED: Mapping[Standing, Callable[[PlanImage], Status]] = {
-    Standing.GONE: lambda _plan: Status.GONE,
-    Standing.AT_AIM: lambda plan: plan.aimed,
-    Standing.AT_START: lambda plan: plan.untouched,
+SETTLED: Mapping[MoveState, Callable[[PlanImage], Status]] = {
+    MoveState.GONE: lambda _plan: Status.GONE,
+    MoveState.AT_AIM: lambda plan: plan.aimed,
+    MoveState.AT_START: lambda plan: plan.untouched,
 }
 """What a move that is under way no more is noted as; where somebody else moved the partition, it is
 left as it is."""
@@ -295,7 +295,7 @@ class _Back:
             partition = found(self._consequences.state, move)
             now = standing(partition, plan, move, Status.UNDER_WAY)
             is_other = partition is not None and partition.replicas != plan.start(move)
-            if now is Standing.GOING or (now is Standing.AT_START and is_other):
+            if now is MoveState.GOING or (now is MoveState.AT_START and is_other):
                 yield index
             elif now in SETTLED:
                 self._note(index, SETTLED[now](plan))

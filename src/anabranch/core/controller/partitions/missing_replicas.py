@@ -39,7 +39,7 @@ MOST_AT_ONCE = 100
 that wait for a broker which is down do not count."""
 
 
-class Filling:
+class MissingReplicasDuty:
     """When missing replicas are looked after next, on the steady clock."""
 
     def __init__(self, now_ms: int) -> None:

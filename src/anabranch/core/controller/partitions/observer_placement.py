@@ -45,7 +45,7 @@ Seen = tuple[TopicImage, Constraints]
 """A topic as it was looked at; it is another one whenever anything of it has changed."""
 
 
-class Observing:
+class ObserverDuty:
     """When observers are looked after next, on the steady clock, and what needs no look."""
 
     def __init__(self, now_ms: int) -> None:

@@ -17,7 +17,7 @@ from anabranch.core.metadata.store import StoredBatch
 from anabranch.core.wire.metadata_records import MetadataRecord
 
 
-class Waiting(NamedTuple):
+class WaitingAnswer(NamedTuple):
     """An answer that leaves when the log is committed up to `offset`."""
 
     offset: int
@@ -39,7 +39,7 @@ class Appends:
     def __init__(self) -> None:
         self.planned: list[Planned] = []
         self.under_way: list[Planned] = []
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[WaitingAnswer] = deque()
         self.elections_total = self.unclean_elections_total = self.elections_ms_total = 0
 
     def plan(self, batch: StoredBatch, records: Sequence[MetadataRecord], now_ms: int) -> None:
@@ -62,14 +62,14 @@ class Appends:
             self.elections_ms_total += counts.elections * (now_ms - each.decided_ms)
         return [each.batch for each in committed]
 
-    def ready(self, end_offset: int) -> list[Waiting]:
+    def ready(self, end_offset: int) -> list[WaitingAnswer]:
         """The answers that stand on nothing beyond the committed end."""
         found = []
         while self.waiting and self.waiting[0].offset <= end_offset:
             found.append(self.waiting.popleft())
         return found
 
-    def drop(self) -> list[Waiting]:
+    def drop(self) -> list[WaitingAnswer]:
         """Forget everything; those who waited."""
         dropped = list(self.waiting)
         self.planned, self.under_way = [], []

@@ -12,7 +12,7 @@ from typing import Any
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.result import Result
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.appends import Appends, Waiting
+from anabranch.core.controller.tenure.appends import Appends, WaitingAnswer
 from anabranch.core.controller.tenure.snapshots import Snapshots
 from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.metadata.batches import encode_batch
@@ -40,7 +40,7 @@ class Decisions:
         if controller.log.end_offset >= needed:
             self._state.do(effects.Answer(event.ticket, result.response))
         else:
-            self._appends.waiting.append(Waiting(needed, event.ticket, result.response))
+            self._appends.waiting.append(WaitingAnswer(needed, event.ticket, result.response))
 
     def refuse(self, event: events.Decide, _now_ms: int) -> None:
         """This node does not decide."""

@@ -1,6 +1,6 @@
 """The lease as this node knows it: when it was confirmed, and how long its holder has been silent.
 
-What: `Holding` is the holder's side: the lease's time counts from when a confirmation was asked
+What: `HeldLease` is the holder's side: the lease's time counts from when a confirmation was asked
 for, not from when it came. `Silence` is the taker's: an unchanged row, by its own steady clock.
 Rules kept: neither trusts another node's clock. A holder whose steady clock stood still believes in
 its lease for longer than others do; its next append or renewal shows it, and changes nothing.
@@ -16,7 +16,7 @@ from anabranch.core.metadata.store import NOBODY, Lease
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTimes:
     """How long what lasts."""
 
     lease_timeout_ms: int = 6_000
@@ -38,7 +38,7 @@ class Me(NamedTuple):
 
 
 @dataclass(slots=True)
-class Holding:
+class HeldLease:
     """A lease of this node, confirmed by what was asked at `confirmed_ms`."""
 
     lease: Lease
@@ -48,7 +48,7 @@ class Holding:
         """The store did something that only the holder may ask for; answers may be out of order."""
         self.confirmed_ms = max(self.confirmed_ms, asked_ms)
 
-    def is_over(self, now_ms: int, timing: Timing) -> bool:
+    def is_over(self, now_ms: int, timing: LeaseTimes) -> bool:
         """Whether others may have taken it for want of a renewal."""
         return now_ms - self.confirmed_ms > timing.lease_timeout_ms
 
@@ -82,7 +82,7 @@ class Silence:
         that its time need not be waited for."""
         self._gone_epoch = epoch
 
-    def is_long(self, now_ms: int, timing: Timing) -> bool:
+    def is_long(self, now_ms: int, timing: LeaseTimes) -> bool:
         """Whether the holder has been silent for so long that another may take the lease."""
         if self.lease is not None and self.lease.epoch == self._gone_epoch:
             return True

@@ -9,7 +9,7 @@ Not here: what is done in which phase (the parts), in which order (`tenure.py`).
 from __future__ import annotations
 
 from anabranch.core.controller.tenure.effects import Effect, StoreCall
-from anabranch.core.controller.tenure.lease import Holding, Timing
+from anabranch.core.controller.tenure.lease import HeldLease, LeaseTimes
 from anabranch.core.controller.tenure.phases import Phase
 from anabranch.core.types import NEVER_MS
 
@@ -17,10 +17,10 @@ from anabranch.core.types import NEVER_MS
 class TenureState:
     """See the module. All times are of the steady clock."""
 
-    def __init__(self, timing: Timing) -> None:
+    def __init__(self, timing: LeaseTimes) -> None:
         self.timing = timing
         self.phase = Phase.STARTING
-        self.holding: Holding | None = None
+        self.holding: HeldLease | None = None
         """The lease, from its taking to the end of the term."""
         self.call_ms = NEVER_MS
         """When the store is to be called again for the phase's sake."""
@@ -30,7 +30,7 @@ class TenureState:
         self._effects: list[Effect] = []
 
     @property
-    def held(self) -> Holding:
+    def held(self) -> HeldLease:
         """The lease where there must be one."""
         assert self.holding is not None
         return self.holding

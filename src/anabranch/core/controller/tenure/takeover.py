@@ -11,7 +11,7 @@ from __future__ import annotations
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.candidacy import Candidacy
-from anabranch.core.controller.tenure.lease import Holding
+from anabranch.core.controller.tenure.lease import HeldLease
 from anabranch.core.controller.tenure.phases import Phase
 from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.controller.tenure.store_age import StoreAge
@@ -46,7 +46,7 @@ class Takeover:
             self._candidacy.watch(now_ms, state.timing.watch_ms)
             return
         self._candidacy.won(event.lease, now_ms)
-        state.holding = Holding(event.lease, now_ms)
+        state.holding = HeldLease(event.lease, now_ms)
         state.phase = Phase.READING
         state.call_ms = now_ms + state.timing.renew_ms  # reading may take long
         state.call(effects.ReadLog())
@@ -56,7 +56,7 @@ class Takeover:
         if event.lease is None:
             self._candidacy.watch(now_ms, self._state.timing.watch_ms)
             return
-        self._state.holding = Holding(event.lease, now_ms)
+        self._state.holding = HeldLease(event.lease, now_ms)
 
     def reading_failed(self, event: events.StoreFailed, now_ms: int) -> None:
         """The log could not be read: later, or never by this version."""

@@ -24,7 +24,7 @@ from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.tenure import effects, events
 from anabranch.core.controller.tenure.candidacy import Candidacy
 from anabranch.core.controller.tenure.effects import Effect
-from anabranch.core.controller.tenure.lease import Timing
+from anabranch.core.controller.tenure.lease import LeaseTimes
 from anabranch.core.controller.tenure.phases import CANDIDATE, TABLE, Phase
 from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.controller.tenure.store_age import StoreAge
@@ -51,11 +51,11 @@ class Tenure:
         endpoint: str = "",
         copy: CopyEnd | None = None,
         store_url: str = UNKNOWN_URL,
-        timing: Timing | None = None,
+        timing: LeaseTimes | None = None,
         first_records: FirstRecords = bootstrap_records,
     ) -> None:
         self.controller = controller
-        self.state = state = TenureState(timing or Timing())
+        self.state = state = TenureState(timing or LeaseTimes())
         store_age = StoreAge(controller, copy or NO_COPY, store_url)
         self.candidacy = Candidacy(state, controller, store_age, incarnation, endpoint)
         self.term = Term(state, controller, self.candidacy, first_records)

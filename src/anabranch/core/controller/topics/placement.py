@@ -1,11 +1,10 @@
 """Partitions that the cluster places: the placer that was chosen, and what comes with its lists.
 
-What: `Placing` serves one request. A topic with placement constraints goes by them; for others it
-asks the placer that the topic names, else the cluster's; diskless topics are placed by
-`core/placement/managed.py`. It makes the records: the partitions,
-their observers, the replicas that no broker can take yet (KIP-409), and where computed assignment
-goes on. Rule kept: topics of one request see what those before them took, and a topic that fails
-takes nothing.
+What: `TopicPlacement` serves one request. A topic with placement constraints goes by them; for
+others it asks the placer that the topic names, else the cluster's; diskless topics are placed by
+`core/placement/managed.py`. It makes the records: the partitions, their observers, the replicas
+that no broker can take yet (KIP-409), and where computed assignment goes on. Rule kept: topics of
+one request see what those before them took, and a topic that fails takes nothing.
 
 Not here: the placers (`core/placement`), lists given by hand (`assignments.py`).
 """
@@ -57,7 +56,7 @@ class Placed(NamedTuple):
     missing: int = 0
 
 
-class Placing:
+class TopicPlacement:
     """Places the topics of one request. `placer` is used instead of a named one, if given."""
 
     def __init__(

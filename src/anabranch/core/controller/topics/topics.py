@@ -23,7 +23,7 @@ from anabranch.core.controller.topics.assignments import (
     refuse_cordoned,
 )
 from anabranch.core.controller.topics.diskless import new_topic_configs
-from anabranch.core.controller.topics.placement import Placed, Placing
+from anabranch.core.controller.topics.placement import Placed, TopicPlacement
 from anabranch.core.controller.topics.topic_names import name_fault
 from anabranch.core.errors import ApiError, ClientFault, ErrorCode
 from anabranch.core.metadata.image import RESOURCE_TOPIC, MetadataImage, TopicImage
@@ -58,9 +58,9 @@ class Planner:
     """The one to use whatever is configured; None: as configured."""
     rng: Random
 
-    def placing(self) -> Placing:
+    def placing(self) -> TopicPlacement:
         """What places the topics of one request."""
-        return Placing(self.state, self.config, self.rng, self.placer)
+        return TopicPlacement(self.state, self.config, self.rng, self.placer)
 
     @property
     def image(self) -> MetadataImage:
@@ -131,7 +131,7 @@ def _check_name(planner: Planner, name: str) -> None:
         raise ClientFault(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
 
 
-def _create(planner: Planner, placing: Placing, topic: CreatableTopic) -> NewTopic:
+def _create(planner: Planner, placing: TopicPlacement, topic: CreatableTopic) -> NewTopic:
     configs = _configs(planner, topic)
     topic_id = new_topic_id(planner.image, planner.rng)
     effective = TopicConfig.of(configs, planner.config)
@@ -224,7 +224,7 @@ def _manual_partitions(
 
 def _automatic_partitions(
     planner: Planner,
-    placing: Placing,
+    placing: TopicPlacement,
     topic: CreatableTopic,
     topic_id: TopicId,
     effective: TopicConfig,
@@ -283,7 +283,9 @@ def delete_topic(image: MetadataImage, topic: TopicImage) -> RemoveTopicRecord:
 # Adding partitions
 
 
-def create_partitions(planner: Planner, placing: Placing, wanted: CreatePartitionsTopic) -> Placed:
+def create_partitions(
+    planner: Planner, placing: TopicPlacement, wanted: CreatePartitionsTopic
+) -> Placed:
     """The partitions that take a topic to `wanted.count`. Raises ClientFault."""
     topic = planner.image.topic(wanted.name)
     if topic is None:

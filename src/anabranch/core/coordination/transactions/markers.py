@@ -56,7 +56,7 @@ HAS_NO_NEED = frozenset(
 transaction is under way there; or it could never hold a record of it."""
 
 
-class Sending:
+class PendingDecision:
     """A decision that is being carried out."""
 
     __slots__ = ("left", "shard", "transaction", "transactional_id", "waiting")
@@ -76,7 +76,7 @@ class Sending:
 class Part(NamedTuple):
     """What one request says of one transaction."""
 
-    sending: Sending
+    sending: PendingDecision
     partitions: list[TopicPartition]
 
 
@@ -84,7 +84,7 @@ class Markers:
     """All decisions that this broker carries out."""
 
     def __init__(self, broker: Host) -> None:
-        self.sending: dict[str, Sending] = {}
+        self.sending: dict[str, PendingDecision] = {}
         self.written_total = 0
         """Markers that partitions have, or need no more."""
         self._broker = broker
@@ -97,7 +97,9 @@ class Markers:
         self, shard: TransactionShard, transactional_id: str, transaction: Transaction, now_ms: int
     ) -> None:
         """Carry out what is decided and committed."""
-        sending = self.sending[transactional_id] = Sending(shard, transactional_id, transaction)
+        sending = self.sending[transactional_id] = PendingDecision(
+            shard, transactional_id, transaction
+        )
         self._route(sending, transaction.partitions)
         self._go_on(sending, now_ms)
 
@@ -113,12 +115,12 @@ class Markers:
         sending = self.sending.get(transactional_id)
         return None if sending is None else frozenset(sending.left)
 
-    def _is_current(self, sending: Sending) -> bool:
+    def _is_current(self, sending: PendingDecision) -> bool:
         return self.sending.get(sending.transactional_id) is sending and sending.shard.is_current
 
     # To whom.
 
-    def _route(self, sending: Sending, partitions: Iterable[TopicPartition]) -> None:
+    def _route(self, sending: PendingDecision, partitions: Iterable[TopicPartition]) -> None:
         """Queue each partition for its leader; one that is no more needs no marker, nor does one
         of a diskless topic, which has taken the name since."""
         image = self._broker.image
@@ -132,7 +134,7 @@ class Markers:
                 queue = self._queues.setdefault(state.leader, {})
                 queue.setdefault(sending.transactional_id, []).append(place)
 
-    def _go_on(self, sending: Sending, now_ms: int) -> None:
+    def _go_on(self, sending: PendingDecision, now_ms: int) -> None:
         if not sending.left:
             self._complete(sending, now_ms)
         elif sending.waiting:
@@ -203,7 +205,7 @@ class Markers:
                 self._route(sending, waiting)
                 self._go_on(sending, now_ms)
 
-    def _complete(self, sending: Sending, now_ms: int) -> None:
+    def _complete(self, sending: PendingDecision, now_ms: int) -> None:
         """Every partition has its marker: say so in the log; later if the log takes nothing now."""
         del self.sending[sending.transactional_id]
         after = completed(sending.transaction, now_ms)

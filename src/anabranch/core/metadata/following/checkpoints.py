@@ -13,7 +13,7 @@ from typing import NamedTuple
 from anabranch.core.errors import ProtocolError
 from anabranch.core.log.files import Files
 from anabranch.core.metadata.batches import snapshot_is_whole
-from anabranch.core.metadata.following.replayer import Reading
+from anabranch.core.metadata.following.replayer import BatchReader
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.levels import check_supported
 
@@ -55,7 +55,7 @@ def newest_whole(files: Files, folder: str) -> tuple[Checkpoint, bytes] | None:
     return None
 
 
-def image_of(reading: Reading, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
+def image_of(reading: BatchReader, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
     """The image that a fetched snapshot makes.
 
     Raises ProtocolError when it is not whole, and TooOld when this version cannot follow it.

@@ -25,7 +25,7 @@ from anabranch.core.metadata.following.checkpoints import (
     image_of,
     newest_whole,
 )
-from anabranch.core.metadata.following.replayer import PLAIN, Reading
+from anabranch.core.metadata.following.replayer import PLAIN, BatchReader
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 from anabranch.core.metadata.levels import check_supported, level_of
 from anabranch.core.metadata.snapshot import snapshot_records
@@ -51,7 +51,7 @@ class MetadataCopy:
     """The copy and the image it makes."""
 
     def __init__(
-        self, files: Files, folder: str, log: Log, image: MetadataImage, reading: Reading
+        self, files: Files, folder: str, log: Log, image: MetadataImage, reading: BatchReader
     ) -> None:
         self.files = files
         self.folder = folder
@@ -68,7 +68,7 @@ class MetadataCopy:
         now_ms: int,
         *,
         segment_bytes: int = LARGEST_BATCH_BYTES,
-        reading: Reading = PLAIN,
+        reading: BatchReader = PLAIN,
     ) -> MetadataCopy:
         """Open or make the copy in a log folder: the newest whole snapshot, then the log.
 

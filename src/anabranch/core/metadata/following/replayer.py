@@ -1,7 +1,7 @@
 """What bytes of the metadata log say: the one place where a copy decodes and replays.
 
-What: `Reading` is the seam at which a simulation shares the results among its nodes, as all of them
-read the same bytes. Rule kept: the functions are pure; sharing them changes nothing but time.
+What: `BatchReader` is the seam at which a simulation shares the results among its nodes, as all of
+them read the same bytes. Rule kept: the functions are pure; sharing them changes nothing but time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from anabranch.core.metadata.snapshot import from_snapshot
 from anabranch.core.types import Buffer
 
 
-class Reading(Protocol):
+class BatchReader(Protocol):
     """Decodes batches and snapshots and applies them to images."""
 
     def batches(self, buffer: Buffer) -> Sequence[MetadataBatch]:
@@ -32,25 +32,25 @@ class Reading(Protocol):
         """The image that a snapshot's bytes make."""
 
 
-class PlainReading:
+class PlainBatchReader:
     """Reads everything anew."""
 
     def batches(self, buffer: Buffer) -> Sequence[MetadataBatch]:
-        """See Reading."""
+        """See BatchReader."""
         return understood(buffer)
 
     def replay(
         self, image: MetadataImage, batches: Sequence[MetadataBatch], payload: Buffer
     ) -> tuple[MetadataImage, MetadataDelta]:
-        """See Reading."""
+        """See BatchReader."""
         records = chain.from_iterable(batch.records for batch in batches)
         last = batches[-1].header
         return replay_batch(image, records, last.last_offset, last.leader_epoch)
 
     def image_of(self, payload: bytes, end_offset: int, epoch: int) -> MetadataImage:
-        """See Reading."""
+        """See BatchReader."""
         records = chain.from_iterable(batch.records for batch in understood(payload))
         return from_snapshot(records, end_offset, epoch)
 
 
-PLAIN = PlainReading()
+PLAIN = PlainBatchReader()
