@@ -17,7 +17,7 @@ from scale import scaled
 from servers import HEAP, JARS, JVM_FLAGS, ROOT, Server
 from workloads import Sample
 
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.move_plans import drain
 from anabranch.core.placement.placer import Ask, UsableBroker, place
 from anabranch.core.placement.placers import PLACERS
@@ -115,7 +115,7 @@ def drained(_server: Server) -> Sample:
     }
     held = sum(DRAINED in row for row in rows.values())
     begin = time.perf_counter()
-    layout = Layout([Site(broker.broker_id, broker.rack) for broker in brokers()], rows)
+    layout = Layout([BrokerSite(broker.broker_id, broker.rack) for broker in brokers()], rows)
     plan = drain(layout, [DRAINED])
     seconds = time.perf_counter() - begin
     copied = sum(len(set(each.after) - set(each.before)) for each in plan.moves)

@@ -24,7 +24,7 @@ from itertools import chain, combinations
 from pathlib import Path
 from random import Random
 
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.move_plans import fill
 from anabranch.core.placement.placer import Ask, Loads, UsableBroker, place
 from anabranch.core.placement.placers import PLACERS
@@ -117,7 +117,7 @@ def _apart(counts: Counter[int], ids: Sequence[int]) -> str:
 
 
 def _moved(cluster: Cluster, found: dict[TopicPartition, Row]) -> int:
-    sites = [Site(broker.broker_id, broker.rack) for broker in cluster.grown()]
+    sites = [BrokerSite(broker.broker_id, broker.rack) for broker in cluster.grown()]
     return len(fill(Layout(sites, found), [len(sites)]).moves)
 
 

@@ -23,7 +23,7 @@ from anabranch.cli.cluster_command import (
 
 if TYPE_CHECKING:
     from anabranch.client.explanations import Explained
-    from anabranch.core.placement.explanation import Here
+    from anabranch.core.placement.explanation import ExplainedReplica
 
 
 @click.command("explain", epilog="Example: anabranch explain flights-3")
@@ -76,7 +76,7 @@ def _print(found: Explained) -> None:
             click.echo(f"  {time_text(told.at_ms)} {told.sentence}")
 
 
-def _state(found: Explained, here: Here) -> str:
+def _state(found: Explained, here: ExplainedReplica) -> str:
     """What a replica is now."""
     if here.broker_id in found.adding:
         return "coming"

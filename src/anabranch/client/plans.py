@@ -18,8 +18,8 @@ from anabranch.client.cluster import Cluster
 from anabranch.client.partitions import Topic, describe_topics
 from anabranch.client.reassignments import under_way
 from anabranch.core.controller.moves.reassignment import Move
-from anabranch.core.placement.layout import Layout, Row, Site
-from anabranch.core.placement.move_plans import Obstacle, Plan, Why
+from anabranch.core.placement.layout import BrokerSite, Layout, Row
+from anabranch.core.placement.move_plans import MoveCause, Obstacle, Plan
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.describe_cluster import DescribeClusterResponse
 
@@ -28,7 +28,7 @@ class View(NamedTuple):
     """A cluster as plans see it."""
 
     cluster_id: str
-    sites: tuple[Site, ...]
+    sites: tuple[BrokerSite, ...]
     rows: dict[TopicPartition, Row]
     """The replicas of each partition; of one that is moving, those that it will have."""
     moving: dict[TopicPartition, Move]
@@ -63,7 +63,7 @@ async def look(cluster: Cluster) -> View:
     moving = await under_way(cluster)
     topics = await describe_topics(cluster, None)
     sites = tuple(
-        Site(each.broker_id, each.rack or None, not each.is_fenced, each.broker_id in closed)
+        BrokerSite(each.broker_id, each.rack or None, not each.is_fenced, each.broker_id in closed)
         for each in sorted(found.brokers, key=lambda each: each.broker_id)
     )
     rows: dict[TopicPartition, Row] = {}
@@ -93,7 +93,7 @@ def plan(view: View, goal: Callable[[Layout], Plan]) -> Plan:
                     "the end of that move; then plan again",
                 )
             )
-        elif each.place in view.short and each.why is not Why.FACTOR_CHANGED:
+        elif each.place in view.short and each.why is not MoveCause.FACTOR_CHANGED:
             obstacles.append(
                 Obstacle(
                     f"the move of {each.place}",

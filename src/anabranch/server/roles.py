@@ -62,7 +62,7 @@ LOG = logger("broker")
 HEARTBEAT_KEY = 63
 
 
-class Surroundings(Protocol):
+class BrokerHost(Protocol):
     """What a broker needs of the node that it is a role of: see `node.Node`."""
 
     config: NodeConfig
@@ -81,7 +81,7 @@ class Surroundings(Protocol):
 class BrokerRole:
     """A node that keeps partitions and serves clients."""
 
-    def __init__(self, node: Surroundings, channel: ControllerChannel, held: HeldFolders) -> None:
+    def __init__(self, node: BrokerHost, channel: ControllerChannel, held: HeldFolders) -> None:
         config = node.config
         self._node = node
         self._channel = channel

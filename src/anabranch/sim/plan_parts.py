@@ -131,7 +131,7 @@ class IdPlan:
 
     name: str
     patience: Patience
-    manner: transactions.Manner
+    manner: transactions.ProducerOptions
     begins_us: int
 
 
@@ -141,7 +141,7 @@ class LoopPlan:
 
     name: str
     patience: Patience
-    manner: transactions.Manner
+    manner: transactions.ProducerOptions
     membership: Membership
     reading: ReadOptions
     begins_us: int
@@ -158,7 +158,7 @@ class ReaderPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Deal:
+class PlannedTransaction:
     """One transaction of a producer: how many batches where, and how it ends."""
 
     at_us: int
@@ -177,7 +177,7 @@ class TransactionPlan:
     ids: tuple[IdPlan, ...]
     loops: tuple[LoopPlan, ...]
     readers: tuple[ReaderPlan, ...]
-    deals: tuple[Deal, ...]
+    deals: tuple[PlannedTransaction, ...]
     version: int
     """transaction.version of the cluster."""
     deleted_us: int = 0

@@ -16,7 +16,7 @@ from anabranch.core.types import EARLIEST, LATEST, TopicPartition
 from anabranch.sim.clients.client import Patience
 from anabranch.sim.clients.fetcher import ReadOptions
 from anabranch.sim.clients.member import Membership
-from anabranch.sim.clients.transactions import Manner
+from anabranch.sim.clients.transactions import ProducerOptions
 from anabranch.sim.plan import FAULTS, Plan, draw_fault
 from anabranch.sim.plan_parts import (
     PASSING,
@@ -25,11 +25,11 @@ from anabranch.sim.plan_parts import (
     SECOND_US,
     SETTLED_US,
     TRANSFERS,
-    Deal,
     Fault,
     IdPlan,
     LoopPlan,
     Operation,
+    PlannedTransaction,
     ReaderPlan,
     TopicPlan,
     TransactionPlan,
@@ -118,8 +118,8 @@ def _topic_configs(random: Random) -> dict[str, str]:
     return configs
 
 
-def _manner(random: Random, version: int) -> Manner:
-    return Manner(
+def _manner(random: Random, version: int) -> ProducerOptions:
+    return ProducerOptions(
         is_new_flow=version == 2 and random.random() < 0.7,
         timeout_ms=random.choice((3_000, 6_000, 12_000)),
         pipelines=random.random() < 0.6,
@@ -174,7 +174,7 @@ def _reader(random: Random, number: int) -> ReaderPlan:
     return ReaderPlan(f"committed-{number}", _patience(random), reading, begins_us)
 
 
-def _deals(random: Random, plan: TransactionPlan) -> tuple[Deal, ...]:
+def _deals(random: Random, plan: TransactionPlan) -> tuple[PlannedTransaction, ...]:
     places = [place for place in plan.all_places if place.topic != RESULTS]
     if not plan.loops:
         places = plan.all_places
@@ -183,7 +183,7 @@ def _deals(random: Random, plan: TransactionPlan) -> tuple[Deal, ...]:
         chosen = random.sample(places, random.randint(1, len(places)))
         writes = tuple((place, random.choice((1, 1, 2, 3))) for place in chosen)
         deals.append(
-            Deal(
+            PlannedTransaction(
                 at_us=random.randrange(SETTLED_US, SAFETY_US),
                 id_name=random.choice(plan.ids).name,
                 writes=writes,

@@ -25,11 +25,11 @@ from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
+    ControllerMet,
     Fetch,
     Fetched,
     FetchSnapshot,
     Leave,
-    Met,
     PieceFetched,
     Registered,
     RoomMade,
@@ -177,7 +177,7 @@ def test_an_operator_hears_of_an_obstacle_once(served: Served, node: Node) -> No
 def test_the_last_batch_is_compared_on_each_new_connection(served: Served, node: Node) -> None:
     served.commit(topic(1))
     node.catch_up(served, 1)
-    assert sum(isinstance(each, Met) for each in node.done) == 1
+    assert sum(isinstance(each, ControllerMet) for each in node.done) == 1
     served.commit(topic(2))
     node.ask(served, 2)
     assert node.copy.end_offset < served.log.end_offset, "nothing is taken before the comparison"
@@ -187,7 +187,7 @@ def test_the_last_batch_is_compared_on_each_new_connection(served: Served, node:
     assert asked.fetch_offset == node.copy.end.last_base_offset
     node.catch_up(served, 2)
     assert node.copy.image == served.image
-    assert sum(isinstance(each, Met) for each in node.done) == 2
+    assert sum(isinstance(each, ControllerMet) for each in node.done) == 2
 
 
 # A store that is not the one of before.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from anabranch.core.placement.constraint_plan import meet
 from anabranch.core.placement.constraints import Constraints
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.move_plans import Plan
 from anabranch.core.types import TopicPartition
 
-SITES = (Site(1, "east"), Site(2, "east"), Site(3, "west"), Site(4, "west"))
+SITES = (BrokerSite(1, "east"), BrokerSite(2, "east"), BrokerSite(3, "west"), BrokerSite(4, "west"))
 T0 = TopicPartition("t", 0)
 
 
@@ -16,7 +16,7 @@ def planned(
     row: tuple[int, ...],
     constraints: Constraints,
     observers: tuple[int, ...] = (),
-    sites: tuple[Site, ...] = SITES,
+    sites: tuple[BrokerSite, ...] = SITES,
 ) -> Plan:
     return meet(Layout(sites, {T0: row}), "t", constraints, {T0: observers})
 
@@ -44,7 +44,7 @@ def test_what_fits_does_not_move() -> None:
 
 
 def test_a_rack_with_too_few_is_an_obstacle_and_the_partition_does_not_move() -> None:
-    sites = (*SITES[:3], Site(4, "west", cordoned=True))
+    sites = (*SITES[:3], BrokerSite(4, "west", cordoned=True))
     plan = planned((1, 2), Constraints({"west": 2}, {}), sites=sites)
     assert plan.moves == ()
     [obstacle] = plan.obstacles
@@ -63,7 +63,7 @@ def test_observers_that_would_lack_brokers_are_an_obstacle_beside_the_moves() ->
 
 
 def test_a_broker_that_is_down_goes_before_one_that_is_up() -> None:
-    sites = (Site(1, "east", active=False), *SITES[1:])
+    sites = (BrokerSite(1, "east", active=False), *SITES[1:])
     assert planned((1, 2), Constraints({"east": 1, "west": 1}, {}), sites=sites).moves[0].after == (
         2, 3
     )  # fmt: skip

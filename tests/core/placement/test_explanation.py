@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.core.placement.test_move_plans import layout, sites
 
 from anabranch.core.placement.explanation import Change, Kind, explain, what_it_takes
-from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.move_plans import drain
 from anabranch.core.types import TopicPartition
 
@@ -85,7 +85,7 @@ def test_constraints_are_named() -> None:
     assert "`anabranch plan observers --topic t` would move it" in explain(wanting, T0).moves[0]
 
 
-def applied(plan: Layout, row: Row, changes: tuple[Change, ...]) -> Site | None:
+def applied(plan: Layout, row: Row, changes: tuple[Change, ...]) -> BrokerSite | None:
     """Who gets the next replica with the changes made; who gave one up does not get it again."""
     state = dict(plan.sites)
     is_free = any(each.kind is Kind.UNCONSTRAIN for each in changes)
@@ -112,7 +112,7 @@ SITES = st.lists(st.tuples(RACKS, st.booleans(), st.booleans()), min_size=1, max
 def test_with_what_it_would_take_that_broker_is_chosen(
     drawn: list[tuple[str | None, bool, bool]], data: st.DataObject
 ) -> None:
-    cluster = [Site(number, *each) for number, each in enumerate(drawn)]
+    cluster = [BrokerSite(number, *each) for number, each in enumerate(drawn)]
     ids = [each.broker_id for each in cluster]
     row = st.lists(st.sampled_from(ids), min_size=1, max_size=4, unique=True).map(tuple)
     rows = data.draw(st.lists(row, min_size=1, max_size=6))

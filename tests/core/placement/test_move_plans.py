@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.move_plans import Plan, change_factor, drain, fill, mend_racks
 from anabranch.core.types import TopicPartition
 
 
-def sites(*racks: str) -> list[Site]:
+def sites(*racks: str) -> list[BrokerSite]:
     """`"a: 1 2c 3f"`: rack a with brokers 1, 2 (cordoned) and 3 (fenced)."""
     found = []
     for written in racks:
@@ -22,11 +22,11 @@ def sites(*racks: str) -> list[Site]:
         for word in words.split():
             number = int(word.rstrip("cf"))
             name = rack.strip() if colon else None
-            found.append(Site(number, name, not word.endswith("f"), word.endswith("c")))
+            found.append(BrokerSite(number, name, not word.endswith("f"), word.endswith("c")))
     return found
 
 
-def layout(cluster: list[Site], *rows: tuple[int, ...], topic: str = "t") -> Layout:
+def layout(cluster: list[BrokerSite], *rows: tuple[int, ...], topic: str = "t") -> Layout:
     return Layout(cluster, {TopicPartition(topic, i): row for i, row in enumerate(rows)})
 
 
@@ -145,7 +145,7 @@ def layouts(draw: st.DrawFn) -> Layout:
     count = draw(st.integers(2, 9))
     racks = draw(st.sampled_from([(None,), ("a", "b"), ("a", "b", "c")]))
     cluster = [
-        Site(
+        BrokerSite(
             each,
             draw(st.sampled_from(racks)),
             draw(st.integers(0, 5)) > 0,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.core.placement.test_move_plans import layout, sites
 
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.move_plans import change_factor, drain, fill, mend_racks
 from anabranch.core.types import TopicPartition
 
@@ -19,7 +19,7 @@ FIRST_NEW = 100
 
 @st.composite
 def layouts(draw: st.DrawFn) -> Layout:
-    cluster = [Site(number, *each) for number, each in enumerate(draw(SITES))]
+    cluster = [BrokerSite(number, *each) for number, each in enumerate(draw(SITES))]
     ids = st.sampled_from([each.broker_id for each in cluster])
     row = st.lists(ids, min_size=1, max_size=4, unique=True).map(tuple)
     return layout(cluster, *draw(st.lists(row, min_size=1, max_size=5)))
@@ -27,7 +27,7 @@ def layouts(draw: st.DrawFn) -> Layout:
 
 def with_brokers(made: Layout, *racks: str) -> Layout:
     """The same cluster with new open brokers in these racks, and nothing moved."""
-    new = [Site(FIRST_NEW + number, rack) for number, rack in enumerate(racks)]
+    new = [BrokerSite(FIRST_NEW + number, rack) for number, rack in enumerate(racks)]
     return Layout([*made.sites.values(), *new], made.before)
 
 
@@ -84,7 +84,7 @@ def test_plans_keep_to_placement_constraints_and_say_what_they_would_take() -> N
     assert obstacle.needs == (
         "one more active broker in rack e that is not cordoned, or other constraints"
     )
-    more = [*cluster, Site(9, "e")]
+    more = [*cluster, BrokerSite(9, "e")]
     (move,) = drain(Layout(more, {place: (1, 2, 4)}, rules), [2, 3]).moves
     assert move.after == (1, 9, 4)
     (unmet,) = drain(Layout(cluster, {place: (4, 5)}, {"t": {"w": 1}}), [5]).obstacles

@@ -8,13 +8,17 @@ from typing import Any
 import pytest
 
 from anabranch.core.placement.json_places import InputFault
-from anabranch.core.placement.move_plans import PlannedMove, Why
+from anabranch.core.placement.move_plans import MoveCause, PlannedMove
 from anabranch.core.placement.plan_file import PlanFile, read_plan, write_plan
 from anabranch.core.types import TopicPartition
 
 MOVES = (
-    PlannedMove(TopicPartition("t", 0), (1, 2), (1, 4), Why.BROKER_DRAINED, "broker 2 is drained"),
-    PlannedMove(TopicPartition("t", 1), (2, 1), (1, 4), Why.BROKER_DRAINED, "und so wäre es gut"),
+    PlannedMove(
+        TopicPartition("t", 0), (1, 2), (1, 4), MoveCause.BROKER_DRAINED, "broker 2 is drained"
+    ),
+    PlannedMove(
+        TopicPartition("t", 1), (2, 1), (1, 4), MoveCause.BROKER_DRAINED, "und so wäre es gut"
+    ),
 )
 
 

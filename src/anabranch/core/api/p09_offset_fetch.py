@@ -53,7 +53,7 @@ Offsets = Mapping[str, Mapping[int, CommittedOffset]]
 Wanted = list[OffsetFetchRequestTopic] | list[OffsetFetchRequestTopics] | None
 
 
-class Known(NamedTuple):
+class GroupOffsets(NamedTuple):
     """A group's offsets, and where an open transaction has committed one."""
 
     offsets: Offsets
@@ -65,7 +65,7 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     body: OffsetFetchRequest = request.body
     if request.version >= GROUPS_SINCE:
 
-        def respond(found: list[Known | ErrorCode]) -> OffsetFetchResponse:
+        def respond(found: list[GroupOffsets | ErrorCode]) -> OffsetFetchResponse:
             pairs = zip(body.groups, found, strict=True)
             return OffsetFetchResponse(groups=[_group(broker, request, *each) for each in pairs])
 
@@ -75,7 +75,9 @@ def run(broker: Broker, request: Request, now_ms: int) -> Outcome:
     return when_all([part], lambda found: _one_group(broker, request, *found))
 
 
-def _one_group(broker: Broker, request: Request, found: Known | ErrorCode) -> OffsetFetchResponse:
+def _one_group(
+    broker: Broker, request: Request, found: GroupOffsets | ErrorCode
+) -> OffsetFetchResponse:
     body: OffsetFetchRequest = request.body
     if isinstance(found, ErrorCode):
         return _failed(body, request.version, found)
@@ -102,7 +104,7 @@ def _group(
     broker: Broker,
     request: Request,
     wanted: OffsetFetchRequestGroup,
-    found: Known | ErrorCode,
+    found: GroupOffsets | ErrorCode,
 ) -> OffsetFetchResponseGroup:
     if isinstance(found, ErrorCode):
         return OffsetFetchResponseGroup(group_id=wanted.group_id, error_code=found)
@@ -136,18 +138,18 @@ def _offsets(broker: Broker, request: Request, group_id: str, now_ms: int) -> An
         return error.code
     shard.prove(done, now_ms)
 
-    def tell(code: ErrorCode) -> Known | ErrorCode:
+    def tell(code: ErrorCode) -> GroupOffsets | ErrorCode:
         if code is not ErrorCode.NONE or not shard.is_current:
             return ErrorCode.NOT_COORDINATOR
         group = broker.groups.groups.get(group_id)
         unstable = shard.undecided.of(group_id) if request.body.require_stable else ()
-        return Known({} if group is None else group.offsets, unstable)
+        return GroupOffsets({} if group is None else group.offsets, unstable)
 
     return when_committed(broker, shard, done, now_ms, tell)
 
 
 def _found(
-    broker: Broker, request: Request, known: Known, wanted: Wanted
+    broker: Broker, request: Request, known: GroupOffsets, wanted: Wanted
 ) -> Iterable[tuple[str, list[tuple[int, CommittedOffset, ErrorCode]]]]:
     """(topic, its partitions with their offset and error), in the order asked for."""
     image, unstable = broker.image, known.unstable

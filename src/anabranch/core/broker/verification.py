@@ -63,7 +63,7 @@ Line: TypeAlias = tuple[int, str]
 Answers: TypeAlias = dict[tuple[str, TopicPartition], ErrorCode]
 
 
-class Around(Protocol):
+class VerifierHost(Protocol):
     """What a verifier needs of its broker."""
 
     image: MetadataImage
@@ -162,7 +162,7 @@ class Verifier:
     """All verifications of one broker."""
 
     def __init__(
-        self, broker: Around, after: Callable[[int, Callable[[int], None]], object]
+        self, broker: VerifierHost, after: Callable[[int, Callable[[int], None]], object]
     ) -> None:
         self._broker = broker
         self._after = after

@@ -28,7 +28,7 @@ MOST_SKIPS = 1_000
 _BASE = attrgetter("base_offset")
 
 
-class Stretch:
+class ConsecutiveRuns:
     """Runs of one partition that follow each other."""
 
     __slots__ = ("runs",)
@@ -78,7 +78,7 @@ class Coordinates:
     """The stretches of all partitions, the one used longest ago first."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[LogKey, tuple[Stretch, Stretch]] = OrderedDict()
+        self._known: OrderedDict[LogKey, tuple[ConsecutiveRuns, ConsecutiveRuns]] = OrderedDict()
         self._count = 0
         self._skips: dict[tuple[LogKey, int], int] = {}
         """Offsets at which there is nothing, and where the next records begin."""
@@ -155,10 +155,10 @@ class Coordinates:
             del self._skips[next(iter(self._skips))]
         self._skips[key, offset] = base_offset
 
-    def _of(self, key: LogKey) -> tuple[Stretch, Stretch]:
+    def _of(self, key: LogKey) -> tuple[ConsecutiveRuns, ConsecutiveRuns]:
         stretches = self._known.get(key)
         if stretches is None:
-            stretches = self._known[key] = (Stretch(), Stretch())
+            stretches = self._known[key] = (ConsecutiveRuns(), ConsecutiveRuns())
         else:
             self._known.move_to_end(key)
         return stretches

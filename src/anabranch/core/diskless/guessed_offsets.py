@@ -33,7 +33,7 @@ MOST_STEPS = 1_000_000
 """Tries for one gap, about a second; a gap that takes more stays, and is told."""
 
 
-class Loose(NamedTuple):
+class LooseBatch(NamedTuple):
     """A batch without a place, and its object."""
 
     object_id: int
@@ -55,7 +55,7 @@ def append_unknown(
 ) -> list[NotedObject]:
     """The unknown objects with the offsets that their batches get; what is left out is missing."""
     written = {_identity(each.batch) for one in noted for each in one.batches} - {None}
-    loose: dict[LogKey, list[Loose]] = {}
+    loose: dict[LogKey, list[LooseBatch]] = {}
     for one in sorted(unknown):
         for batch, _ in one.batches:
             identity = _identity(batch)
@@ -65,7 +65,7 @@ def append_unknown(
                 continue
             if identity is not None:
                 written.add(identity)
-            loose.setdefault(batch.key, []).append(Loose(one.object_id, one.broker_id, batch))
+            loose.setdefault(batch.key, []).append(LooseBatch(one.object_id, one.broker_id, batch))
     taken: dict[int, list[Offsets]] = {one.object_id: [] for one in unknown}
     ends = {log.key: log.state.high_watermark for log in rebuilt.contents.logs}
     known = dict(rebuilt.contents.producers)
@@ -95,7 +95,7 @@ def _identity(batch: Batch) -> tuple[ProducerKey, int, int, int, int] | None:
     return producer, batch.producer_epoch, batch.base_sequence, *sizes
 
 
-def fill(loose: Sequence[Loose], gaps: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+def fill(loose: Sequence[LooseBatch], gaps: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
     """(number of a batch, its offset) for those that fill gaps exactly; gaps are in order."""
     brokers = sorted({each.broker_id for each in loose})
     queues = [
@@ -141,8 +141,8 @@ def _exact(
 
 
 def _after(
-    loose: Sequence[Loose], end: int, known: dict[ProducerKey, Producer]
-) -> Iterator[tuple[Loose, int]]:
+    loose: Sequence[LooseBatch], end: int, known: dict[ProducerKey, Producer]
+) -> Iterator[tuple[LooseBatch, int]]:
     """Batches that come after the end of a partition, and their offsets: in the order of their
     objects, but none before another one that its producer wrote earlier."""
     turns = _turns(loose)
@@ -162,12 +162,12 @@ def _after(
         queue = waiting
 
 
-def _turns(loose: Iterable[Loose]) -> dict[int, deque[Loose]]:
+def _turns(loose: Iterable[LooseBatch]) -> dict[int, deque[LooseBatch]]:
     """What each idempotent producer wrote, in its order: by epoch, and then by sequence number.
 
     These wrap, so the nearer way from one of them counts: 0 says nothing of where an epoch began.
     What is lost between two batches does not matter."""
-    by_producer: dict[int, list[Loose]] = {}
+    by_producer: dict[int, list[LooseBatch]] = {}
     origins: dict[tuple[int, int], int] = {}
     for each in loose:
         batch = each.batch
@@ -175,7 +175,7 @@ def _turns(loose: Iterable[Loose]) -> dict[int, deque[Loose]]:
             by_producer.setdefault(batch.producer_id, []).append(each)
             origins.setdefault((batch.producer_id, batch.producer_epoch), batch.base_sequence)
 
-    def place(each: Loose) -> tuple[int, int]:
+    def place(each: LooseBatch) -> tuple[int, int]:
         batch = each.batch
         origin = origins[batch.producer_id, batch.producer_epoch]
         return batch.producer_epoch, _distance(origin, batch.base_sequence)

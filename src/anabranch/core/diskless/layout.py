@@ -107,7 +107,7 @@ class Encoded(NamedTuple):
     positions: list[int]
 
 
-class Tail(NamedTuple):
+class ObjectTail(NamedTuple):
     """Index and footer of an object."""
 
     object_id: int
@@ -212,7 +212,7 @@ def _footer(end: Buffer, byte_size: int, place: str) -> tuple[int, int, int, int
     return crc, body_crc, count, object_id, position, size
 
 
-def decode_index(tail: Buffer, byte_size: int, place: str) -> Tail:
+def decode_index(tail: Buffer, byte_size: int, place: str) -> ObjectTail:
     """Index and footer: `tail` is what an object of `byte_size` bytes ends with, at least
     `tail_size` bytes. Raises DamagedObject."""
     crc, body_crc, _, object_id, index_offset, size = _footer(tail, byte_size, place)
@@ -227,7 +227,7 @@ def decode_index(tail: Buffer, byte_size: int, place: str) -> Tail:
         for topic_id, partition, *rest in _ENTRY.iter_unpack(index)
     ]
     _check_entries(entries, index_offset, place)
-    return Tail(object_id, index_offset, body_crc, entries)
+    return ObjectTail(object_id, index_offset, body_crc, entries)
 
 
 def _check_entries(entries: list[Entry], index_offset: int, place: str) -> None:
@@ -245,7 +245,7 @@ def _check_entries(entries: list[Entry], index_offset: int, place: str) -> None:
         raise DamagedObject(place, index_offset, "the index does not cover the batches")
 
 
-def check_body(held: Buffer, tail: Tail, place: str) -> None:
+def check_body(held: Buffer, tail: ObjectTail, place: str) -> None:
     """Whether header and batches of a whole object are what was written; raises DamagedObject."""
     if tail.body_crc != crc32c(memoryview(held)[: tail.index_offset]):
         raise DamagedObject(place, 0, "the checksum of the batches is wrong")

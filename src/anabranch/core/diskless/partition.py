@@ -50,7 +50,7 @@ class Topic(Protocol):
     config: LogConfig
 
 
-class Behind(Protocol):
+class PartitionHost(Protocol):
     """What a partition asks of the broker's machines."""
 
     broker_id: int
@@ -94,7 +94,7 @@ class DisklessPartition(Partition):
 
     knows_producers = False
 
-    def __init__(self, diskless: Behind, topic: Topic, index: int) -> None:
+    def __init__(self, diskless: PartitionHost, topic: Topic, index: int) -> None:
         self._diskless = diskless
         self.topic = topic
         self.topic_id: TopicId = topic.topic_id

@@ -32,7 +32,7 @@ NEAR_GAP_BYTES = 64 << 10
 Range = tuple[int, int]
 
 
-class Bring:
+class RequestReads:
     """One request's wants; `left` of them have not ended. `pinned` are objects that it reads."""
 
     __slots__ = ("done", "left", "pinned")
@@ -51,7 +51,7 @@ class _Lane:
     def __init__(self, most: int) -> None:
         self.most = most
         self.under_way = 0
-        self.waiting: dict[str, dict[Range, list[Bring]]] = {}
+        self.waiting: dict[str, dict[Range, list[RequestReads]]] = {}
 
 
 class DisklessReader:
@@ -63,11 +63,11 @@ class DisklessReader:
         self.blocks = blocks
         self._effects = effects
         self._questions = 0
-        self._states: dict[LogKey, list[Bring]] = {}
-        self._runs: dict[Wanted, list[Bring]] = {}
-        self._times: dict[tuple[LogKey, int | None], list[Bring]] = {}
-        self._asked: dict[Effect, dict[Any, list[Bring]]] = {}
-        self._under_way: dict[Any, list[Bring]] = {}
+        self._states: dict[LogKey, list[RequestReads]] = {}
+        self._runs: dict[Wanted, list[RequestReads]] = {}
+        self._times: dict[tuple[LogKey, int | None], list[RequestReads]] = {}
+        self._asked: dict[Effect, dict[Any, list[RequestReads]]] = {}
+        self._under_way: dict[Any, list[RequestReads]] = {}
         self._lanes = (_Lane(MOST_NEAR), _Lane(MOST_FAR))
         self._pinned: list[str] = []
         """What the requests that go on in this step were waiting for."""
@@ -90,7 +90,7 @@ class DisklessReader:
 
     def bring(self, reads: Iterable[FarRead], done: Callable[[], None]) -> None:
         """Have all of these asked for; `done` is called in the step in which the last one ends."""
-        bring = Bring(done)
+        bring = RequestReads(done)
         for read in reads:
             self._want(read.ask, bring)
         if not bring.left:
@@ -101,7 +101,7 @@ class DisklessReader:
         for key in keys:
             self._states.setdefault(key, [])
 
-    def _want(self, ask: Ask, bring: Bring) -> None:
+    def _want(self, ask: Ask, bring: RequestReads) -> None:
         if isinstance(ask, BytesOf):
             for object_key, position, length in ask.ranges:
                 self._want_bytes(object_key, (position, length), ask.is_far, bring)
@@ -119,7 +119,7 @@ class DisklessReader:
                 known = self._runs.setdefault(wanted, [])
             known.append(bring)
 
-    def _want_bytes(self, object_key: str, where: Range, is_far: bool, bring: Bring) -> None:
+    def _want_bytes(self, object_key: str, where: Range, is_far: bool, bring: RequestReads) -> None:
         bring.left += 1
         self.blocks.pin(object_key)
         bring.pinned.append(object_key)
@@ -166,7 +166,7 @@ class DisklessReader:
         self._effects.append(effect)
         return True
 
-    def _read(self, object_key: str, wanted: dict[Range, list[Bring]], is_far: bool) -> None:
+    def _read(self, object_key: str, wanted: dict[Range, list[RequestReads]], is_far: bool) -> None:
         effect = ReadObject(object_key, joined(wanted), is_far)
         self._asked[effect] = {(object_key, where): brings for where, brings in wanted.items()}
         self._under_way.update(self._asked[effect])

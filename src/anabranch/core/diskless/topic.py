@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from anabranch.core.diskless.partition import Behind, DisklessPartition
+from anabranch.core.diskless.partition import DisklessPartition, PartitionHost
 from anabranch.core.settings.topic import effective_topic_config, log_config
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
 
 
-class Owner(Behind, Protocol):
+class Owner(PartitionHost, Protocol):
     """The broker that a topic belongs to."""
 
     by_key: dict[LogKey, DisklessPartition]

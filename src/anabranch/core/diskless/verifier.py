@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from anabranch.core.diskless.findings import Finding, Kind, place_of
 from anabranch.core.diskless.keys import object_id as id_of_key
-from anabranch.core.diskless.layout import Header, Tail
+from anabranch.core.diskless.layout import Header, ObjectTail
 from anabranch.core.diskless.manifests import Manifest, NotedObject
 from anabranch.core.diskless.restoration import gather, runs_of
 from anabranch.core.diskless.rows import Batch, LogKey, LogState, Run
@@ -113,7 +113,7 @@ class Verifier:
         """Keys of the objects that rows point to."""
         return self._by_object.keys()
 
-    def object(self, key: str, header: Header, tail: Tail) -> None:
+    def object(self, key: str, header: Header, tail: ObjectTail) -> None:
         """An object of the store whose header, index and footer are sound."""
         if header.cluster_id != self._cluster_id:
             self.find(Kind.OBJECT_DAMAGED, key, f"it is of cluster {header.cluster_id}")

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from anabranch.core.placement.constraints import Constraints, first_unmet
 from anabranch.core.placement.layout import Layout, Row
-from anabranch.core.placement.move_plans import Obstacle, Plan, PlannedMove, Why
+from anabranch.core.placement.move_plans import MoveCause, Obstacle, Plan, PlannedMove
 from anabranch.core.placement.placer import UsableBroker
 from anabranch.core.types import TopicPartition
 
@@ -46,7 +46,7 @@ def meet(
         elif chosen.notes:
             layout.move(place, chosen.row)
             sentence = "; ".join(chosen.notes)
-            moves.append(PlannedMove(place, before, chosen.row, Why.CONSTRAINTS, sentence))
+            moves.append(PlannedMove(place, before, chosen.row, MoveCause.CONSTRAINTS, sentence))
     if not obstacles:
         obstacles += _observers_lack(layout, topic, constraints)
     return Plan(goal, tuple(moves), tuple(obstacles))

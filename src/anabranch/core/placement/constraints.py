@@ -56,7 +56,7 @@ class ConstraintsFault(ValueError):
     """Constraints that cannot be read; the text says what and where."""
 
 
-class Unmet(NamedTuple):
+class LackingRack(NamedTuple):
     """A rack that lacks brokers."""
 
     what: str
@@ -181,17 +181,17 @@ def in_racks(row: Sequence[int], racks: Mapping[int, str | None]) -> dict[str | 
     return dict(Counter(racks.get(broker_id) for broker_id in row))
 
 
-def first_unmet(brokers: Sequence[UsableBroker], constraints: Constraints) -> Unmet | None:
+def first_unmet(brokers: Sequence[UsableBroker], constraints: Constraints) -> LackingRack | None:
     """The first rack that has too few of these brokers."""
     for rack, wanted in constraints.replicas.items():
         there = tuple(each.broker_id for each in brokers if each.rack == rack)
         if len(there) < wanted:
-            return Unmet("replica(s)", rack, wanted, there)
+            return LackingRack("replica(s)", rack, wanted, there)
     for rack, wanted in constraints.observers.items():
         there = tuple(each.broker_id for each in brokers if each.rack == rack)
         taken = constraints.replicas.get(rack, 0)
         if len(there) < wanted + taken:
-            return Unmet(f"observer(s) beside {taken} replica(s)", rack, wanted, there)
+            return LackingRack(f"observer(s) beside {taken} replica(s)", rack, wanted, there)
     return None
 
 

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
-from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.move_plans import closed, mend_racks
 from anabranch.core.types import TopicPartition
@@ -59,7 +59,7 @@ SENTENCES = {
 }
 
 
-class Here(NamedTuple):
+class ExplainedReplica(NamedTuple):
     """A replica, and what is to be said of its place."""
 
     broker_id: int
@@ -80,7 +80,7 @@ class NotThere(NamedTuple):
 class Explanation(NamedTuple):
     """Everything about one partition's place."""
 
-    here: tuple[Here, ...]
+    here: tuple[ExplainedReplica, ...]
     not_there: tuple[NotThere, ...]
     moves: tuple[str, ...]
     """What would move it, or why nothing does."""
@@ -100,10 +100,10 @@ def explain(layout: Layout, place: TopicPartition) -> Explanation:
     )
 
 
-def _here(layout: Layout, row: Row, broker_id: int) -> Here:
+def _here(layout: Layout, row: Row, broker_id: int) -> ExplainedReplica:
     site = layout.sites.get(broker_id)
     if site is None:
-        return Here(broker_id, None, "the broker is not registered any more")
+        return ExplainedReplica(broker_id, None, "the broker is not registered any more")
     said = ["the preferred leader"] if broker_id == row[0] else []
     others = [each for each in row if each != broker_id and layout.rack(each) == site.rack]
     if site.rack is None:
@@ -117,10 +117,10 @@ def _here(layout: Layout, row: Row, broker_id: int) -> Here:
     if site.cordoned:
         said.append("the broker is cordoned, and existing replicas stay")
     said.append(f"the broker carries {layout.replicas[broker_id]}")
-    return Here(broker_id, site.rack, ", ".join(said))
+    return ExplainedReplica(broker_id, site.rack, ", ".join(said))
 
 
-def _not_there(layout: Layout, place: TopicPartition, site: Site) -> NotThere:
+def _not_there(layout: Layout, place: TopicPartition, site: BrokerSite) -> NotThere:
     row = layout.rows[place]
     changes = what_it_takes(layout, place, site.broker_id)
     if not changes:
@@ -173,7 +173,7 @@ def what_it_takes(layout: Layout, place: TopicPartition, broker_id: int) -> tupl
     return (*changes, *_lighter(layout, site, level))
 
 
-def _in_its_rack(layout: Layout, place: TopicPartition, site: Site) -> list[Change]:
+def _in_its_rack(layout: Layout, place: TopicPartition, site: BrokerSite) -> list[Change]:
     """What makes a broker come first for a diskless partition, once it may be given replicas."""
     row, rack = layout.rows[place], rack_name(site.rack)
     gone = [each for each in row if rack_name(layout.rack(each)) == rack]
@@ -184,7 +184,7 @@ def _in_its_rack(layout: Layout, place: TopicPartition, site: Site) -> list[Chan
     return [*(Change(Kind.GIVE_UP, each) for each in gone), *_lighter(layout, site, rivals)]
 
 
-def _lighter(layout: Layout, site: Site, rivals: list[Site]) -> list[Change]:
+def _lighter(layout: Layout, site: BrokerSite, rivals: list[BrokerSite]) -> list[Change]:
     """What makes a broker come first among those in racks as free."""
     carries = layout.replicas[site.broker_id]
     ahead = [
@@ -204,7 +204,7 @@ def _lighter(layout: Layout, site: Site, rivals: list[Site]) -> list[Change]:
     ]
 
 
-def _held(held: Counter[str], site: Site) -> int:
+def _held(held: Counter[str], site: BrokerSite) -> int:
     return 0 if site.rack is None else held[site.rack]
 
 

@@ -19,7 +19,7 @@ from anabranch.core.types import TopicPartition
 Row = tuple[int, ...]
 
 
-class Site(NamedTuple):
+class BrokerSite(NamedTuple):
     """A broker as a place for replicas."""
 
     broker_id: int
@@ -40,7 +40,7 @@ class Layout:
 
     def __init__(
         self,
-        sites: Iterable[Site],
+        sites: Iterable[BrokerSite],
         partitions: Mapping[TopicPartition, Row],
         rules: Mapping[str, Mapping[str, int]] | None = None,
         diskless: Collection[str] = (),
@@ -90,7 +90,7 @@ class Layout:
                 found[broker_id].append(place)
         return found
 
-    def open_sites(self, without: Iterable[int] = ()) -> list[Site]:
+    def open_sites(self, without: Iterable[int] = ()) -> list[BrokerSite]:
         """The brokers that may be given replicas, by id."""
         closed = set(without)
         return [
@@ -105,8 +105,8 @@ class Layout:
         return Counter(rack for rack in racks if rack is not None)
 
     def fitting(
-        self, place: TopicPartition, row: Sequence[int], sites: Sequence[Site]
-    ) -> Sequence[Site]:
+        self, place: TopicPartition, row: Sequence[int], sites: Sequence[BrokerSite]
+    ) -> Sequence[BrokerSite]:
         """Those of the brokers that may be given a replica of a partition that is on `row`, as its
         topic's constraints say; all where it has none."""
         rule = self.rules.get(place.topic)
@@ -120,7 +120,7 @@ class Layout:
         held = Counter(rack_name(self.rack(broker_id)) for broker_id in row)
         return sorted(rack for rack, wanted in rule.items() if held[rack] < wanted)
 
-    def choose(self, row: Sequence[int], sites: Sequence[Site]) -> Site | None:
+    def choose(self, row: Sequence[int], sites: Sequence[BrokerSite]) -> BrokerSite | None:
         """The best of these brokers to get a replica of a partition that is on `row`: in the rack
         with fewest of it, then with least on it, then by id; None when all have one."""
         held = self.in_racks(row)

@@ -21,13 +21,13 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from anabranch.core.errors import ClientFault, ErrorCode
-from anabranch.core.placement.layout import Layout, Row, Site
+from anabranch.core.placement.layout import BrokerSite, Layout, Row
 from anabranch.core.placement.managed import rack_name
 from anabranch.core.placement.racks import spread_of
 from anabranch.core.types import TopicPartition
 
 
-class Why(StrEnum):
+class MoveCause(StrEnum):
     """Why a move is planned."""
 
     BROKER_DRAINED = "BROKER_DRAINED"
@@ -47,7 +47,7 @@ class PlannedMove(NamedTuple):
     place: TopicPartition
     before: Row
     after: Row
-    why: Why
+    why: MoveCause
     sentence: str
 
     @property
@@ -106,7 +106,7 @@ def drained(moves: Iterable[DrainMove]) -> list[int]:
         {
             broker_id
             for each in moves
-            if each.why == Why.BROKER_DRAINED
+            if each.why == MoveCause.BROKER_DRAINED
             for broker_id in set(each.before) - set(each.after)
         }
     )
@@ -134,7 +134,7 @@ def drain(layout: Layout, broker_ids: Iterable[int]) -> Plan:
             notes[place] = _because(layout, stays, site, f"broker {broker_id} is drained")
             row = _replaced(layout, row, broker_id, site.broker_id)
             layout.move(place, row)
-    return Plan(goal, tuple(_moves(layout, notes, Why.BROKER_DRAINED)), tuple(obstacles))
+    return Plan(goal, tuple(_moves(layout, notes, MoveCause.BROKER_DRAINED)), tuple(obstacles))
 
 
 def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
@@ -158,12 +158,12 @@ def fill(layout: Layout, broker_ids: Iterable[int]) -> Plan:
         _take_share(layout, layout.sites[broker_id], share, held, joining, notes)
         if layout.replicas[broker_id] < share:
             obstacles.append(_share_not_reached(layout, broker_id, share))
-    return Plan(goal, tuple(_moves(layout, notes, Why.BROKER_ADDED)), tuple(obstacles))
+    return Plan(goal, tuple(_moves(layout, notes, MoveCause.BROKER_ADDED)), tuple(obstacles))
 
 
 def _take_share(
     layout: Layout,
-    site: Site,
+    site: BrokerSite,
     share: int,
     held: dict[int, list[TopicPartition]],
     joining: Sequence[int],
@@ -216,7 +216,7 @@ def mend_racks(layout: Layout) -> Plan:
             stays = tuple(each for each in row if each != crowded)
             notes[place] = _because(layout, stays, site, said)
             layout.move(place, _replaced(layout, row, crowded, site.broker_id))
-    return Plan(goal, tuple(_moves(layout, notes, Why.RACK_VIOLATION)), tuple(obstacles))
+    return Plan(goal, tuple(_moves(layout, notes, MoveCause.RACK_VIOLATION)), tuple(obstacles))
 
 
 def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
@@ -253,7 +253,7 @@ def change_factor(layout: Layout, topic: str, factor: int) -> Plan:
             gone = _dispensable(layout, row)
             notes[place] = f"broker {gone} gives its replica up: {_spare(layout, row, gone)}"
             layout.move(place, tuple(each for each in row if each != gone))
-    return Plan(goal, tuple(_moves(layout, notes, Why.FACTOR_CHANGED)), tuple(obstacles))
+    return Plan(goal, tuple(_moves(layout, notes, MoveCause.FACTOR_CHANGED)), tuple(obstacles))
 
 
 # Choices.
@@ -296,7 +296,9 @@ def _dispensable(layout: Layout, row: Row) -> int:
 # Sentences.
 
 
-def _moves(layout: Layout, notes: dict[TopicPartition, str], why: Why) -> Iterator[PlannedMove]:
+def _moves(
+    layout: Layout, notes: dict[TopicPartition, str], why: MoveCause
+) -> Iterator[PlannedMove]:
     for place in layout.moved():
         said = notes[place]
         if place.topic in layout.diskless:
@@ -304,7 +306,7 @@ def _moves(layout: Layout, notes: dict[TopicPartition, str], why: Why) -> Iterat
         yield PlannedMove(place, layout.before[place], layout.rows[place], why, said)
 
 
-def _because(layout: Layout, stays: Sequence[int], site: Site, cause: str) -> str:
+def _because(layout: Layout, stays: Sequence[int], site: BrokerSite, cause: str) -> str:
     """Why that broker gets the replica."""
     if site.rack is None:
         choice = "it carries least"
@@ -419,7 +421,7 @@ def _refuse_unknown(layout: Layout, broker_ids: Iterable[int]) -> None:
         )
 
 
-def closed(site: Site) -> str:
+def closed(site: BrokerSite) -> str:
     """Why a broker that is not open may not be given replicas."""
     return "is cordoned" if site.active else "is down"
 

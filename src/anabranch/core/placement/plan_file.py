@@ -28,7 +28,7 @@ from anabranch.core.placement.json_places import (
     whole,
     written,
 )
-from anabranch.core.placement.move_plans import PlannedMove, Why
+from anabranch.core.placement.move_plans import MoveCause, PlannedMove
 from anabranch.core.types import TopicPartition
 
 VERSION = 1
@@ -98,9 +98,9 @@ def _moves(text: str, at: int) -> Iterator[PlannedMove]:
         value = needed(item, ("topic", "partition", "from", "to", "why", "because"), ENTRY)
         for name in ("topic", "because"):
             written(value[name], f"line {item.line}, {name}")
-        if value["why"] not in list(Why):
+        if value["why"] not in list(MoveCause):
             raise InputFault(
-                f"line {item.line}, why: one of {', '.join(Why)} is expected, not "
+                f"line {item.line}, why: one of {', '.join(MoveCause)} is expected, not "
                 f"{shown(value['why'])}"
             )
         place = TopicPartition(value["topic"], whole(item, "partition"))
@@ -110,4 +110,4 @@ def _moves(text: str, at: int) -> Iterator[PlannedMove]:
         before, after = replicas(item, "from", place), replicas(item, "to", place)
         if before == after:
             raise InputFault(f"line {item.line}, to: {place} has these replicas already")
-        yield PlannedMove(place, before, after, Why(value["why"]), value["because"])
+        yield PlannedMove(place, before, after, MoveCause(value["why"]), value["because"])

@@ -49,12 +49,12 @@ DRAWS = 4093
 
 def spread(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement:
     """Replica lists; see the module's docstring."""
-    floor = Floor(brokers, ask, rng)
+    floor = CarriedLoads(brokers, ask, rng)
     rows = [floor.row() for _ in range(ask.partition_count)]
     return Placement(rows, ask.cursor, tuple(floor.remarks()))
 
 
-class Floor:
+class CarriedLoads:
     """What every rack and broker carries while a call hands out replicas."""
 
     def __init__(self, brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> None:

@@ -37,7 +37,7 @@ def striped(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> Placement
     """Replica lists by stripes; see the module's docstring."""
     best = _stripes(brokers, ask, rng)
     if ask.existing:
-        grown = Grown(brokers, ask.existing)
+        grown = GrowingTopic(brokers, ask.existing)
         least = grown.unevenness(best)
         for _ in range(STRIPES_TRIED - 1):
             if max(least[:2]) <= EVEN:
@@ -54,7 +54,7 @@ def _stripes(brokers: Sequence[UsableBroker], ask: Ask, rng: Random) -> list[tup
     return list(islice(chain.from_iterable(rounds), ask.partition_count))
 
 
-class Grown:
+class GrowingTopic:
     """A topic that grows: its lists are counted once, however many stripes are tried."""
 
     def __init__(self, brokers: Sequence[UsableBroker], rows: Sequence[tuple[int, ...]]) -> None:

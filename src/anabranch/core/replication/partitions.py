@@ -36,7 +36,7 @@ class Served(Protocol):
         """One of them, None when there is none of that index here."""
 
 
-class Elsewhere(Protocol):
+class UnhostedPartitions(Protocol):
     """Partitions that this broker serves and does not host."""
 
     def topic(self, name: str) -> Served | None:
@@ -46,14 +46,14 @@ class Elsewhere(Protocol):
         """A number for `Partition.know`: what is asked from now on has a higher one."""
 
 
-class Nowhere:
+class NoUnhostedPartitions:
     """There are none."""
 
     def topic(self, name: str) -> None:
-        """See Elsewhere."""
+        """See UnhostedPartitions."""
 
     def count(self) -> int:
-        """See Elsewhere."""
+        """See UnhostedPartitions."""
         return 0
 
 
@@ -81,7 +81,7 @@ class Partitions:
 
     def __init__(self, broker_id: int) -> None:
         self.broker_id = broker_id
-        self.elsewhere: Elsewhere = Nowhere()
+        self.elsewhere: UnhostedPartitions = NoUnhostedPartitions()
         self.by_name: dict[str, dict[int, Replica]] = {}
         self.by_id: dict[TopicId, dict[int, Replica]] = {}
         self.offline: dict[TopicPartition, TopicId] = {}

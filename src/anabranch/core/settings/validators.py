@@ -16,7 +16,7 @@ from anabranch.core.placement.placers import PLACERS
 from anabranch.core.settings.setting import ConfigFault, Value, invalid, shown
 
 
-class Between(msgspec.Struct, frozen=True):
+class NumberRange(msgspec.Struct, frozen=True):
     """Numbers from `minimum` to `maximum`, both included; None means no bound on that side."""
 
     minimum: int | None = None
@@ -72,14 +72,14 @@ class Satisfies(msgspec.Struct, frozen=True):
             raise ConfigFault(sentence, name=name)
 
 
-def at_least(minimum: int) -> Between:
+def at_least(minimum: int) -> NumberRange:
     """Numbers from `minimum` up."""
-    return Between(minimum)
+    return NumberRange(minimum)
 
 
-def between(minimum: int, maximum: int | float) -> Between:
+def between(minimum: int, maximum: int | float) -> NumberRange:
     """Numbers from `minimum` to `maximum`."""
-    return Between(minimum, maximum)
+    return NumberRange(minimum, maximum)
 
 
 def one_of(*allowed: str) -> OneOf:

@@ -16,7 +16,7 @@ from anabranch.sim.clients.transactions import (
     Failed,
     Fenced,
     Late,
-    Manner,
+    ProducerOptions,
     Scripted,
     Session,
     Steps,
@@ -26,7 +26,7 @@ from anabranch.sim.transaction_history import Transaction, Written
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
     from anabranch.sim.history import History
-    from anabranch.sim.plan_parts import Deal
+    from anabranch.sim.plan_parts import PlannedTransaction
     from anabranch.sim.transaction_history import TransactionHistory
 
 ABORT, HANG = "abort", "hang"
@@ -46,13 +46,13 @@ class TransactionalProducer(Scripted):
         topics: tuple[str, ...],
         patience: Patience,
         id_name: str,
-        manner: Manner,
+        manner: ProducerOptions,
         history: TransactionHistory,
     ) -> None:
         super().__init__(cluster, name, quiet, topics, patience)
         self.told = history
         self.session = Session(self, id_name, manner, history)
-        self.queue: list[Deal] = []
+        self.queue: list[PlannedTransaction] = []
         self.is_working = True
         self.written = 0
 
@@ -60,7 +60,7 @@ class TransactionalProducer(Scripted):
         """Begin to use the id."""
         self.perform(self._life())
 
-    def give(self, deal: Deal) -> None:
+    def give(self, deal: PlannedTransaction) -> None:
         """One transaction more, unless too many wait already."""
         if len(self.queue) < MOST_WAITING:
             self.queue.append(deal)
@@ -97,7 +97,7 @@ class TransactionalProducer(Scripted):
             self.stop()
         self.is_working = False
 
-    def _carry_out(self, deal: Deal) -> Steps:
+    def _carry_out(self, deal: PlannedTransaction) -> Steps:
         transaction = self.session.begin()
         batches = [
             self._batch(place, number) for place, count in deal.writes for number in range(count)
@@ -113,7 +113,7 @@ class TransactionalProducer(Scripted):
             yield int(self.session.manner.timeout_ms * OVERDUE)
         yield from self._end(transaction, deal)
 
-    def _end(self, transaction: Transaction, deal: Deal) -> Steps:
+    def _end(self, transaction: Transaction, deal: PlannedTransaction) -> Steps:
         if deal.ending == ABORT:
             yield from self.session.abort(transaction)
         else:

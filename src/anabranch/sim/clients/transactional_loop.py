@@ -21,7 +21,7 @@ from anabranch.sim.clients.transactions import (
     Fenced,
     Group,
     Late,
-    Manner,
+    ProducerOptions,
     Scripted,
     Session,
     Steps,
@@ -36,7 +36,7 @@ class TransactionalMember(Member, Scripted):
     """See the module. Call `set_up` before `start`."""
 
     def set_up(
-        self, manner: Manner, history: TransactionHistory, targets: list[TopicPartition]
+        self, manner: ProducerOptions, history: TransactionHistory, targets: list[TopicPartition]
     ) -> None:
         """What it writes, and how."""
         self.manner = manner

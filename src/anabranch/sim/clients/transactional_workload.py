@@ -31,9 +31,9 @@ from anabranch.sim.plan_parts import (
     PASSING,
     RESULTS,
     TRANSFERS,
-    Deal,
     IdPlan,
     LoopPlan,
+    PlannedTransaction,
     ReaderPlan,
     TransactionPlan,
 )
@@ -133,7 +133,7 @@ class TransactionalWorkload:
 
     # Transactions.
 
-    def _give(self, deal: Deal) -> None:
+    def _give(self, deal: PlannedTransaction) -> None:
         producer = self.newest.get(deal.id_name)
         if producer is None or producer.stopped:
             producer = self._begin(self.ids[deal.id_name])
@@ -218,7 +218,7 @@ class TransactionalWorkload:
         self._begin(plan)
         writes = tuple((place, 1) for place in self.plan.places)
         pause_ms = int(500 * fault.strength)
-        before.give(Deal(self.world.now_us, plan.name, writes, COMMIT, pause_ms))
+        before.give(PlannedTransaction(self.world.now_us, plan.name, writes, COMMIT, pause_ms))
         return _nothing
 
     def _stall(self, fault: Fault) -> Undo | None:

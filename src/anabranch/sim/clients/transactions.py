@@ -104,7 +104,7 @@ class Late(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Manner:
+class ProducerOptions:
     """How a producer works."""
 
     is_new_flow: bool
@@ -169,7 +169,7 @@ class Session:
     """One process that uses a transactional id. Methods are scripts of `client`."""
 
     def __init__(
-        self, client: Scripted, name: str, manner: Manner, history: TransactionHistory
+        self, client: Scripted, name: str, manner: ProducerOptions, history: TransactionHistory
     ) -> None:
         self.client = client
         self.name = name

@@ -33,7 +33,7 @@ from anabranch.sim.network import LinkFault
 from anabranch.sim.node import SimNode
 from anabranch.sim.processes import State
 from anabranch.sim.rehearsal.answers import Condition
-from anabranch.sim.rehearsal.model import Action, Event, TopicPlan, Who
+from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, TopicPlan
 from anabranch.sim.rehearsal.moves import Mover
 from anabranch.sim.rehearsal.probe import Probe
 
@@ -150,7 +150,7 @@ class Actor:
             Action.WIPE: wipe,
         }
 
-    def who(self, who: Who) -> tuple[int, ...]:
+    def who(self, who: BrokerChoice) -> tuple[int, ...]:
         """The brokers that are meant, now."""
         if not who.role:
             return who.brokers

@@ -30,7 +30,7 @@ from typing import Any
 from anabranch.core.partition import ACKS_ALL
 from anabranch.sim.rehearsal import units
 from anabranch.sim.rehearsal.fields import Item, Section, nearest
-from anabranch.sim.rehearsal.model import Action, Event, TopicPlan, Who
+from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, TopicPlan
 
 RECORDS_MOST = 10_000
 EVENTS_MOST = 1_000
@@ -81,24 +81,24 @@ class Known:
         names = [each.name for each in self.topics]
         raise item.fault(f"There is no topic {name!r}.{nearest(name, names)}")
 
-    def who(self, item: Item) -> Who:
+    def who(self, item: Item) -> BrokerChoice:
         """The brokers that a value names."""
         if item.is_list:
             ids = tuple(self._broker(each) for each in item.items())
             if not ids:
                 raise item.fault(f"Name at least one: {WHO_EXAMPLES}.")
-            return Who(", ".join(map(str, ids)), ids)
+            return BrokerChoice(", ".join(map(str, ids)), ids)
         text = item.text
         if text.isascii() and text.isdigit():
-            return Who(text, (self._broker(item),))
+            return BrokerChoice(text, (self._broker(item),))
         if text == "all":
-            return Who("all", self.brokers)
+            return BrokerChoice("all", self.brokers)
         if text == "controller":
-            return Who("the controller", role="controller")
+            return BrokerChoice("the controller", role="controller")
         role, of, place = text.partition(" of ")
         if of and role in ROLES:
             topic, partition = self.place(item, place.strip())
-            return Who(f"the {role} of {topic}-{partition}", (), role, topic, partition)
+            return BrokerChoice(f"the {role} of {topic}-{partition}", (), role, topic, partition)
         return self._rack(item)
 
     def _broker(self, item: Item) -> int:
@@ -108,14 +108,14 @@ class Known:
             raise item.fault(f"There is no broker {text}; there are {ids}. Name one of them.")
         return int(text)
 
-    def _rack(self, item: Item) -> Who:
+    def _rack(self, item: Item) -> BrokerChoice:
         name = item.text.removeprefix("rack ")
         ids = tuple(each for each in self.brokers if self.racks.get(each) == name)
         if not ids:
             known = sorted(set(self.racks.values()))
             racks = f" Racks are {', '.join(known)}." if known else " The cluster has no racks."
             raise item.fault(f"{item.text!r} names nobody: expected {WHO_EXAMPLES}.{racks}")
-        return Who(f"rack {name}", ids)
+        return BrokerChoice(f"rack {name}", ids)
 
 
 def read_events(item: Item | None, known: Known) -> tuple[Event, ...]:

@@ -44,7 +44,7 @@ DISKLESS = "diskless.enable"
 
 
 @dataclass(frozen=True, slots=True)
-class Who:
+class BrokerChoice:
     """Brokers, named so that it can be told only at the moment: `text` is how the file says it."""
 
     text: str
@@ -84,8 +84,8 @@ class Event:
     at_us: int
     action: Action
     line: int
-    who: Who | None = None
-    to: Who | None = None
+    who: BrokerChoice | None = None
+    to: BrokerChoice | None = None
     """The other side of a cut; whom a producer speaks to although it may not lead."""
     one_way: bool = False
     plane: str = "all"

@@ -15,7 +15,7 @@ from anabranch.core.controller.brokers.cordons import CORDON, EVERY_FOLDER, cord
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.metadata.image import RESOURCE_BROKER, MetadataImage
 from anabranch.core.placement import move_plans
-from anabranch.core.placement.layout import Layout, Site
+from anabranch.core.placement.layout import BrokerSite, Layout
 from anabranch.core.placement.managed import rack_name
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages.alter_partition_reassignments import (
@@ -40,7 +40,7 @@ def layout_of(image: MetadataImage) -> Layout:
     """A cluster as planning sees it."""
     closed = cordoned(image)
     sites = [
-        Site(broker_id, broker.rack, broker.active, broker_id in closed)
+        BrokerSite(broker_id, broker.rack, broker.active, broker_id in closed)
         for broker_id, broker in sorted(image.brokers.items())
     ]
     topics = image.topics_by_id.values()

@@ -24,7 +24,7 @@ from anabranch.client.elections import Election, elect_leaders
 from anabranch.client.plans import look, plan
 from anabranch.client.reassignments import reassign
 from anabranch.core.placement.move_plans import drain
-from anabranch.sim.rehearsal.model import Action, Event, Rehearsal, Who
+from anabranch.sim.rehearsal.model import Action, BrokerChoice, Event, Rehearsal
 from anabranch.sim.rehearsal.units import SECOND_US
 from anabranch.testing.nodes import ClusterError
 from anabranch.testing.rehearsal.machines import Machines
@@ -81,7 +81,7 @@ class EventPerformer:
             Action.WIPE: machines.wipe,
         }
 
-    async def who(self, who: Who) -> tuple[int, ...]:
+    async def who(self, who: BrokerChoice) -> tuple[int, ...]:
         """The brokers that are meant, now."""
         if not who.role:
             return who.brokers

@@ -39,7 +39,7 @@ from anabranch.core.metadata.plan_state import (
     moves_of,
     plan_after,
 )
-from anabranch.core.placement.move_plans import Why
+from anabranch.core.placement.move_plans import MoveCause
 from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     PlanMovesRecord,
@@ -171,7 +171,7 @@ def _fault(consequences: Consequences, place: str, move: MoveImage) -> str | Non
     if partition.replicas != move.before:
         was, now = (", ".join(map(str, row)) for row in (move.before, partition.replicas))
         return f"{place} is on {now}, not on {was}"
-    if partition.missing and move.why != Why.FACTOR_CHANGED:
+    if partition.missing and move.why != MoveCause.FACTOR_CHANGED:
         return f"{place} waits for {partition.missing} replica(s) that no broker has"
     try:
         check_manual(state.image, move.after, None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from anabranch.core.controller.controller import Controller
 from anabranch.core.controller.tenure import effects, events
-from anabranch.core.controller.tenure.lease import Me, Silence, is_a_twin_s, is_free
+from anabranch.core.controller.tenure.lease import LeaseTaker, Silence, is_a_twin_s, is_free
 from anabranch.core.controller.tenure.phases import Phase
 from anabranch.core.controller.tenure.state import TenureState
 from anabranch.core.controller.tenure.store_age import StoreAge
@@ -160,5 +160,5 @@ class Candidacy:
         state.call_ms = state.duties_ms = NEVER_MS
 
     @property
-    def _me(self) -> Me:
-        return Me(self._controller.node_id, self._incarnation, self.endpoint)
+    def _me(self) -> LeaseTaker:
+        return LeaseTaker(self._controller.node_id, self._incarnation, self.endpoint)

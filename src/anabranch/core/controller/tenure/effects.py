@@ -13,7 +13,7 @@ import msgspec
 
 from anabranch.core.controller.brokers.hints import Probe
 from anabranch.core.controller.result import Reason
-from anabranch.core.controller.tenure.lease import Me
+from anabranch.core.controller.tenure.lease import LeaseTaker
 from anabranch.core.metadata.committed_log import CommittedLog
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.core.metadata.store import Lease, StoredBatch
@@ -34,7 +34,7 @@ class TakeLease(msgspec.Struct, frozen=True, eq=False):
     """Take the lease if it is still as `seen`."""
 
     seen: Lease | None
-    me: Me
+    me: LeaseTaker
 
 
 class RenewLease(msgspec.Struct, frozen=True, eq=False):

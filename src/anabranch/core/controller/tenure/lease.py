@@ -29,7 +29,7 @@ class LeaseTimes:
     what was not heard while this process did not run."""
 
 
-class Me(NamedTuple):
+class LeaseTaker(NamedTuple):
     """Who takes leases: node, process, and where it can be watched."""
 
     node_id: int
@@ -90,7 +90,7 @@ class Silence:
         return now_ms - since_ms > timing.lease_timeout_ms
 
 
-def is_free(lease: Lease | None, me: Me) -> bool:
+def is_free(lease: Lease | None, me: LeaseTaker) -> bool:
     """Whether nobody can be active: not an earlier process of this node either, since its listener
     or folder is held by this one. Another of this id may be alive."""
     if lease is None or lease.holder == NOBODY:
@@ -98,7 +98,7 @@ def is_free(lease: Lease | None, me: Me) -> bool:
     return lease.was_given(me.node_id, me.incarnation, me.endpoint)
 
 
-def is_a_twin_s(lease: Lease | None, me: Me) -> bool:
+def is_a_twin_s(lease: Lease | None, me: LeaseTaker) -> bool:
     """Whether it is held by another process of this node's id."""
     if lease is None:
         return False

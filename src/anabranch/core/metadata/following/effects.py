@@ -108,7 +108,7 @@ class Complain(msgspec.Struct, frozen=True):
     why: str
 
 
-class Met(msgspec.Struct, frozen=True):
+class ControllerMet(msgspec.Struct, frozen=True):
     """An active controller answered over a new connection, and its log agrees with the copy."""
 
 
@@ -149,5 +149,5 @@ class Stop(msgspec.Struct, frozen=True):
 
 Question: TypeAlias = Fetch | FetchSnapshot
 Effect: TypeAlias = (
-    Question | Leave | Complain | Met | Publish | Act | WriteSnapshot | MakeRoom | Stop
+    Question | Leave | Complain | ControllerMet | Publish | Act | WriteSnapshot | MakeRoom | Stop
 )

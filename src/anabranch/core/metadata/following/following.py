@@ -34,6 +34,7 @@ from anabranch.core.metadata.following.effects import (
     Act,
     Begin,
     Complain,
+    ControllerMet,
     Effect,
     Event,
     Fetch,
@@ -41,7 +42,6 @@ from anabranch.core.metadata.following.effects import (
     FetchSnapshot,
     Leave,
     MakeRoom,
-    Met,
     PieceFetched,
     Publish,
     Registered,
@@ -226,7 +226,7 @@ class Following:
                 self._stop(fault)
                 return
         self._compared, self._complaint = event.connection, ""
-        self._effects.append(Met())
+        self._effects.append(ControllerMet())
         self._take(answer)
 
     def _usable(self, event: Fetched) -> PartitionData | None:

@@ -36,7 +36,7 @@ class Performer(ABC):
                 self._publish(effect)
             case effects.Act():
                 self._act(effect)
-            case effects.Met():
+            case effects.ControllerMet():
                 self._met()
             case effects.WriteSnapshot(image):
                 self._write_snapshot(image)
