@@ -7,7 +7,7 @@ order; start and end stay. A log whose records a client wrote wrongly is left al
 from __future__ import annotations
 
 from anabranch.core.errors import CorruptLog, ProtocolError
-from anabranch.core.log import compaction, segment_swap
+from anabranch.core.log import cleanable, compaction, segment_swap
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
 from anabranch.core.wire.records import decode_records
@@ -22,7 +22,7 @@ def pass_over(log: Log, *, now_ms: int, high_watermark: int, clean_point: int) -
     target = log.sync_target()
     if target is not None:
         log.synced(target[0])
-    found = compaction.dirt(
+    found = cleanable.dirt(
         log, now_ms=now_ms, high_watermark=high_watermark, first_dirty_offset=clean_point
     )
     if found.dirty_bytes == 0:

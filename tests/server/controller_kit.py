@@ -21,13 +21,13 @@ from anabranch.core.settings.broker import BrokerConfig
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import MetadataRecord, TopicRecord
 from anabranch.server.clocks import wall_ms
-from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.files import RealFiles
 from anabranch.server.listener import Acceptor
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.sqlite import SqliteStore
+from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.registration import Registration, new_identity
 from anabranch.server.roles import ControllerDispatcher, ControllerSide
 

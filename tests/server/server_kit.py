@@ -10,9 +10,9 @@ from anabranch.core.api.handler import Handler
 from anabranch.core.step import Mailbox
 from anabranch.core.wire.frame import frame_request, read_response
 from anabranch.core.wire.messages import API_KEYS
-from anabranch.server.connection import ReceiveMemory
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.listener import Acceptor
+from anabranch.server.receive_memory import ReceiveMemory
 
 SECONDS = 20
 

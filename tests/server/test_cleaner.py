@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from node_kit import ThreadNode
 
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log import compaction
+from anabranch.core.log import cleanable, compaction
 from anabranch.core.types import TopicPartition as Place
 from anabranch.server import cleaner_process
 
@@ -234,14 +234,14 @@ def test_a_worker_that_the_system_has_no_room_for_comes_later(node, monkeypatch)
 
 
 def test_compaction_goes_on_after_a_fault_that_nobody_thought_of(node, monkeypatch, caplog):
-    faults, look = [ValueError("a bug")], compaction.dirt
+    faults, look = [ValueError("a bug")], cleanable.dirt
 
     def fail(*about, **options):
         if faults:
             raise faults.pop()
         return look(*about, **options)
 
-    monkeypatch.setattr(compaction, "dirt", fail)
+    monkeypatch.setattr(cleanable, "dirt", fail)
     create(node)
     produce(node, updates(3000))
     await_compacted(node)

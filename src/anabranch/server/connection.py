@@ -22,17 +22,16 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Protocol
 
-from anabranch.client.buffers import BufferPool
 from anabranch.core.access.principal import ANONYMOUS
 from anabranch.core.broker.gate import Session
 from anabranch.core.types import Buffer
 from anabranch.server.clocks import steady_ms
 from anabranch.server.other_protocols import SMALLEST_GREETING, other_protocol
+from anabranch.server.receive_memory import ReceiveMemory
 
 if TYPE_CHECKING:
     from anabranch.server.dispatch import Dispatcher, Slot
@@ -41,8 +40,6 @@ SIZE = Struct(">i").unpack_from
 SIZE_BYTES = 4
 
 LARGE_FRAME_BYTES = 64 << 10
-SHARED_BUFFER_BYTES = 128 << 10
-"""Room for a small frame that is nearly there and a good read behind it."""
 
 QUEUED_HIGH_BYTES = 16 << 20
 """Request bytes of one connection that are held before its socket is left alone. Several of the
@@ -67,78 +64,6 @@ JOINED_WRITE_BYTES = 16 << 10
 NOTHING: deque[Any] = deque(maxlen=0)
 """What a connection holds before it holds anything: an empty deque has 760 bytes, and of thousands
 of connections most never wait for an answer."""
-
-
-class ReceiveMemory:
-    """What some connections of one loop receive into, one after the other.
-
-    `held_bytes` are of frames that are large and not all there, or whole and not run: requests that
-    wait for something that other requests bring are not among them, or these could never come. From
-    `limit_bytes` on (none when it is not positive) nobody begins to hold more: the last one to
-    begin may pass the limit, as in Kafka. `arrived_bytes` have come of large frames that are not
-    whole."""
-
-    __slots__ = (
-        "_bringing", "_held_up", "_limit_bytes", "_waiting", "arrived_bytes", "buffer",
-        "held_bytes", "pool", "view",
-    )  # fmt: skip
-
-    def __init__(self, limit_bytes: int = -1) -> None:
-        self.buffer = bytearray(SHARED_BUFFER_BYTES)
-        self.view = memoryview(self.buffer)
-        self.pool = BufferPool()
-        self.held_bytes = self.arrived_bytes = 0
-        self._limit_bytes = limit_bytes if limit_bytes > 0 else sys.maxsize
-        self._waiting: dict[Connection, None] = {}
-        self._held_up: dict[Connection, None] = {}
-        self._bringing: dict[Connection, None] = {}
-
-    @property
-    def is_full(self) -> bool:
-        """Whether nobody may begin to hold more."""
-        return self.held_bytes >= self._limit_bytes
-
-    def wait(self, connection: Connection) -> None:
-        """Call a connection's `memory_freed` in its turn."""
-        self._waiting[connection] = None
-
-    def release(self, size: int, leaving: Connection | None = None) -> None:
-        """Some bytes are held no more; `leaving` waits for none either."""
-        self.held_bytes -= size
-        if self._waiting:
-            if leaving is not None:
-                self._waiting.pop(leaving, None)
-            if not self.is_full:
-                asyncio.get_running_loop().call_soon(self._let_go_on)
-
-    def brought(self, connection: Connection, *, is_crowded: bool) -> None:
-        """A connection has brought what waits for a store. When that is crowded, all that ever did
-        are held up: not read, nor what they brought run, until `read_on`. Each of them would bring
-        another large frame before it noticed by itself. Who brought something last is read again
-        last."""
-        self._bringing.pop(connection, None)
-        self._bringing[connection] = None
-        if is_crowded:
-            for each in self._bringing:
-                self._held_up[each] = None
-                each.hold_up()
-
-    def read_on(self, leaving: Connection | None = None) -> None:
-        """There is room again for what was held up; `leaving` is gone, which is no news."""
-        if leaving is not None:
-            self._held_up.pop(leaving, None)
-            self._bringing.pop(leaving, None)
-            return
-        held_up, self._held_up = self._held_up, {}
-        for connection in held_up:
-            if connection not in self._held_up:  # the ones before it took all room
-                connection.read_on()
-
-    def _let_go_on(self) -> None:
-        while self._waiting and not self.is_full:
-            connection = next(iter(self._waiting))
-            del self._waiting[connection]
-            connection.memory_freed()
 
 
 class Admission(Protocol):

@@ -18,9 +18,10 @@ from functools import cache
 from typing import Any, Protocol
 
 from anabranch.server.clocks import steady_ms
-from anabranch.server.connection import Connection, ReceiveMemory
+from anabranch.server.connection import Connection
 from anabranch.server.dispatch import Dispatcher
 from anabranch.server.logs import logger
+from anabranch.server.receive_memory import ReceiveMemory
 
 LOG = logger("listener")
 

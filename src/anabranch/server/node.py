@@ -29,7 +29,6 @@ from anabranch.core.settings.listeners import WILDCARDS
 from anabranch.server import folders
 from anabranch.server.clocks import wall_ms
 from anabranch.server.cluster_discovery import cluster_of_controllers
-from anabranch.server.connection import ReceiveMemory
 from anabranch.server.controller import ControllerShell
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.diskless.rows import LogRowsShell
@@ -41,6 +40,7 @@ from anabranch.server.listener import Acceptor
 from anabranch.server.logs import logger
 from anabranch.server.metadata_log import MetadataFollower
 from anabranch.server.metadata_store.engines import open_for_start, shown
+from anabranch.server.receive_memory import ReceiveMemory
 from anabranch.server.roles import BrokerRole, ControllerDispatcher, ControllerSide
 
 if TYPE_CHECKING:

@@ -50,12 +50,12 @@ from anabranch.server.upkeep import Upkeep
 if TYPE_CHECKING:
     from anabranch.core.controller.controller import Controller
     from anabranch.server.config import NodeConfig
-    from anabranch.server.connection import ReceiveMemory
     from anabranch.server.controller import ControllerShell
     from anabranch.server.controller_channel import ControllerChannel
     from anabranch.server.diskless.startup import StoresAtStart
     from anabranch.server.files import RealFiles
     from anabranch.server.folders import HeldFolders
+    from anabranch.server.receive_memory import ReceiveMemory
 
 LOG = logger("broker")
 

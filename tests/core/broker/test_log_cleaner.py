@@ -10,7 +10,7 @@ from tests.core.log.support import sync
 from anabranch.core.broker.hosting.effects import Report
 from anabranch.core.broker.hosting.log_cleaner import LOOKED_AT_ONCE
 from anabranch.core.errors import Bug, StorageFault
-from anabranch.core.log import cleaner, compaction
+from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.cleaner import PassEnd, end_of
 from anabranch.core.log.files import ColdRead, DiskFull
 from anabranch.core.log.segment_swap import Stale
@@ -143,7 +143,7 @@ def test_a_disk_that_does_not_tell_how_dirty_a_log_is_is_reported(monkeypatch):
         raise StorageFault("no disk")
 
     stage = Cleaned(partitions=1)
-    monkeypatch.setattr(compaction, "dirt", refuse)
+    monkeypatch.setattr(cleanable, "dirt", refuse)
     assert stage.look() == []
     assert [replica.topic_partition.topic for replica, _ in stage.broker.faults] == ["t"]
 
@@ -161,7 +161,7 @@ def test_other_work_runs_while_many_logs_are_weighed_and_cold_ones_come_later(mo
         raise cold
 
     stage = Cleaned(partitions=1)
-    monkeypatch.setattr(compaction, "dirt", be_cold)
+    monkeypatch.setattr(cleanable, "dirt", be_cold)
     assert list(stage.machine.look(0, WALL_MS)) == [cold]
     assert stage.machine.take_passes() == []
 

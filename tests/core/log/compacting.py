@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from anabranch.core.log import compaction, segment_swap
+from anabranch.core.log import cleanable, compaction, segment_swap
 from anabranch.core.log.compaction import Outcome
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
@@ -19,7 +19,7 @@ def make(
     io_bytes: int = IO_BYTES,
 ) -> Outcome:
     """One pass over whatever is dirty, without putting its result in place."""
-    found = compaction.dirt(
+    found = cleanable.dirt(
         log, now_ms=now_ms, high_watermark=log.end_offset, first_dirty_offset=first_dirty_offset
     )
     job = compaction.job(log, found, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)

@@ -6,7 +6,7 @@ import pytest
 from tests.core.log.compacting import IO_BYTES, MAP_BYTES, batches_of
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, sync
 
-from anabranch.core.log import cleaner, compaction
+from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
@@ -29,7 +29,7 @@ class World:
         sync(self.log)
         self.hosted = True
 
-    def dirt(self) -> compaction.Dirt:
+    def dirt(self) -> cleanable.Dirt:
         end = self.log.end_offset
         return cleaner.dirt_of(self.folder, KEY, self.log, now_ms=NOW_MS, high_watermark=end)
 

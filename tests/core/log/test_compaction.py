@@ -11,7 +11,7 @@ from tests.core.log.compacting import batches_of, compact, make
 from tests.core.log.support import NOW_MS, append, marker, new_log, reopen, sync
 
 from anabranch.core.errors import CorruptLog
-from anabranch.core.log import compaction
+from anabranch.core.log import cleanable
 from anabranch.core.wire.batch import read_header
 from anabranch.core.wire.compression import Codec
 from anabranch.core.wire.records import Record, build_batch, decode_records
@@ -72,9 +72,9 @@ def test_the_active_segment_and_what_is_undecided_stay():
     put_records(log, (b"k", b"1"))
     close_segment(log)
     put_records(log, (b"k", b"2"))
-    found = compaction.dirt(log, now_ms=NOW_MS, high_watermark=99, first_dirty_offset=0)
+    found = cleanable.dirt(log, now_ms=NOW_MS, high_watermark=99, first_dirty_offset=0)
     assert found.upto == 1
-    below = compaction.dirt(log, now_ms=NOW_MS, high_watermark=0, first_dirty_offset=0)
+    below = cleanable.dirt(log, now_ms=NOW_MS, high_watermark=0, first_dirty_offset=0)
     assert (below.upto, below.dirty_bytes) == (0, 0)
 
 
@@ -83,17 +83,17 @@ def test_a_log_is_compacted_when_enough_of_it_is_dirty():
     for number in range(10):
         put_records(log, (b"k%d" % number, b"v"))
     close_segment(log)
-    found = compaction.dirt(log, now_ms=NOW_MS, high_watermark=10, first_dirty_offset=0)
-    assert (found.ratio, compaction.is_worth_it(log, found)) == (1.0, True)
+    found = cleanable.dirt(log, now_ms=NOW_MS, high_watermark=10, first_dirty_offset=0)
+    assert (found.ratio, cleanable.is_worth_it(log, found)) == (1.0, True)
     upto = compact(log, NOW_MS)
     put_records(log, (b"k1", b"v"))
     close_segment(log)
-    found = compaction.dirt(log, now_ms=NOW_MS, high_watermark=11, first_dirty_offset=upto)
+    found = cleanable.dirt(log, now_ms=NOW_MS, high_watermark=11, first_dirty_offset=upto)
     assert 0 < found.ratio < 0.5
-    assert not compaction.is_worth_it(log, found)
+    assert not cleanable.is_worth_it(log, found)
     log.config = new_log(**COMPACTED, max_compaction_lag_ms=1_000).config
-    late = compaction.dirt(log, now_ms=NOW_MS + 1_001, high_watermark=11, first_dirty_offset=upto)
-    assert compaction.is_worth_it(log, late)
+    late = cleanable.dirt(log, now_ms=NOW_MS + 1_001, high_watermark=11, first_dirty_offset=upto)
+    assert cleanable.is_worth_it(log, late)
 
 
 def test_young_records_wait_for_the_lag():
@@ -101,7 +101,7 @@ def test_young_records_wait_for_the_lag():
     put_records(log, (b"k", b"1"))
     close_segment(log)
     for now_ms, upto in ((NOW_MS + 999, 0), (NOW_MS + 1_001, 1)):
-        found = compaction.dirt(log, now_ms=now_ms, high_watermark=1, first_dirty_offset=0)
+        found = cleanable.dirt(log, now_ms=now_ms, high_watermark=1, first_dirty_offset=0)
         assert found.upto == upto
 
 

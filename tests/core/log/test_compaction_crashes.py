@@ -11,7 +11,7 @@ from tests.core.log.compacting import IO_BYTES, batches_of
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, marker, sync
 
 from anabranch.core.errors import StorageFault
-from anabranch.core.log import cleaner, compaction
+from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.config import LogConfig
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import LogFolder
@@ -95,7 +95,7 @@ class World:
 
     def compact(self) -> None:
         """A pass, and the swap of what it made, in the cleaner's own steps."""
-        found = compaction.dirt(
+        found = cleanable.dirt(
             self.log,
             now_ms=self.now_ms,
             high_watermark=self.log.end_offset,

@@ -24,8 +24,9 @@ from functools import partial
 from typing import NamedTuple, TypeVar
 
 from anabranch.core.errors import CorruptLog, StorageFault
-from anabranch.core.log import compaction, segment_swap
-from anabranch.core.log.compaction import CLEANED, Dirt, NewSegment, Outcome
+from anabranch.core.log import cleanable, segment_swap
+from anabranch.core.log.cleanable import Dirt
+from anabranch.core.log.compaction import CLEANED, NewSegment, Outcome
 from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import Draft, LogFolder
@@ -86,7 +87,7 @@ def dirt_of(
 ) -> Dirt:
     """What a pass could do for a log, from where the last one ended. May raise ColdRead."""
     clean_point = folder.clean_points.get(place, 0)
-    return compaction.dirt(
+    return cleanable.dirt(
         log, now_ms=now_ms, high_watermark=high_watermark, first_dirty_offset=clean_point
     )
 
@@ -98,7 +99,7 @@ def dirtiest(
     worth, highest = [], 0.0
     for candidate, log, dirty in found:
         highest = max(highest, dirty.ratio)
-        if compaction.is_worth_it(log, dirty):
+        if cleanable.is_worth_it(log, dirty):
             worth.append((candidate, dirty))
     return sorted(worth, key=lambda each: -each[1].ratio), highest
 

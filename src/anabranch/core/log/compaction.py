@@ -1,8 +1,7 @@
 """Compaction: of each key only the newest record stays; offsets and order stay as they are.
 
-    choose   which part of a log is worth it: dirty bytes, ratio, lags, nothing undecided
+    job      everything that a pass over one log needs
     run      read the dirty part into a key map, then write the segments anew beside the old ones
-    (swapping)  put the new segments in the place of the old ones
 
 What stays: the newest record of every key below the end of the pass; a tombstone until its delete
 horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
@@ -16,25 +15,25 @@ Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
 driver can hold a rate or stop.
 
-Source: Kafka 4.1's LogCleaner (behaviour), KIP-58, KIP-354, KIP-534. Kafka keeps only the first of
-the three.
+Source: Kafka 4.1's LogCleaner (behaviour), KIP-534. Kafka keeps only the first of the three. Not
+here: which part of a log is worth it (`cleanable.py`), the life of a pass (`cleaner.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 import msgspec
 
 from anabranch.core.errors import CorruptLog, ProtocolError
 from anabranch.core.log.batch_filter import rewritten
+from anabranch.core.log.cleanable import Dirt
 from anabranch.core.log.compacted_transactions import Transactions
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import File, Files
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
 from anabranch.core.log.key_map import KeyMap
-from anabranch.core.log.lookup import aborted_ranges, newest_timestamp
+from anabranch.core.log.lookup import aborted_ranges
 from anabranch.core.log.record_walk import Place, plain_records, survivors
 from anabranch.core.log.segment import LOG, OFFSETS, TIMES, TRANSACTIONS, Segment, offset_name
 from anabranch.core.log.state import LogState
@@ -54,67 +53,7 @@ SMALLEST_BUFFER_BYTES = 4096
 """A chunk holds more than a batch's header, whatever the settings say."""
 
 
-# Choosing.
-
-
-class Dirt(NamedTuple):
-    """What compaction could do to a log."""
-
-    first_dirty_offset: int
-    upto: int
-    """First offset that may not be compacted yet; a segment begins there."""
-    clean_bytes: int
-    dirty_bytes: int
-    is_late: bool
-    """`max.compaction.lag.ms` is over for a dirty record."""
-
-    @property
-    def ratio(self) -> float:
-        """The dirty part of what would be read."""
-        total = self.clean_bytes + self.dirty_bytes
-        return self.dirty_bytes / total if total else 0.0
-
-
-def dirt(log: LogState, *, now_ms: int, high_watermark: int, first_dirty_offset: int) -> Dirt:
-    """How much of a log may be compacted and has not been.
-
-    `first_dirty_offset` is where the last pass ended, from the checkpoint. Whole segments only,
-    never the active one; nothing that is not synced, at or above the last stable offset, or younger
-    than `min.compaction.lag.ms`.
-    """
-    first = first_dirty_offset
-    if not log.start_offset <= first <= log.end_offset:
-        first = log.start_offset
-    limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)
-    lag_ms = log.config.min_compaction_lag_ms
-    clean_bytes = dirty_bytes = 0
-    upto, is_late = first, False
-    for segment in log.segments[:-1]:
-        end_offset = log.end_of(segment)
-        if end_offset <= first:
-            clean_bytes += segment.size
-            continue
-        if end_offset > limit or (lag_ms > 0 and newest_timestamp(log, segment) > now_ms - lag_ms):
-            break
-        dirty_bytes += segment.size
-        upto = end_offset
-        is_late = is_late or _is_late(log, segment, now_ms)
-    return Dirt(first, upto, clean_bytes, dirty_bytes, is_late)
-
-
-def _is_late(log: LogState, segment: Segment, now_ms: int) -> bool:
-    lag_ms = log.config.max_compaction_lag_ms
-    if lag_ms >= now_ms or segment.size == 0:
-        return False
-    first = segment.first_timestamp
-    return (first if first >= 0 else newest_timestamp(log, segment)) < now_ms - lag_ms
-
-
-def is_worth_it(log: LogState, found: Dirt) -> bool:
-    """Whether the settings of the topic want this dirt compacted now."""
-    if found.dirty_bytes == 0:
-        return False
-    return found.is_late or found.ratio > log.config.min_cleanable_dirty_ratio
+# The job.
 
 
 class Job(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ MUTANTS = (
     Mutant(
         name="compacted-above-the-high-watermark",
         rule="only a committed record replaces older records of its key",
-        module=COMPACTION,
+        module="anabranch.core.log.cleanable",
         old="limit = min(log.last_stable_offset(high_watermark), log.flushed_offset)",
         new="limit = log.flushed_offset",
         seed=19,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
 BEYOND = "tests/core/replication/test_out_of_range.py"
-CONNECTION = "anabranch.server.connection"
+RECEIVE_MEMORY = "anabranch.server.receive_memory"
 CONNECTION_TESTS = "tests/server/test_connection.py"
 DATA_PATH_TESTS = "tests/core/diskless/test_data_path.py"
 HELD_UP = "anabranch.core.api.held_up"
@@ -174,7 +174,7 @@ MUTANTS = (
     Mutant(
         name="crowd-holds-up-the-last-one-alone",
         rule="all connections that bring what waits for a store are held up while it is crowded",
-        module=CONNECTION,
+        module=RECEIVE_MEMORY,
         old="            for each in self._bringing:\n",
         new="            for each in (connection,):\n",
         seed=NO_SCHEDULE,
@@ -184,7 +184,7 @@ MUTANTS = (
     Mutant(
         name="lost-request-arrives-for-ever",
         rule="what has arrived of a request counts until its connection is lost",
-        module=CONNECTION,
+        module="anabranch.server.connection",
         old="        self._memory.arrived_bytes -= 0 if self._frame is None else self._filled\n",
         new="",
         seed=NO_SCHEDULE,
@@ -193,7 +193,7 @@ MUTANTS = (
     Mutant(
         name="first-to-bring-is-always-first",
         rule="of those held up, who brought something last is read again last",
-        module=CONNECTION,
+        module=RECEIVE_MEMORY,
         old="        self._bringing.pop(connection, None)\n        self._bringing[conn",
         new="        self._bringing[conn",
         seed=NO_SCHEDULE,
@@ -203,7 +203,7 @@ MUTANTS = (
     Mutant(
         name="all-read-on-though-the-first-took-the-room",
         rule="of those held up, nobody is read again once the ones before took all room",
-        module=CONNECTION,
+        module=RECEIVE_MEMORY,
         old="            if connection not in self._held_up:  # the ones before it took all room\n",
         new="            if True:\n",
         seed=NO_SCHEDULE,

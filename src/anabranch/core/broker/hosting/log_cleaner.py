@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.core.broker.hosting.effects import Effect, Report
 from anabranch.core.errors import StorageFault
-from anabranch.core.log import cleaner, compaction
+from anabranch.core.log import cleanable, cleaner, compaction
 from anabranch.core.log.cleaner import PassEnd
 from anabranch.core.log.files import ColdRead
 
@@ -55,7 +55,7 @@ class Pass:
         self,
         replica: Replica,
         folder: LogFolder,
-        dirt: compaction.Dirt,
+        dirt: cleanable.Dirt,
         is_hosted: Callable[[Replica], bool],
     ) -> None:
         self.replica = replica
@@ -153,7 +153,7 @@ class LogCleaner:
         begun, self._begun = self._begun, []
         return begun
 
-    def _dirt(self, replica: Replica, wall_ms: int) -> compaction.Dirt | None:
+    def _dirt(self, replica: Replica, wall_ms: int) -> cleanable.Dirt | None:
         """What a pass could do; None for logs that get none now."""
         log, place = replica.log, replica.topic_partition
         if not cleaner.may_be_cleaned(log) or not self._logs.is_hosted(replica):
@@ -176,7 +176,7 @@ class LogCleaner:
             if replica is None or replica.log is not log:
                 del self.uncleanable[place]
 
-    def _begin(self, replica: Replica, dirt: compaction.Dirt) -> None:
+    def _begin(self, replica: Replica, dirt: cleanable.Dirt) -> None:
         begun = Pass(replica, self._folder_of(replica), dirt, self._logs.is_hosted)
         self._running[begun.place] = begun
         self._begun.append(begun)
