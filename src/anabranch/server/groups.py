@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable
 
 from anabranch.core.api.context import Broker
+from anabranch.core.coordination.shard_load import ShardLoad
 from anabranch.core.errors import StorageFault
 from anabranch.core.groups import offsets
-from anabranch.core.groups.loader import Loader
-from anabranch.core.groups.shard import Shard
 from anabranch.server.clocks import wall_ms
 from anabranch.server.logs import logger
 from anabranch.server.restarts import restarted
@@ -75,45 +74,33 @@ class GroupShell:
         self._settle()
 
     async def _load(self) -> None:
-        groups = self._broker.groups
-        while groups.to_load:
-            shard = groups.to_load[0]
-            loader, is_whole = shard.coordinator.loader(shard), False
+        while self._broker.mailbox.to_load:
+            load = ShardLoad(self._broker)
             try:
-                await self._read(loader)
-                is_whole = True
+                await self._read(load)
             except StorageFault as fault:
                 LOG.error(
                     "a coordinator's partition cannot be loaded",
-                    partition=shard.place,
+                    partition=load.shard.place,
                     why=str(fault),
                 )
-                self._broker.faults.append((shard.replica, fault))
-            if shard in groups.to_load:
-                groups.to_load.remove(shard)
+                load.failed(fault)
             self._step()
-            if is_whole and shard.is_current:
-                self._loaded(loader, shard)
+            if load.end(wall_ms()) and load.loader.unknown_keys:
+                LOG.warning(
+                    "records that this version does not know were passed over",
+                    partition=load.shard.place, records=load.loader.unknown_keys,
+                )  # fmt: skip
             self._settle()
 
-    async def _read(self, loader: Loader) -> None:
+    async def _read(self, load: ShardLoad) -> None:
         until = time.perf_counter() + SLICE_S
-        for cold in loader.steps(wall_ms()):
-            if not loader.shard.is_current:
-                return
+        for cold in load.steps(wall_ms()):
             if cold is not None:
                 await asyncio.to_thread(cold.warm)
             elif time.perf_counter() >= until:
                 await asyncio.sleep(0)
                 until = time.perf_counter() + SLICE_S
-
-    def _loaded(self, loader: Loader, shard: Shard) -> None:
-        shard.coordinator.loaded(loader, wall_ms())
-        if loader.unknown_keys:
-            LOG.warning(
-                "records that this version does not know were passed over",
-                partition=shard.place, records=loader.unknown_keys,
-            )  # fmt: skip
 
     async def _expire(self) -> None:
         while True:

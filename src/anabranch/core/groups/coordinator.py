@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from anabranch.core.coordination.shard_load import ShardLoad
 from anabranch.core.errors import ApiError, ErrorCode, StorageFault
 from anabranch.core.groups import offsets, rebalance
 from anabranch.core.groups.answers import Answer
@@ -148,16 +149,14 @@ class GroupCoordinator:
     def load(self, now_ms: int) -> None:
         """Read all that waits at once, of whatever coordinator, where no read waits for a disk."""
         while self.to_load:
-            shard = self.to_load.pop(0)
-            loader = shard.coordinator.loader(shard)
+            load = ShardLoad(self.broker)
             try:
-                for cold in loader.steps(now_ms):
+                for cold in load.steps(now_ms):
                     if cold is not None:
                         cold.warm()
-            except StorageFault as fault:  # what was read in part is not served
-                self.broker.faults.append((shard.replica, fault))
-            else:
-                shard.coordinator.loaded(loader, now_ms)
+            except StorageFault as fault:
+                load.failed(fault)
+            load.end(now_ms)
 
     def loaded(self, loader: Loader, now_ms: int) -> None:
         """A shard was read to its end: its groups take part from now on."""

@@ -81,10 +81,9 @@ MUTANTS = (
     Mutant(
         name="groups-read-in-part-are-served",
         rule="groups whose log could not be read to its end are not served",
-        module="anabranch.core.groups.coordinator",
-        old="""            else:
-                shard.coordinator.loaded(loader, now_ms)""",
-        new="""            shard.coordinator.loaded(loader, now_ms)""",
+        module="anabranch.core.coordination.shard_load",
+        old="self._is_whole and bool(self.shard.is_current)",
+        new="bool(self.shard.is_current)",
         seed=NO_SCHEDULE,
         caught_by="tests/core/groups/test_shard.py"
         "::test_groups_that_are_read_at_once_in_part_are_not_served",
