@@ -53,26 +53,39 @@ def of_api_keys() -> Iterator[str]:
 
 
 def of_records() -> Iterator[str]:
-    """A record's class, its rule, the image's field and the snapshot."""
-    replay, snapshot = source("core/metadata/replay.py"), source("core/metadata/snapshot.py")
+    """A record's class, its concern, that concern's line in the table, and the image's field."""
     texts = source("core/wire/own_records.py") + source("core/wire/metadata_records.py")
     classes = set(re.findall(r"^class (\w+Record)\(Message", texts, re.M))
-    rules = set(re.findall(r"^    records\.(\w+): _", replay, re.M))
-    for name in sorted(classes - rules - NOT_REPLAYED):
-        yield f"core/metadata/replay.py has no rule for {name}"
+    concerns = _concerns()
+    table = source("core/metadata/concerns/table.py")
+    named = re.findall(r"^    (\w+),$", table.split("CONCERNS = (")[1].split("\n)")[0], re.M)
+    for name in sorted(set(concerns) - set(named)):
+        yield f"core/metadata/concerns/table.py does not name the concern {name}"
+    missing = sorted(set(named) - set(concerns))
+    for name in missing:
+        yield f"core/metadata/concerns/{name}.py is missing, which table.py names"
+    rules = set(re.findall(r"\b(\w+Record): _", "".join(concerns.values()) + table))
     for name in sorted(rules - classes):
         yield f"core/wire/own_records.py (or metadata_records.py) has no {name}"
-    passed_on = source("core/wire/metadata_records.py")
-    for name in sorted(classes):
-        if not re.search(rf"\b{name}\b", passed_on):
-            yield f"core/wire/metadata_records.py does not pass on {name} of own_records.py"
+    if missing:
+        return  # it has the rules, and writes the fields
+    for name in sorted(classes - rules - NOT_REPLAYED):
+        yield f"core/metadata/concerns/ has no file with a rule for {name}"
     fields = _fields(source("core/metadata/image.py"), "MetadataImage")
-    changed = re.findall(r'builder\.(?:scalars\[|changing\()"(\w+)"', replay)
+    all_texts = "".join(concerns.values())
+    changed = re.findall(r'builder\.(?:scalars\[|changing\()"(\w+)"', all_texts)
     for name in sorted(set(changed) - fields):
-        yield f"core/metadata/image.py has no field {name}, which replay.py changes"
+        yield f"core/metadata/image.py has no field {name}, which a concern changes"
     for name in sorted(fields - POSITION - FOUND_FROM_OTHERS):
-        if f"image.{name}" not in snapshot:
-            yield f"core/metadata/snapshot.py does not write what {name} of an image holds"
+        if f"image.{name}" not in all_texts:
+            yield f"core/metadata/concerns/ has no file whose snapshot writes {name} of an image"
+
+
+def _concerns() -> dict[str, str]:
+    """The texts of the concerns, by the name of their module."""
+    paths = (PACKAGE / "core/metadata/concerns").glob("*.py")
+    texts = {path.stem: path.read_text() for path in paths if path.stem != "table"}
+    return {name: text for name, text in texts.items() if "\nRULES" in text}
 
 
 def _fields(text: str, name: str) -> set[str]:

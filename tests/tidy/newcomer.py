@@ -52,32 +52,32 @@ RECORD: Mapping[str, Edit] = {
             '        10_099: OwnRecord("a motto", PLANS_SINCE),\n    }\n)\n"""Every id',
         ),
     ),
-    f"{CORE}/wire/metadata_records.py": (
-        (
-            "from anabranch.core.wire.own_records import PlanRecord as PlanRecord\n",
-            "from anabranch.core.wire.own_records import MottoRecord as MottoRecord\n"
-            "from anabranch.core.wire.own_records import PlanRecord as PlanRecord\n",
-        ),
-    ),
     f"{CORE}/metadata/image.py": (
         ("    placement_cursor: int = 0\n", '    placement_cursor: int = 0\n    motto: str = ""\n'),
     ),
-    f"{CORE}/metadata/replay.py": (
+    f"{CORE}/metadata/concerns/motto.py": """
+from anabranch.core.wire.own_records import MottoRecord
+
+
+def _motto(builder, record):
+    builder.scalars["motto"] = record.motto
+
+
+RULES = {MottoRecord: _motto}
+
+
+def snapshot(image):
+    if image.motto:
+        yield MottoRecord(motto=image.motto)
+""",
+    f"{CORE}/metadata/concerns/table.py": (
         (
-            "\n\ndef _plan(",
-            "\n\ndef _motto(builder: ImageBuilder, record: records.MottoRecord) -> None:\n"
-            '    builder.scalars["motto"] = record.motto\n\n\ndef _plan(',
+            "    feature_levels,\n    placement_cursor,\n",
+            "    feature_levels,\n    motto,\n    placement_cursor,\n",
         ),
         (
-            "    records.PlanRecord: _plan,\n",
-            "    records.PlanRecord: _plan,\n    records.MottoRecord: _motto,\n",
-        ),
-    ),
-    f"{CORE}/metadata/snapshot.py": (
-        (
-            "    if image.placement_cursor:\n",
-            "    if image.motto:\n        yield records.MottoRecord(motto=image.motto)\n"
-            "    if image.placement_cursor:\n",
+            "    absences,\n    placement_cursor,\n    plans,\n    producer_ids,\n)\n\n",
+            "    absences,\n    motto,\n    placement_cursor,\n    plans,\n    producer_ids,\n)\n\n",
         ),
     ),
 }
@@ -151,12 +151,13 @@ from anabranch.core.settings.topic import TopicConfig
 from anabranch.core.settings.validators import PLACER
 from anabranch.core.wire import metadata_records as records
 from anabranch.core.wire.messages import API_KEYS
+from anabranch.core.wire.own_records import MottoRecord
 from anabranch.server.metrics import NodeCollector
 
 request = SimpleNamespace(body=API_KEYS[99].request(name="Kafka"))
 assert handlers()[99].broker(None, request, 0).greeting == "Good day, Kafka."
 assert (99, 0, 0) in advertised("broker")
-record = records.decode_record(records.encode_record(records.MottoRecord(motto="flow")))
+record = records.decode_record(records.encode_record(MottoRecord(motto="flow")))
 image = replay(MetadataImage.empty(), record)
 assert from_snapshot(snapshot_records(image), 1, 0).motto == image.motto == "flow"
 broker = BrokerConfig.of({})

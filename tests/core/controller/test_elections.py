@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from anabranch.core.controller.partitions.elections import Rules, change_isr, prefer_first
+from anabranch.core.metadata.concerns.topics import changed_partition
 from anabranch.core.metadata.image import RECOVERED, RECOVERING, PartitionImage
-from anabranch.core.metadata.replay import changed_partition
 from anabranch.core.types import TopicId
 
 TOPIC = TopicId(b"t" * 16)

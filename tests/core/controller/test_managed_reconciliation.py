@@ -16,6 +16,7 @@ from anabranch.core.controller.diskless.reconciliation import (
     placement,
     wish,
 )
+from anabranch.core.metadata.concerns.topics import changed_partition
 from anabranch.core.metadata.image import (
     RESOURCE_BROKER,
     Absence,
@@ -23,7 +24,6 @@ from anabranch.core.metadata.image import (
     MetadataImage,
     PartitionImage,
 )
-from anabranch.core.metadata.replay import changed_partition
 from anabranch.core.types import TopicId
 
 HOME = {1: "a", 2: "a", 3: "b", 4: None}

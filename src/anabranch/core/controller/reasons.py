@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 
 from anabranch.core.controller.result import Reason
+from anabranch.core.metadata.concerns.topics import NO_LEADER_CHANGE
 from anabranch.core.metadata.image import RECOVERING, PartitionImage
-from anabranch.core.metadata.replay import NO_LEADER_CHANGE
 from anabranch.core.types import NO_LEADER
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag

@@ -8,7 +8,7 @@ so no node meets a record that it cannot read. A version of a record that adds t
 its own in the same way. Every id that was ever meant for something stands in `OWN_RECORD_IDS`; none
 is given twice.
 
-Not here: what the records do to the image (`core/metadata/replay.py`).
+Not here: what the records do to the image (`core/metadata/concerns/`).
 """
 
 from __future__ import annotations

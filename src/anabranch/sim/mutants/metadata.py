@@ -5,13 +5,13 @@ from __future__ import annotations
 from anabranch.sim.mutants.mutant import NO_SCHEDULE, Mutant
 
 CONTROLLER = "tests/core/controller/test_managed_reconciler.py"
-REPLAY = "anabranch.core.metadata.replay"
+TOPICS = "anabranch.core.metadata.concerns.topics"
 
 MUTANTS = (
     Mutant(
         name="leader-epoch-not-raised",
         rule="every election raises the leader epoch",
-        module=REPLAY,
+        module=TOPICS,
         old='changes["leader_epoch"] = old.leader_epoch + 1',
         new='changes["leader_epoch"] = old.leader_epoch',
         seed=1,
@@ -117,7 +117,7 @@ MUTANTS = (
     Mutant(
         name="back-and-still-gone",
         rule="a broker that is back is not gone",
-        module="anabranch.core.metadata.replay",
+        module="anabranch.core.metadata.concerns.absences",
         old='        del builder.changing("absences")[broker_id]\n',
         new="        pass\n",
         seed=NO_SCHEDULE,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from anabranch.core.controller.diskless.racks import RackState
 from anabranch.core.controller.reasons import Code, leader_reason
 from anabranch.core.controller.result import Reason
-from anabranch.core.metadata.replay import NO_LEADER_CHANGE
+from anabranch.core.metadata.concerns.topics import NO_LEADER_CHANGE
 
 if TYPE_CHECKING:
     from anabranch.core.controller.cluster_state import ClusterState

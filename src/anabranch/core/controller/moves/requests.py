@@ -32,8 +32,8 @@ from anabranch.core.controller.topics.assignments import (
     refuse_cordoned,
 )
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.concerns.topics import changed_partition
 from anabranch.core.metadata.image import PartitionImage
-from anabranch.core.metadata.replay import changed_partition
 from anabranch.core.wire.metadata_records import (
     MetadataRecord,
     MissingReplicasRecord,

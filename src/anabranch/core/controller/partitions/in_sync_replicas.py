@@ -27,6 +27,7 @@ from anabranch.core.controller.reasons import (
 )
 from anabranch.core.controller.result import Reason
 from anabranch.core.errors import ClientFault, ErrorCode
+from anabranch.core.metadata.concerns.topics import changed_partition
 from anabranch.core.metadata.image import (
     RECOVERED,
     RECOVERING,
@@ -34,7 +35,6 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.metadata.replay import changed_partition
 from anabranch.core.types import TopicId
 from anabranch.core.wire.metadata_records import PartitionChangeRecord
 from anabranch.core.wire.own_fields import Lag
