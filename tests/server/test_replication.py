@@ -10,8 +10,8 @@ import pytest
 
 from anabranch.client.connection import Connection
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
-from anabranch.core.replication.replication import FAR_MS
 from anabranch.core.settings.broker import BrokerConfig
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.messages.alter_partition import AlterPartitionRequest
 from anabranch.core.wire.messages.fetch import FetchRequest
 from anabranch.server import replication
@@ -29,7 +29,7 @@ class Ticked:
 
     @property
     def next_tick_ms(self):
-        return FAR_MS if self.ticks else 1_000
+        return NEVER_MS if self.ticks else 1_000
 
     def tick(self, now_ms):
         self.ticks.append(now_ms)

@@ -18,6 +18,8 @@ METADATA_TOPIC_ID = TopicId(bytes(15) + b"\x01")
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 NEVER_MS = 2**63 - 1
 """A time that does not come."""
+NO_TIME_MS = -1
+"""A time that has not been, or is not set."""
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 """What ListOffsets takes in place of a timestamp."""
 

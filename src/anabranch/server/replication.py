@@ -15,7 +15,7 @@ from typing import Any
 
 from anabranch.core.api.context import Broker
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
-from anabranch.core.replication.replication import FAR_MS
+from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.controller_channel import ControllerChannel
 from anabranch.server.logs import logger
@@ -46,7 +46,7 @@ class ReplicationShell:
         self._silent: set[int] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ms = FAR_MS
+        self._due_ms = NEVER_MS
         self._stopping = False
 
     def perform(self) -> None:
@@ -83,12 +83,12 @@ class ReplicationShell:
             self._timer.cancel()
             self._timer = None
         self._due_ms = due_ms
-        if due_ms != FAR_MS:
+        if due_ms != NEVER_MS:
             seconds = max(0, due_ms - steady_ms()) / SECOND_MS
             self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
-        self._timer, self._due_ms = None, FAR_MS
+        self._timer, self._due_ms = None, NEVER_MS
         self._begin()
         self._broker.replication.tick(self._broker.steady_ms)
         self._settle()

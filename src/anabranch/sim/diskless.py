@@ -17,8 +17,8 @@ from anabranch.core.diskless.broker import Diskless
 from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.reads import FarRead
 from anabranch.core.diskless.rows import Change
-from anabranch.core.diskless.writer import FAR_MS
 from anabranch.core.errors import StorageFault
+from anabranch.core.types import NEVER_MS
 from anabranch.sim.coordinator import SimCoordinator, Watch
 from anabranch.sim.objects import SimObjects
 from anabranch.sim.processes import Process, State
@@ -64,7 +64,7 @@ class DisklessPerformer:
         self._watch: Watch | None = None
         self._watches = 0
         self._timer: Timer | None = None
-        self._timer_ms = FAR_MS
+        self._timer_ms = NEVER_MS
         self._is_begun = False
         self._rings, self._rang_us = 0, -1
 
@@ -130,7 +130,7 @@ class DisklessPerformer:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = None
-        if due_ms < FAR_MS:
+        if due_ms < NEVER_MS:
             self._timer_ms = due_ms
             delay_us = max(0, due_ms * 1000 - self.world.now_us)
             self._timer = self.world.after_in(self._process, delay_us, self._ring)

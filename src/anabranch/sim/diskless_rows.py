@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.controller.diskless import rows as does
-from anabranch.core.controller.diskless.rows import FAR_MS, LogRows
+from anabranch.core.controller.diskless.rows import LogRows
+from anabranch.core.types import NEVER_MS
 from anabranch.sim.coordinator import SimCoordinator
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class RowsPerformer:
         for effect in self.machine.take_effects(world.steady_ms):
             self._make(effect)
         due_ms = self.machine.next_tick_ms
-        if due_ms != FAR_MS:
+        if due_ms != NEVER_MS:
             delay_us = max(0, due_ms * 1000 - world.now_us)
             self._timer = world.after_in(self.node, delay_us, self._go_on)
 

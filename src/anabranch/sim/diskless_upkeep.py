@@ -28,7 +28,7 @@ from anabranch.core.diskless.garbage_round import (
     ReadMark,
 )
 from anabranch.core.diskless.keys import object_prefix
-from anabranch.core.diskless.retention import Limits, to_look_over
+from anabranch.core.diskless.retention import MOST_RUNS, Limits, to_look_over
 from anabranch.core.errors import StorageFault
 from anabranch.sim.coordinator import MARK
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
 RETENTION_MS, GARBAGE_MS = 2_000, 500
 """How often each loop looks."""
-MOST_RUNS = 1_000
 PACE = Pace(
     round_ms=2_000, grace_ms=4_000, retry_ms=1_000, list_ms=9_000, orphan_ms=20_000,
     idle_producer_ms=86_400_000,

@@ -26,10 +26,10 @@ from anabranch.core.broker.registration.events import (
     Start,
     Unanswered,
 )
-from anabranch.core.broker.registration.failed_folders import FAR_MS
 from anabranch.core.broker.registration.registration import Registration, State, Times
 from anabranch.core.broker.registration.requests import Identity
 from anabranch.core.log.incarnations import FolderNotes
+from anabranch.core.types import NEVER_MS
 from anabranch.sim.keys import Alarm
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Session:
 
     def _due_ms(self) -> float | None:
         due_ms = self.machine.next_tick_ms
-        return None if due_ms == FAR_MS else self.node.clock.world_ms(due_ms)
+        return None if due_ms == NEVER_MS else self.node.clock.world_ms(due_ms)
 
     def _perform(self) -> None:
         if self._is_doing:

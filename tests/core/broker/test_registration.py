@@ -30,7 +30,6 @@ from anabranch.core.broker.registration.events import (
 from anabranch.core.broker.registration.registration import (
     EAGER_HEARTBEATS,
     EAGER_MS,
-    FAR_MS,
     RETRY_MS,
     SHUTDOWN_MS,
     TABLE,
@@ -41,6 +40,7 @@ from anabranch.core.controller.brokers.succession import older_folders
 from anabranch.core.errors import Bug, ErrorCode, StorageFault
 from anabranch.core.log.incarnations import FolderNotes
 from anabranch.core.log.memory_files import MemoryFiles
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from anabranch.core.wire.messages.broker_registration import BrokerRegistrationRequest
 from anabranch.core.wire.metadata_records import RegisterBrokerRecord, UnregisterBrokerRecord
@@ -166,7 +166,7 @@ def test_a_failed_folder_that_nobody_hears_of_stops_the_process():
         "a log folder failed, and no controller heard of it within 30000 ms "
         "(log.dir.failure.timeout.ms)"
     )
-    assert shell.machine.next_tick_ms == FAR_MS
+    assert shell.machine.next_tick_ms == NEVER_MS
 
 
 def test_a_folder_that_was_told_or_left_out_of_a_registration_stops_nobody():

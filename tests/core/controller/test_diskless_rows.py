@@ -6,7 +6,6 @@ import pytest
 from immutables import Map
 
 from anabranch.core.controller.diskless.rows import (
-    FAR_MS,
     CreateRows,
     ListTopics,
     LogRows,
@@ -23,7 +22,7 @@ from anabranch.core.metadata.image import (
     PartitionImage,
     TopicImage,
 )
-from anabranch.core.types import TopicId
+from anabranch.core.types import NEVER_MS, TopicId
 
 STATE = PartitionImage(replicas=(1,), isr=(1,), leader=1, leader_epoch=0, partition_epoch=0)
 
@@ -162,7 +161,7 @@ def test_a_deposed_controller_makes_no_more_calls():
     world.follow(world.topic("t", 1))
     assert world.rows.stage is Stage.IDLE
     assert "with epoch 2, the coordinator knows 3; a newer controller" in world.rows.trouble
-    assert world.rows.next_tick_ms == FAR_MS
+    assert world.rows.next_tick_ms == NEVER_MS
     assert not world.kept
     newer.follow(newer.topic("t", 1))
     assert world.kept == {id_of("t"): 1}
@@ -174,11 +173,11 @@ def test_no_timer_rings_for_a_call_that_may_not_be_made():
     world.rows.began(2, 0)
     world.rows.follow(world.image, MetadataDelta())
     (effect,) = world.rows.take_effects(0)
-    assert world.rows.next_tick_ms == FAR_MS
+    assert world.rows.next_tick_ms == NEVER_MS
     world.rows.answered(effect, CoordinatorAway("down"), 0)
-    assert world.rows.next_tick_ms < FAR_MS
+    assert world.rows.next_tick_ms < NEVER_MS
     world.rows.resigned()
-    assert world.rows.next_tick_ms == FAR_MS
+    assert world.rows.next_tick_ms == NEVER_MS
 
 
 def test_a_deleted_topic_s_rows_never_come_back():

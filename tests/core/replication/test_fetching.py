@@ -6,8 +6,7 @@ from tests.core.replication.test_in_sync import deliver_fetch_of, only
 
 from anabranch.core.replication.calls import CALLS
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
-from anabranch.core.replication.replication import FAR_MS
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import NEVER_MS, TopicPartition
 
 
 def fetches_of(peers, broker_id):
@@ -254,7 +253,7 @@ def test_one_request_to_the_controller_is_under_way_and_carries_all_that_waits()
 
 def test_nothing_is_due_where_nothing_is_shared():
     peers = Peers(1, partitions=3)
-    assert peers[1].broker.replication.next_tick_ms == FAR_MS
+    assert peers[1].broker.replication.next_tick_ms == NEVER_MS
     assert peers[1].broker.replication.take_effects() == []
 
 

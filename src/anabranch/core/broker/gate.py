@@ -21,12 +21,11 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from anabranch.core.errors import Bug
+from anabranch.core.types import NO_TIME_MS
 
 if TYPE_CHECKING:
     from anabranch.core.access.authorize import Operation, ResourceType
     from anabranch.core.access.principal import Principal
-
-NEVER_MS = -1
 
 
 class Need(NamedTuple):
@@ -98,8 +97,8 @@ class Session:
         self.principal = principal
         self.is_restricted = is_restricted
         self.state = SessionState.HANDSHAKE if is_restricted else SessionState.AUTHENTICATED
-        self.expires_ms = NEVER_MS
-        self.muted_until_ms = NEVER_MS
+        self.expires_ms = NO_TIME_MS
+        self.muted_until_ms = NO_TIME_MS
 
     def step(self, event: SessionEvent) -> None:
         """Go on to the next state. Raises Bug for an event that cannot happen now."""
@@ -108,7 +107,7 @@ class Session:
             raise Bug(f"a session that is {self.state.value} cannot be {event.value}")
         self.state = after
 
-    def accept(self, principal: Principal, expires_ms: int = NEVER_MS) -> None:
+    def accept(self, principal: Principal, expires_ms: int = NO_TIME_MS) -> None:
         """The peer has shown who it is; it must do so again by `expires_ms`."""
         self.step(SessionEvent.ACCEPTED)
         self.principal, self.expires_ms = principal, expires_ms
@@ -131,7 +130,7 @@ class NoQuotas:
 
 def admit(session: Session, *, opens_session: bool, now_ms: int) -> Verdict:
     """What becomes of a request on a restricted session."""
-    if session.state is SessionState.AUTHENTICATED and NEVER_MS != session.expires_ms <= now_ms:
+    if session.state is SessionState.AUTHENTICATED and NO_TIME_MS != session.expires_ms <= now_ms:
         session.step(SessionEvent.TIME_OVER)
     verdict = _VERDICTS[session.state, opens_session]
     if verdict is Verdict.ADMIT and now_ms < session.muted_until_ms:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 from anabranch.core.broker.peers import JOINS, VERIFICATIONS
 from anabranch.core.coordination.transactions.topic import TRANSACTION_TOPIC, partition_of
 from anabranch.core.errors import ApiError, ErrorCode
-from anabranch.core.types import TopicPartition
+from anabranch.core.types import NO_TIME_MS, TopicPartition
 from anabranch.core.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
 
 NO_BROKER = -1
-NEVER_MS = -1
 VERIFY_MS = 70_000
 """How long a request waits: two questions, of which one may be under way. A request's own time
 begins with its append."""
@@ -115,7 +114,7 @@ class Verification:
         self.producer_id, self.epoch = producer_id, epoch
         self.speaks = speaks
         self.retry_until_ms = retry_until_ms
-        self.asked_ms = NEVER_MS
+        self.asked_ms = NO_TIME_MS
         """When the coordinator was last asked to wait."""
         self.code: ErrorCode | None = None
         self.is_overtaken = False
@@ -302,7 +301,7 @@ class Verifier:
             return False
 
         asked_ms = verification.asked_ms
-        rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms
+        rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms
         if rest_ms <= 0:
             self._queue(verification, JOINS)
             return True

@@ -54,9 +54,10 @@ from anabranch.core.diskless.rows import (
 )
 from anabranch.core.diskless.topic import DisklessTopic
 from anabranch.core.diskless.topics import is_diskless
-from anabranch.core.diskless.writer import FAR_MS, DisklessWriter, Identity, Upload
+from anabranch.core.diskless.writer import DisklessWriter, Identity, Upload
 from anabranch.core.errors import ErrorCode, StorageFault
 from anabranch.core.metadata.image import RESOURCE_BROKER, RESOURCE_TOPIC
+from anabranch.core.types import NEVER_MS
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -126,12 +127,12 @@ class Diskless:
         self.reading = DisklessReader(self._effects, self.blocks)
         self._bad: dict[str, tuple[str, int]] = {}
         self._rowless: dict[DisklessPartition, list[DisklessTicket]] = {}
-        self._ask_rows_ms = FAR_MS
+        self._ask_rows_ms = NEVER_MS
         self._missed: set[LogKey] = set()
         """Partitions of which the watch may have missed something, until the coordinator has said
         where they stand."""
         self._missed_since = 0
-        self._ask_missed_ms = FAR_MS
+        self._ask_missed_ms = NEVER_MS
         self._deleting: dict[LogKey, int] = {}
 
     @property
@@ -254,7 +255,7 @@ class Diskless:
         """Do what is due. It is called at the end of each step, too."""
         self.writing.tick(now_ms)
         if self._ask_missed_ms <= now_ms:
-            self._ask_missed_ms = FAR_MS
+            self._ask_missed_ms = NEVER_MS
             self.reading.want_states(self._missed)
         if self._rowless and self._ask_rows_ms <= now_ms:
             self._ask_rows_ms = now_ms + ROW_MS

@@ -27,13 +27,11 @@ from anabranch.core.diskless.rows import (
     Verdict,
 )
 from anabranch.core.errors import ErrorCode
+from anabranch.core.log.producers import BATCHES_KEPT, SEQUENCES
 
-BATCHES_KEPT = 5
-"""As many as an idempotent producer has in flight."""
 MOST_RUN_BYTES = 1 << 20
 """Batches side by side become one row up to this size: a reader that wants one record of a run may
 have to read all of it."""
-SEQUENCES = 1 << 31
 
 
 class ObjectState(IntEnum):

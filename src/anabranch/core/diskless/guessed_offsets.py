@@ -17,8 +17,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from anabranch.core.diskless.commit import (
-    BATCHES_KEPT,
-    SEQUENCES,
     Producer,
     ProducerKey,
     Written,
@@ -26,6 +24,7 @@ from anabranch.core.diskless.commit import (
 from anabranch.core.diskless.manifests import NotedObject, Offsets
 from anabranch.core.diskless.restoration import Rebuilt
 from anabranch.core.diskless.rows import NO_PRODUCER, Batch, LogKey
+from anabranch.core.log.producers import BATCHES_KEPT, SEQUENCES
 
 MOST_WAYS = 64
 """Ways of filling that are followed at once: brokers with batches of equal sizes allow many."""

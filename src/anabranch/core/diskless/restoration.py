@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from anabranch.core.diskless.commit import (
-    BATCHES_KEPT,
     ObjectRow,
     ObjectState,
     Producer,
@@ -29,6 +28,7 @@ from anabranch.core.diskless.keys import object_id as id_of_key
 from anabranch.core.diskless.manifests import RESTORED, Manifest, NotedObject, Offsets
 from anabranch.core.diskless.rows import NO_PRODUCER, Commit, LogKey, LogState, Run
 from anabranch.core.errors import StorageFault
+from anabranch.core.log.producers import BATCHES_KEPT
 from anabranch.core.types import TopicId
 
 

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
 
 UNLIMITED = -1
+MOST_RUNS = 1_000
+"""That one call of retention deletes: a transaction of tens of milliseconds."""
 
 
 class Limits(NamedTuple):

@@ -43,8 +43,8 @@ from anabranch.core.diskless.layout import Encoded, Header, Piece, encode
 from anabranch.core.diskless.objects import ObjectTaken
 from anabranch.core.diskless.rows import Commit, CommitState, Committed, Prepared
 from anabranch.core.errors import ErrorCode, StorageFault
+from anabranch.core.types import NEVER_MS
 
-FAR_MS = 1 << 62
 MOST_UPLOADS = 6
 """Objects that are put or wait for their commit: with the buffer itself, and what connections bring
 before they are held up, this stays under eight buffers."""
@@ -97,7 +97,7 @@ class Upload:
         self.is_full = is_full
         self.stage = Stage.PUTTING
         self.attempts = 0
-        self.due_ms = FAR_MS
+        self.due_ms = NEVER_MS
         """When the call that failed is made again."""
         self.since_ms = 0
         self.commit: Commit | None = None
@@ -158,7 +158,7 @@ class DisklessWriter:
         self._prepares_for = -1
         """The broker epoch for which ids are being asked."""
         self._prepare_due_ms, self._prepare_attempts = 0, 0
-        self._unfull_ms = -FAR_MS
+        self._unfull_ms = -NEVER_MS
         self._was_crowded = False
         self._gaps = Gaps()
 
@@ -206,7 +206,7 @@ class DisklessWriter:
     @property
     def next_tick_ms(self) -> int:
         """When `tick` has something to do."""
-        due_ms = min((upload.due_ms for upload in self.uploads), default=FAR_MS)
+        due_ms = min((upload.due_ms for upload in self.uploads), default=NEVER_MS)
         if not self.buffer:
             return due_ms
         due_ms = min(due_ms, self.buffer.oldest_ms + PATIENCE_MS)
@@ -220,7 +220,7 @@ class DisklessWriter:
         """The time is `now_ms`, or a step has ended: do what is due."""
         for upload in self.uploads:
             if upload.due_ms <= now_ms:
-                upload.due_ms = FAR_MS
+                upload.due_ms = NEVER_MS
                 self._call(upload, now_ms)
         for ticket in self.buffer.take_older(now_ms - PATIENCE_MS):
             self._fail(ticket, ErrorCode.KAFKA_STORAGE_ERROR)

@@ -12,9 +12,9 @@ Source: KIP-16, KIP-227, KIP-903. Not here: what follows for the ISR (`in_sync`)
 from __future__ import annotations
 
 from anabranch.core.partition import UNKNOWN_OFFSET
+from anabranch.core.types import NO_TIME_MS
 
 UNKNOWN_BROKER_EPOCH = -1
-NEVER_MS = -1
 
 
 class Heard:
@@ -22,7 +22,7 @@ class Heard:
 
     __slots__ = ("ms",)
 
-    def __init__(self, ms: int = NEVER_MS) -> None:
+    def __init__(self, ms: int = NO_TIME_MS) -> None:
         self.ms = ms
 
 
@@ -44,7 +44,7 @@ class Progress:
         self.broker_id = broker_id
         self.broker_epoch = UNKNOWN_BROKER_EPOCH
         self.end_offset = self.start_offset = self.leader_end_then = UNKNOWN_OFFSET
-        self.caught_up_ms = self.fetched_ms = NEVER_MS
+        self.caught_up_ms = self.fetched_ms = NO_TIME_MS
         self.heard: Heard | None = None
 
     def stayed(self, leader_end: int) -> None:

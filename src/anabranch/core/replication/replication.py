@@ -34,7 +34,7 @@ from anabranch.core.replication.fetcher import READY_MS, Fetcher, is_session_end
 from anabranch.core.replication.follower import FollowedPartition, Next
 from anabranch.core.replication.in_sync import Verdict, confirms, lagging, may_join, propose, settle
 from anabranch.core.replication.throttles import Throttle
-from anabranch.core.types import NO_LEADER, TopicPartition
+from anabranch.core.types import NEVER_MS, NO_LEADER, TopicPartition
 
 if TYPE_CHECKING:
     from anabranch.core.replication.host import Host
@@ -48,8 +48,6 @@ ALTER_RETRY_MS = 50
 """Pause before the controller is asked again after it did not answer (Kafka's)."""
 MOST_CUTS = 1000
 """Truncations, and obstacles, that wait to be told; beyond that they are counted only."""
-FAR_MS = 2**63 - 1
-"""What `next_tick_ms` says when nothing is due at any time."""
 
 
 class Replication:
@@ -65,13 +63,13 @@ class Replication:
         self._shared: dict[TopicPartition, tuple[Replica, int, int]] = {}
         """Led here with more than one in sync: replica, leader epoch, since when."""
         self._calls = Calls()
-        self._shrink_ms = FAR_MS
+        self._shrink_ms = NEVER_MS
         self._asking = ControllerRequests()
         self._altering: SendAlterPartition | None = None
         self._alter_retry_ms = READY_MS
         self.leader_throttle, self.follower_throttle = Throttle(), Throttle()
         self._reminders: dict[Hashable, int] = {}
-        self._remind_ms = FAR_MS
+        self._remind_ms = NEVER_MS
         self.isr_shrinks = self.isr_expands = self.isr_failures = self.truncations = 0
         self.cuts: deque[Cut] = deque(maxlen=MOST_CUTS)
         """What followers here dropped since the shell told of it last."""
@@ -119,7 +117,7 @@ class Replication:
         if known is None or known[0] is not replica or known[1] != replica.leader_epoch:
             self._shared[place] = (replica, replica.leader_epoch, self._now_ms)
             self._calls.begin(self._now_ms)
-        if self._shrink_ms == FAR_MS:
+        if self._shrink_ms == NEVER_MS:
             self._shrink_ms = self._now_ms + self._broker.config.replica_lag_time_max_ms // 2
 
     def _follow(self, replica: Replica) -> None:
@@ -336,7 +334,7 @@ class Replication:
                     leaving = {each.broker_id for each in late}
                     isr = tuple(each for each in replica.in_sync_replicas if each not in leaving)
                     self._propose(replica, isr, late)
-        self._shrink_ms = self._now_ms + longest_ms // 2 if self._shared else FAR_MS
+        self._shrink_ms = self._now_ms + longest_ms // 2 if self._shared else NEVER_MS
 
     def ask_whether_leading(self, replica: Replica) -> int:
         """Have the controller say whether this broker still leads a partition. Returns the number
@@ -408,7 +406,7 @@ class Replication:
         for key in [each for each, due_ms in self._reminders.items() if due_ms <= now_ms]:
             del self._reminders[key]
             self._broker.changed.add(key)
-        self._remind_ms = min(self._reminders.values(), default=FAR_MS)
+        self._remind_ms = min(self._reminders.values(), default=NEVER_MS)
 
     def tick(self, now_ms: int) -> None:
         """Do what is due."""
@@ -432,7 +430,7 @@ class Replication:
 
     @property
     def next_tick_ms(self) -> int:
-        """When `tick` has something to do, `FAR_MS` for never."""
+        """When `tick` has something to do, `NEVER_MS` for never."""
         due_ms = min(self._shrink_ms, self._remind_ms, self._calls.due_ms)
         if self._delayed:
             due_ms = min(due_ms, self._delayed[0][0])

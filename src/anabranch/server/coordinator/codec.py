@@ -24,14 +24,13 @@ from anabranch.core.diskless.commit import Written
 from anabranch.core.diskless.rows import Change, LogKey, LogState, Run, Verdict
 from anabranch.core.errors import ErrorCode
 from anabranch.core.types import TopicId
+from anabranch.server.objects.keys import MOST_KEY_BYTES
 
 VERDICT = Struct("<hqqbi")
 WRITTEN = Struct("<iiq")
 OBJECT = Struct("<qH")
 CHANGE = Struct("<16sibqqqH")
 RUN = Struct("<qqqqqb")
-MOST_KEY_BYTES = 512
-"""Of an object's key, as stores take them."""
 
 
 def pack_verdicts(verdicts: Sequence[Verdict]) -> bytes:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable
 from typing import Any
 
 from anabranch.core.controller.diskless.rows import (
-    FAR_MS,
     CreateRows,
     Effect,
     ListTopics,
@@ -22,6 +21,7 @@ from anabranch.core.controller.diskless.rows import (
 from anabranch.core.diskless.coordinator import Coordinator
 from anabranch.core.errors import StorageFault
 from anabranch.core.metadata.image import MetadataDelta, MetadataImage
+from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms
 from anabranch.server.logs import logger
 
@@ -76,7 +76,7 @@ class LogRowsShell:
         for effect in self.machine.take_effects(steady_ms()):
             self._task = asyncio.get_running_loop().create_task(self._make(effect))
         due_ms = self.machine.next_tick_ms
-        if due_ms != FAR_MS:
+        if due_ms != NEVER_MS:
             seconds = max(0, due_ms - steady_ms()) / 1000 + 0.001
             self._timer = asyncio.get_running_loop().call_later(seconds, self._go_on)
 

@@ -19,10 +19,10 @@ from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway, OlderCopy
 from anabranch.core.diskless.last_commits import OLDER
 from anabranch.core.diskless.objects import ObjectsAway, ObjectTaken
-from anabranch.core.diskless.retention import to_look_over
+from anabranch.core.diskless.retention import MOST_RUNS, to_look_over
 from anabranch.core.diskless.rows import CommitState, Committed
-from anabranch.core.diskless.writer import FAR_MS
 from anabranch.core.errors import StorageFault
+from anabranch.core.types import NEVER_MS
 from anabranch.server.clocks import steady_ms, wall_ms
 from anabranch.server.coordinator.front import Front
 from anabranch.server.diskless.upkeep import DisklessUpkeep
@@ -45,8 +45,6 @@ HEDGE_SECONDS = 0.5
 RETRY_SECONDS = 0.5
 LEAVE_SECONDS = 5.0
 """How long a stopping broker waits for the objects that are under way."""
-MOST_RUNS = 1_000
-"""That one call of retention deletes: a transaction of tens of milliseconds."""
 STATES_PAGE = 1_000
 LAG_SECONDS, LAG_PAUSE_SECONDS = 10.0, 0.1
 """Between two measurements of lags, and between two pages of one."""
@@ -76,7 +74,7 @@ class DisklessShell:
         """Whether the coordinator was found to be an older copy."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._due_ms = FAR_MS
+        self._due_ms = NEVER_MS
         self._stopping = self._is_leaving = False
         self._nothing_waits = asyncio.Event()
         self._said: set[str] = set()
@@ -231,12 +229,12 @@ class DisklessShell:
             self._timer.cancel()
             self._timer = None
         self._due_ms = due_ms
-        if due_ms != FAR_MS:
+        if due_ms != NEVER_MS:
             seconds = max(0, due_ms - steady_ms()) / 1000
             self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
 
     def _ring(self) -> None:
-        self._timer, self._due_ms = None, FAR_MS
+        self._timer, self._due_ms = None, NEVER_MS
         self._step(lambda _: None)  # the end of a step does what is due
 
     # Beside the calls.

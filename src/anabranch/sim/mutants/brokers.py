@@ -249,7 +249,7 @@ MUTANTS = (
         name="new-controller-gives-no-session",
         rule="the wait for an own last process begins anew with each controller",
         module=REGISTRATION,
-        old='whole session."""\n        self._twin_limit_ms = FAR_MS\n',
+        old='whole session."""\n        self._twin_limit_ms = NEVER_MS\n',
         new='whole session."""\n',
         seed=NO_SCHEDULE,
         caught_by="tests/core/broker/test_registration.py"

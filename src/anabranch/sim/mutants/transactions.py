@@ -292,7 +292,7 @@ MUTANTS = (
         name="leader-pauses-before-it-asks-to-wait",
         rule="a partition asks at once to wait for the end of the transaction before",
         module="anabranch.core.broker.verification",
-        old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
+        old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = backoff_ms",
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_p00_transactions.py"
@@ -312,7 +312,7 @@ MUTANTS = (
         name="coordinator-asked-without-a-pause",
         rule="a coordinator that does not wait is asked again after a pause",
         module="anabranch.core.broker.verification",
-        old="rest_ms = 0 if asked_ms == NEVER_MS else asked_ms + backoff_ms - now_ms",
+        old="rest_ms = 0 if asked_ms == NO_TIME_MS else asked_ms + backoff_ms - now_ms",
         new="rest_ms = 0",
         seed=NO_SCHEDULE,
         caught_by="tests/core/api/test_p00_transactions.py"

@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
 
-NOT_YET = -1
-
 
 class Due(Enum):
     """What may be due, in the order in which it is done."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.replication.partitions import Assignment
 
-NEVER_MS = 2**62
+NO_FLUSH_MS = 2**62
 """A flush.ms from here on means that time causes no sync."""
 ANYWHERE = ""
 """Where a log that has no folder yet waits for room."""
@@ -84,7 +84,7 @@ class Logs:
         """Remember what the settings of a log ask for as time passes."""
         config, place = replica.log.config, replica.topic_partition
         for asked, noted in (
-            (config.flush_interval_ms < NEVER_MS, self.flushed_late),
+            (config.flush_interval_ms < NO_FLUSH_MS, self.flushed_late),
             (config.compacted, self.compacted),
         ):
             if asked:

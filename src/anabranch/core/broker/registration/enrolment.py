@@ -24,7 +24,6 @@ from anabranch.core.broker.registration.events import (
     Say,
     Unanswered,
 )
-from anabranch.core.broker.registration.failed_folders import FAR_MS
 from anabranch.core.errors import Bug, ErrorCode
 from anabranch.core.metadata.features import (
     CONTROLLERS_SINCE,
@@ -32,6 +31,7 @@ from anabranch.core.metadata.features import (
     SUPPORTED_FEATURES,
 )
 from anabranch.core.metadata.image import MetadataImage
+from anabranch.core.types import NEVER_MS
 from anabranch.core.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     Feature,
@@ -75,7 +75,7 @@ class Enrolment:
         self._was_known = False
         self._effects: list[Effect] = []
         self._in_flight: Ask | None = None
-        self._due_ms = FAR_MS
+        self._due_ms = NEVER_MS
         self._now_ms = 0
 
     def step(self, event: EnrolmentEvent, now_ms: int) -> None:
@@ -94,8 +94,8 @@ class Enrolment:
 
     @property
     def next_tick_ms(self) -> int:
-        """When `tick` has something to do, FAR_MS for never."""
-        return self._due_ms if self.state is Progress.PAUSING else FAR_MS
+        """When `tick` has something to do, NEVER_MS for never."""
+        return self._due_ms if self.state is Progress.PAUSING else NEVER_MS
 
     def take_effects(self) -> list[Effect]:
         """What is to be done now, in order."""

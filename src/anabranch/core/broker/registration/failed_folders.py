@@ -9,16 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-FAR_MS = 2**63 - 1
-"""No time that comes."""
+from anabranch.core.types import NEVER_MS
 
 
 class FailedFolders:
     """What of one broker's failed folders is known to a controller."""
 
     def __init__(self, timeout_ms: int) -> None:
-        self.limit_ms = FAR_MS
-        """When the broker must stop, FAR_MS while every failed folder was told."""
+        self.limit_ms = NEVER_MS
+        """When the broker must stop, NEVER_MS while every failed folder was told."""
         self._timeout_ms = timeout_ms
         self._told: frozenset[bytes] = frozenset()
 
@@ -29,10 +28,10 @@ class FailedFolders:
     def look(self, failed: Iterable[bytes], now_ms: int) -> None:
         """Compare with what is failed now: the time runs from the first look that finds news."""
         if self._told.issuperset(failed):
-            self.limit_ms = FAR_MS
-        elif self.limit_ms == FAR_MS:
+            self.limit_ms = NEVER_MS
+        elif self.limit_ms == NEVER_MS:
             self.limit_ms = now_ms + self._timeout_ms + 1
 
     def stop_looking(self) -> None:
         """The broker leaves: all it has will be led by others."""
-        self.limit_ms = FAR_MS
+        self.limit_ms = NEVER_MS

@@ -48,7 +48,7 @@ from anabranch.core.broker.registration.events import (
     Start,
     Unanswered,
 )
-from anabranch.core.broker.registration.failed_folders import FAR_MS, FailedFolders
+from anabranch.core.broker.registration.failed_folders import FailedFolders
 from anabranch.core.broker.registration.requests import (
     BrokerView,
     Identity,
@@ -62,6 +62,7 @@ from anabranch.core.broker.registration.requests import (
 )
 from anabranch.core.errors import Bug, ErrorCode
 from anabranch.core.log.incarnations import UNKNOWN_EPOCH, FolderNotes
+from anabranch.core.types import NEVER_MS
 
 if TYPE_CHECKING:
     from anabranch.core.settings.broker import BrokerConfig
@@ -138,7 +139,7 @@ class Registration:
         self.identity = identity
         self.state = State.NEW
         self.broker_epoch = NOT_REGISTERED
-        self.confirmed_ms = -FAR_MS
+        self.confirmed_ms = -NEVER_MS
         """When the newest heartbeat or registration was asked that a controller confirmed: the
         registration was valid at some time since."""
         self._standing = standing
@@ -149,15 +150,15 @@ class Registration:
         self._unreachable = unreachable
         self._effects: list[Effect] = []
         self._in_flight: Ask | None = None
-        self._due_ms = FAR_MS
+        self._due_ms = NEVER_MS
         """When the next request is to be sent, while none is under way."""
-        self._limit_ms = FAR_MS
+        self._limit_ms = NEVER_MS
         """When the registration, or the controlled shutdown, is given up."""
         self._now_ms = 0
         self._tries = 0
         self._logs_open = self._has_news = self._serves = False
         self._refused = ""
-        self._twin_limit_ms = FAR_MS
+        self._twin_limit_ms = NEVER_MS
         """When one controller has refused the node id for longer than a session lasts."""
         self._failures = FailedFolders(times.folder_failure_ms)
 
@@ -183,8 +184,8 @@ class Registration:
 
     @property
     def next_tick_ms(self) -> int:
-        """When `tick` has something to do, FAR_MS for never."""
-        due_ms = FAR_MS if self._in_flight is not None else self._due_ms
+        """When `tick` has something to do, NEVER_MS for never."""
+        due_ms = NEVER_MS if self._in_flight is not None else self._due_ms
         return min(due_ms, self._limit_ms, self._failures.limit_ms)
 
     def take_effects(self) -> list[Effect]:
@@ -206,7 +207,7 @@ class Registration:
     # Asking: one request at a time.
 
     def _ask(self) -> None:
-        self._has_news, self._due_ms = False, FAR_MS
+        self._has_news, self._due_ms = False, NEVER_MS
         if self.state in (State.REGISTERING, State.REGISTERING_AGAIN):
             self._send(
                 registration_request(
@@ -244,7 +245,7 @@ class Registration:
         return EAGER_MS if self._tries <= EAGER_HEARTBEATS else RETRY_MS
 
     def _run_out(self) -> None:
-        self._limit_ms = FAR_MS
+        self._limit_ms = NEVER_MS
         if self.state is State.LEAVING:
             self._leave("no answer")
             return
@@ -264,8 +265,8 @@ class Registration:
 
     def _end(self, effect: Effect) -> None:
         self.state = State.ENDED
-        self._in_flight, self._due_ms = None, FAR_MS
-        self._limit_ms = FAR_MS
+        self._in_flight, self._due_ms = None, NEVER_MS
+        self._limit_ms = NEVER_MS
         self._failures.stop_looking()
         self._effects.append(effect)
 
@@ -308,7 +309,7 @@ class Registration:
         """At a start the other one may be this node's own last process, whose session runs out.
         One that outlives a session is another process; after an answer that took long another
         controller may have begun its session anew."""
-        if self._twin_limit_ms == FAR_MS or self._now_ms - asked_ms >= SILENCE_MS:
+        if self._twin_limit_ms == NEVER_MS or self._now_ms - asked_ms >= SILENCE_MS:
             self._twin_limit_ms = self._now_ms + self._times.session_ms + TWIN_MARGIN_MS
         elif self._now_ms >= self._twin_limit_ms:
             self._give_up(ErrorCode.DUPLICATE_BROKER_REGISTRATION, sentence)
@@ -320,7 +321,7 @@ class Registration:
 
     def _refused_anew(self, _event: Event) -> None:
         """A controller that takes over gives every registered broker a whole session."""
-        self._twin_limit_ms = FAR_MS
+        self._twin_limit_ms = NEVER_MS
 
     def _registered(self, event: Answered) -> None:
         if self.state is State.REGISTERING and self._notes is not None:
@@ -333,7 +334,7 @@ class Registration:
         self.confirmed_ms = event.ask.asked_ms
         named = event.ask.request.log_dirs
         self._failures.told(set(self.identity.directories.values()).difference(named))
-        self._limit_ms, self._tries = FAR_MS, 0
+        self._limit_ms, self._tries = NEVER_MS, 0
         self._effects.append(Registered(self.broker_epoch))
         self.state = State.ENTERING if self._logs_open else State.FENCED
         self._ask_in(0)
@@ -422,7 +423,7 @@ class Registration:
         elif broker is None or broker.epoch != self.broker_epoch:
             self._register_again()
             return
-        if self._in_flight is None and self._due_ms == FAR_MS:
+        if self._in_flight is None and self._due_ms == NEVER_MS:
             self._ask_in(RETRY_MS)
 
     def _register_again(self) -> None:

@@ -19,14 +19,13 @@ from anabranch.core.diskless.coordinator import Deposed
 from anabranch.core.diskless.rows import NewLogs
 from anabranch.core.diskless.topics import is_diskless
 from anabranch.core.errors import StorageFault
-from anabranch.core.types import ZERO_TOPIC_ID, TopicId
+from anabranch.core.types import NEVER_MS, ZERO_TOPIC_ID, TopicId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from anabranch.core.metadata.image import MetadataDelta, MetadataImage
 
-FAR_MS = 1 << 62
 PAGE = 1_000
 """Topics in one page of the comparison."""
 MOST_ROWS = 5_000
@@ -146,7 +145,7 @@ class LogRows:
     @property
     def next_tick_ms(self) -> int:
         """When `take_effects` should be called again although nothing happened."""
-        return self._due_ms if self._attempts and self._may_call else FAR_MS
+        return self._due_ms if self._attempts and self._may_call else NEVER_MS
 
     def take_effects(self, now_ms: int) -> tuple[Effect, ...]:
         """The next call to be made, if it may be made now."""
