@@ -31,7 +31,6 @@ from anabranch.core.wire.messages.join_group import JoinGroupRequest, JoinGroupR
 
 REBALANCE_TIMEOUT_SINCE = 1
 KNOWN_ID_SINCE = 4
-STATIC_SINCE = 5
 NULL_PROTOCOL_SINCE = 7
 SKIP_ASSIGNMENT_SINCE = 9
 

@@ -40,7 +40,6 @@ from anabranch.core.log.sync_round import ClosingRound, closing_round
 from anabranch.core.types import TopicId, TopicPartition
 
 DELETED_FOLDER = "-delete"
-FUTURE_FOLDER = "-future"
 DRAFT = ".draft"
 
 

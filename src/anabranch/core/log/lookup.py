@@ -74,11 +74,6 @@ def newest_timestamp(log: LogState, segment: Segment) -> int:
     return segment.max_timestamp
 
 
-def nothing_after(log: LogState, segment: Segment, offset: int) -> bool:
-    """Whether no batch of a segment ends at or after an offset."""
-    return position_of(log, segment, offset)[0] == segment.size
-
-
 def _first_not_older(log: LogState, segment: Segment, timestamp: int) -> TimestampOffset | None:
     relative = log.time_index(segment).offset_before(timestamp)
     relative = max(relative, log.start_offset - segment.base_offset)
