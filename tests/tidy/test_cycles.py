@@ -10,8 +10,6 @@ import ast
 from collections.abc import Iterator
 
 STILL = {
-    "anabranch.sim.peers",
-    "anabranch.sim.cleaner",
     "anabranch.sim.cluster",
     "anabranch.sim.controller",
     "anabranch.sim.controller_link",
@@ -22,8 +20,6 @@ STILL = {
     "anabranch.sim.machine",
     "anabranch.sim.metadata_log",
     "anabranch.sim.node",
-    "anabranch.sim.producer_ids",
-    "anabranch.sim.replication",
     "anabranch.sim.session",
     "anabranch.sim.store_calls",
     "anabranch.sim.twins",

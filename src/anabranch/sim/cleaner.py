@@ -16,8 +16,11 @@ from anabranch.core.log.cleaner import PassEnd, end_of
 from anabranch.core.log.segment_swap import Stale
 
 if TYPE_CHECKING:
-    from anabranch.core.broker.hosting.log_cleaner import Pass
-    from anabranch.sim.hosting import HostingPerformer
+    from collections.abc import Callable
+
+    from anabranch.core.broker.hosting.log_cleaner import LogCleaner, Pass
+    from anabranch.core.types import TopicPartition
+    from anabranch.sim.node_life import NodeLife
 
 STEP_US = (200, 20_000)
 """What each step of a pass takes, besides a slow disk."""
@@ -26,13 +29,21 @@ MAP_BYTES = (300, 1 << 16)
 
 
 class Cleaner:
-    """See the module. One a life of a node."""
+    """See the module. One a life of a node. `perform` does what the machine wants done,
+    `on_compacted` hears of each exchange of segments."""
 
-    def __init__(self, hosting: HostingPerformer) -> None:
-        self._hosting = hosting
-        self._machine = hosting.machine.cleaner
-        self._node = hosting.node
-        self._world = hosting.world
+    def __init__(
+        self,
+        node: NodeLife,
+        machine: LogCleaner,
+        perform: Callable[[], None],
+        on_compacted: Callable[[TopicPartition], None],
+    ) -> None:
+        self._machine = machine
+        self._perform = perform
+        self._on_compacted = on_compacted
+        self._node = node
+        self._world = node.world
         self._random = self._world.random(f"{self._node.name}/cleaner")
         self._is_awake = False
 
@@ -86,7 +97,7 @@ class Cleaner:
         for step in begun.install(outcome, lambda: world.now_ms):
             if replica.log.segments[: len(segments)] != segments:
                 segments = list(replica.log.segments)
-                self._node.cluster.tell_compacted(self._node, begun.place)
+                self._on_compacted(begun.place)
             step.call()
             yield
         world.note(
@@ -100,4 +111,4 @@ class Cleaner:
         except StorageFault as fault:
             end, why = end_of(fault), str(fault)
         self._machine.ended(begun, end, why, self._world.steady_ms)
-        self._hosting.perform()
+        self._perform()

@@ -8,6 +8,7 @@ decides; only input and output differ from a server's. Not here: what is hosted 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from anabranch.core.broker.hosting import effects as does
@@ -50,7 +51,9 @@ class HostingPerformer:
         self.broker = node.broker
         self.machine = Hosting(node.broker)
         self.folders = self.machine.folders.by_path
-        self.cleaner = Cleaner(self)
+        self.cleaner = Cleaner(
+            node, self.machine.cleaner, self.perform, partial(node.cluster.tell_compacted, node)
+        )
         self._random = self.world.random(f"{node.name}/disk-time")
         self._is_performing = False
         self.broker.partitions.folders = list(node.folders)

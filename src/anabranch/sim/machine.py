@@ -14,8 +14,8 @@ from anabranch.core.metadata.following.copy import MetadataCopy
 from anabranch.core.metadata.image import MetadataImage
 from anabranch.sim.clocks import SteadyClock
 from anabranch.sim.disk import SimDisk
+from anabranch.sim.node_life import NodeLife
 from anabranch.sim.processes import State
-from anabranch.sim.rpc import Server
 
 if TYPE_CHECKING:
     from anabranch.sim.cluster import Cluster
@@ -32,7 +32,7 @@ class Backup:
         self.broker_epoch = machine.session.broker_epoch
 
 
-class Machine(Server):
+class Machine(NodeLife):
     """One machine with its disks and its one process."""
 
     def __init__(self, cluster: Cluster, name: str, folders: int) -> None:
@@ -45,7 +45,6 @@ class Machine(Server):
         """What its controller measures with."""
         self.metadata_log_dir = f"{name}/metadata"
         self.disk_delay_us = 0
-        """How much longer than on a healthy disk a sync takes."""
         self.starts = 0
         self.is_serving = False
         self.listens = False

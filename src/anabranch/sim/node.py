@@ -240,6 +240,25 @@ class SimNode(Machine, Performer):
         """Do something in this life when that much time has gone by."""
         self.world.after_in(self, delay_ms * 1000, action)
 
+    def ask_broker(
+        self,
+        broker_id: int,
+        message: Any,
+        on_answer: Callable[[Any], None],
+        *,
+        timeout_ms: int,
+        most_version: int | None = None,
+    ) -> None:
+        """See NodeLife."""
+        broker = self.cluster.nodes.get(broker_id)
+        if broker is None:
+            self.later(0, lambda: on_answer(None))
+            return
+        self.cluster.calls.call(
+            self, broker, BROKER, message, on_answer,
+            timeout_us=timeout_ms * 1000, most_version=most_version,
+        )  # fmt: skip
+
     def lost(self, places: Sequence[TopicPartition]) -> None:
         """Replicas went offline: their waiters, replication and groups hear of it."""
         self.broker.changed.update(places)

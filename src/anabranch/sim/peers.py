@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from anabranch.sim.rpc import BROKER
-
 if TYPE_CHECKING:
     from anabranch.core.broker.peers import Ask
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
 
 
 class PeerPerformer:
     """Performs what `broker.peers` wants done. One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife) -> None:
         self.node = node
         self.peers = node.broker.peers
 
@@ -35,11 +33,7 @@ class PeerPerformer:
             self.peers.answered(ask, answer)
             node.settle()
 
-        peer = node.cluster.nodes.get(ask.broker_id)
-        if peer is None:
-            node.later(0, lambda: answered(None))
-            return
-        node.cluster.calls.call(
-            node, peer, BROKER, ask.message, answered,
-            timeout_us=ask.timeout_ms * 1000, most_version=ask.most_version,
+        node.ask_broker(
+            ask.broker_id, ask.message, answered,
+            timeout_ms=ask.timeout_ms, most_version=ask.most_version,
         )  # fmt: skip

@@ -12,13 +12,13 @@ from anabranch.core.broker.producer_ids import ASK_AGAIN_MS, ProducerIds
 
 if TYPE_CHECKING:
     from anabranch.core.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
 
 
 class ProducerIdPerformer:
     """One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife) -> None:
         self.node = node
         self.machine = ProducerIds(self._identity, self._send)
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 from anabranch.core.replication.effects import SendAlterPartition, SendFetch
 from anabranch.core.types import TopicPartition
 from anabranch.sim.keys import Alarm
-from anabranch.sim.rpc import BROKER
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
 
 ALTER_MS = 5_000
 
@@ -23,7 +22,7 @@ ALTER_MS = 5_000
 class ReplicationPerformer:
     """Performs what `broker.replication` wants done. One a life of a node."""
 
-    def __init__(self, node: SimNode) -> None:
+    def __init__(self, node: NodeLife) -> None:
         self.node = node
         self.world = node.world
         self.replication = node.broker.replication
@@ -72,13 +71,9 @@ class ReplicationPerformer:
                 self.replication.fetched(effect, answer, self.world.steady_ms)
             node.settle()
 
-        leader = node.cluster.nodes.get(effect.leader_id)
-        if leader is None:
-            node.later(0, lambda: answered(None))
-            return
-        node.cluster.calls.call(
-            node, leader, BROKER, effect.request, answered,
-            timeout_us=node.config.replica_socket_timeout_ms * 1000, most_version=effect.version,
+        node.ask_broker(
+            effect.leader_id, effect.request, answered,
+            timeout_ms=node.config.replica_socket_timeout_ms, most_version=effect.version,
         )  # fmt: skip
 
     def _alter(self, effect: SendAlterPartition) -> None:
