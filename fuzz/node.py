@@ -209,9 +209,9 @@ class Node:
         broker.fetch_sessions = FetchSessions(SESSION_SLOTS, Random(1))
         if broker.groups.groups or broker.groups.timers.next_due_ms() is not None:
             broker.groups = GroupCoordinator(broker)
-            broker.groups.follow(self.now_ms)
+            broker.groups.follow_leadership(self.now_ms)
         broker.replication = Replication(broker)
-        broker.replication.follow(None, STEADY_MS)
+        broker.replication.follow_states(None, STEADY_MS)
         self.controller.hints = Hints(self.controller.inter_broker_listener)
         self.controller.duties = Duties(broker.config, STEADY_MS)
         self.controller.sessions = Sessions(self.controller.config.broker_session_timeout_ms)
@@ -297,7 +297,7 @@ class Node:
         if delta is not None and delta.deleted_topics:
             gone = {topic.name for topic in delta.deleted_topics}
             offsets.topics_deleted(broker.groups, gone, self.now_ms)
-        broker.groups.follow(self.now_ms)
+        broker.groups.follow_leadership(self.now_ms)
 
     def _config(self, topic: str) -> TopicConfig:
         image = self.broker.image
@@ -337,7 +337,7 @@ class Node:
             if topic is not None and place.partition in topic.partitions:
                 state = topic.partitions[place.partition]
                 self._host(Assignment(place, TopicId(topic_id), state), is_new=False)
-        broker.groups.follow(self.now_ms)
+        broker.groups.follow_leadership(self.now_ms)
 
     def change_partition(self, which: int, leader: int, isr: int) -> None:
         """Commit another leader and ISR for one of the hosted partitions."""

@@ -55,7 +55,7 @@ class Performer:
             self._is_performing = False
         touched = self.hosting.take_touched()
         if touched:
-            self._broker.replication.follow(touched, steady_ms())
+            self._broker.replication.follow_states(touched, steady_ms())
 
     def answer(self, event: events.Event) -> None:
         """Tell the machine what came of an effect, and do what follows from that."""

@@ -226,7 +226,7 @@ class BrokerRole:
         self.partitions.publish(image, published)
         self.diskless.topics_deleted(topic.topic_id for topic in delta.deleted_topics)
         self.dispatcher.begin()
-        self.broker.follow(delta, published, self.dispatcher.now_ms)
+        self.broker.take_image(delta, published, self.dispatcher.now_ms)
         self.dispatcher.settle()
         if self.registration is not None:
             self.registration.metadata_moved()

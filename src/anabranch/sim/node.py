@@ -262,7 +262,7 @@ class SimNode(Machine, Performer):
     def lost(self, places: Sequence[TopicPartition]) -> None:
         """Replicas went offline: their waiters, replication and groups hear of it."""
         self.broker.changed.update(places)
-        self.replicating.follow(places)
+        self.replicating.follow_states(places)
         self.broker.follow_leadership(self.now_ms)
 
     def wake_controller(self, key: Hashable) -> None:
@@ -278,9 +278,9 @@ class SimNode(Machine, Performer):
         known = delta if self._is_published else None
         moved = self.hosting.publish(image, known)
         self._is_published = True
-        broker.follow(delta, known, self.now_ms)
+        broker.take_image(delta, known, self.now_ms)
         if moved:
-            self.replicating.follow(moved)
+            self.replicating.follow_states(moved)
         self.settle()
         self.session.metadata_moved()
 

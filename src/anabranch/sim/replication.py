@@ -33,10 +33,10 @@ class ReplicationPerformer:
         """A step may have left something to be sent: the next `perform` looks."""
         self._is_touched = True
 
-    def follow(self, places: Sequence[TopicPartition] | None) -> None:
+    def follow_states(self, places: Sequence[TopicPartition] | None) -> None:
         """The state of these partitions (None: of all) changed."""
         self._is_touched = True
-        self.replication.follow(places, self.world.steady_ms)
+        self.replication.follow_states(places, self.world.steady_ms)
 
     def perform(self) -> None:
         """Do what replication wants done by now, if anything touched it."""

@@ -128,7 +128,7 @@ class GroupWorld(Performer):
 
     def follow(self) -> None:
         """Partitions came or went: what is led is read."""
-        self.groups.follow(self.node.now_ms)
+        self.groups.follow_leadership(self.node.now_ms)
         self.groups.load(self.node.now_ms)
 
     # Members.

@@ -285,7 +285,7 @@ def test_who_waits_is_told_when_the_coordinator_moves(world):
     waiting = world.enter()
     for index in range(3):
         world.node.change("__consumer_offsets", index, leader=2, leader_epoch=1)
-    world.groups.follow(world.node.now_ms)
+    world.groups.follow_leadership(world.node.now_ms)
     world.wake()
     assert waiting[0].error_code == ErrorCode.NOT_COORDINATOR
     assert world.heartbeat(leader, 1) == ErrorCode.NOT_COORDINATOR

@@ -418,7 +418,7 @@ def test_offsets_of_a_topic_that_is_deleted_while_its_groups_are_read_go(world):
     world.commit({0: 7})
     world.commit({0: 9}, topic="other")
     world.groups.__init__(world.broker)
-    world.groups.follow(world.node.now_ms)
+    world.groups.follow_leadership(world.node.now_ms)
     world.node.remove("t")
     world.node.topic("t", 8, incarnation=2)
     offsets.topics_deleted(world.groups, {"t"}, world.node.now_ms)

@@ -265,7 +265,7 @@ def test_groups_that_are_read_at_once_in_part_are_not_served(monkeypatch):
     world = GroupWorld(offsets_partitions=1)
     world.commit({0: 7})
     world.groups.__init__(world.broker)
-    world.groups.follow(world.node.now_ms)
+    world.groups.follow_leadership(world.node.now_ms)
     (shard,) = world.groups.to_load
     whole = Loader.steps
 

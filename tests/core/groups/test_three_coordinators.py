@@ -80,7 +80,7 @@ class Coordinators:
 
     def load(self, peer: Any) -> None:
         groups, now_ms = peer.broker.groups, self.peers.now_ms
-        groups.follow(now_ms)
+        groups.follow_leadership(now_ms)
         groups.load(now_ms)
 
     def deliver(self, at: int) -> None:

@@ -279,7 +279,7 @@ def test_a_group_of_an_aborted_transaction_is_forgotten(world: World) -> None:
 def test_a_marker_for_a_partition_that_is_being_read_waits(world: World) -> None:
     world.commit_txn({0: 9})
     world.groups.__init__(world.broker)  # type: ignore[misc]
-    world.groups.follow(world.node.now_ms)
+    world.groups.follow_leadership(world.node.now_ms)
     marker = world.end()
     refused = marker.markers[0].topics[0].partitions[0].error_code
     assert refused == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator asks again"

@@ -123,7 +123,7 @@ class Peer(Performer):
             broker.partitions.host(replica)
             touched.append(place)
         broker.changed.update(touched)
-        broker.replication.follow(touched, broker.steady_ms)
+        broker.replication.follow_states(touched, broker.steady_ms)
         self.finish()
 
     def finish(self) -> None:

@@ -214,7 +214,7 @@ def test_a_dropped_or_offline_partition_is_followed_no_more():
     peers = Peers(2)
     broker = peers[2].broker
     broker.partitions.take_offline(peers[2].replica)
-    broker.replication.follow([TopicPartition("t", 0)], 0)
+    broker.replication.follow_states([TopicPartition("t", 0)], 0)
     assert broker.replication.statistics()["followed"] == 0
     peers[1].produce(1, acks=1)
     deliver_fetch_of(peers, 2)
@@ -222,11 +222,11 @@ def test_a_dropped_or_offline_partition_is_followed_no_more():
 
 
 def test_everything_can_be_followed_again_from_nothing():
-    """`follow(None)`: what a shell does when it has lost track of what changed."""
+    """`follow_states(None)`: what a shell does when it has lost track of what changed."""
     peers = Peers(3, partitions=3)
     before = [effect.version for effect in fetches_of(peers, 2)]
     for peer in peers.peers.values():
-        peer.broker.replication.follow(None, peers.now_ms)
+        peer.broker.replication.follow_states(None, peers.now_ms)
         peer.finish()
     assert [effect.version for effect in fetches_of(peers, 2)] == before
     peers[1].produce(1)
@@ -423,7 +423,7 @@ def test_a_follower_is_not_heard_of_where_it_has_let_go_of_a_partition():
     for _ in range(3):
         deliver_fetch_of(peers, 2)
     peers[2].broker.partitions.take_offline(peers[2].replica)
-    peers[2].broker.replication.follow([PLACE], peers.now_ms)
+    peers[2].broker.replication.follow_states([PLACE], peers.now_ms)
     for _ in range(6):
         peers.now_ms += 10_000
         peers[1].clock()
@@ -442,7 +442,7 @@ def test_a_follower_that_lets_go_of_an_idle_partition_was_heard_of_until_then():
         peers.now_ms += 10_000
         peers[1].clock()
     peers[2].broker.partitions.take_offline(peers[2].replica)
-    peers[2].broker.replication.follow([PLACE], peers.now_ms)
+    peers[2].broker.replication.follow_states([PLACE], peers.now_ms)
     for _ in range(2):
         deliver_fetch_of(peers, 2)
     assert named(fetches_of(peers, 2)[0]) == ([], [])

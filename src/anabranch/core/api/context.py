@@ -151,7 +151,9 @@ class Broker:
             own, default = image.config(*mine), image.config(*everybody)
             self.config = with_dynamic(self.config, own, default)
 
-    def follow(self, delta: MetadataDelta, published: MetadataDelta | None, now_ms: int) -> None:
+    def take_image(
+        self, delta: MetadataDelta, published: MetadataDelta | None, now_ms: int
+    ) -> None:
         """Act on `image`, once its logs follow it. `delta` is what the last batch changed,
         `published` what changed since this broker acted on an image, None for everything."""
         self.diskless.follow(self.image, published)
@@ -163,8 +165,8 @@ class Broker:
 
     def follow_leadership(self, now_ms: int) -> None:
         """Replicas came, went or changed hands: coordinators begin and end with theirs."""
-        self.groups.follow(now_ms)
-        self.transactions.follow(now_ms)
+        self.groups.follow_leadership(now_ms)
+        self.transactions.follow_leadership(now_ms)
 
     def woken_by(self, keys: Sequence[Hashable]) -> Iterable[Hashable]:
         """Under which keys waits may be over after these changed: they, and what hangs on them.

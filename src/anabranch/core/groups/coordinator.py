@@ -109,7 +109,7 @@ class GroupCoordinator:
 
     # Leading partitions of the offsets topic.
 
-    def follow(self, now_ms: int) -> None:
+    def follow_leadership(self, now_ms: int) -> None:
         """Compare what is led with what is loaded; called when replicas have changed."""
         for index, shard in tuple(self.shards.items()):
             if not shard.is_current:

@@ -78,7 +78,7 @@ class Replication:
 
     # Following the metadata.
 
-    def follow(self, places: Iterable[TopicPartition] | None, now_ms: int) -> None:
+    def follow_states(self, places: Iterable[TopicPartition] | None, now_ms: int) -> None:
         """Do as the replicas' new states say, for these partitions or (None) for all.
 
         After `Replica.take_state`, and after a replica was hosted, dropped or taken offline.

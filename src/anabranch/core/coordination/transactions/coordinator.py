@@ -210,7 +210,7 @@ class TransactionCoordinator:
 
     # Leading partitions of the topic.
 
-    def follow(self, now_ms: int) -> None:
+    def follow_leadership(self, now_ms: int) -> None:
         """Compare what is led with what is loaded; called when replicas have changed."""
         for index, shard in tuple(self.shards.items()):
             if not shard.is_current:
