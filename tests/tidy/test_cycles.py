@@ -14,14 +14,11 @@ STILL = {
     "anabranch.sim.controller",
     "anabranch.sim.controller_link",
     "anabranch.sim.liveness_probe",
-    "anabranch.sim.diskless",
-    "anabranch.sim.diskless_upkeep",
     "anabranch.sim.hosting",
     "anabranch.sim.machine",
     "anabranch.sim.metadata_log",
     "anabranch.sim.node",
     "anabranch.sim.session",
-    "anabranch.sim.store_calls",
     "anabranch.sim.twins",
 }
 """Modules that are in a cycle today, a simulated node and its parts: the list only gets shorter."""

@@ -25,8 +25,7 @@ from anabranch.sim.processes import Process, State
 
 if TYPE_CHECKING:
     from anabranch.core.outcome import Cold
-    from anabranch.sim.cluster import Cluster
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
     from anabranch.sim.processes import Timer
     from anabranch.sim.world import World
 
@@ -51,7 +50,7 @@ class Remotes:
 class DisklessPerformer:
     """See the module."""
 
-    def __init__(self, node: SimNode, remotes: Remotes) -> None:
+    def __init__(self, node: NodeLife, remotes: Remotes) -> None:
         self.node = node
         self.world = node.world
         self.name = node.name
@@ -272,11 +271,6 @@ class DisklessPerformer:
 
 def _hopping(performer: DisklessPerformer, told: Callable[[Any], None]) -> Callable[[Any], None]:
     return lambda result: performer._hop(told, result)
-
-
-def performer_of(node: SimNode, cluster: Cluster) -> DisklessPerformer | None:
-    """The performer of a node's new life; None in a cluster without diskless topics."""
-    return None if cluster.remotes is None else DisklessPerformer(node, cluster.remotes)
 
 
 _TABLE: dict[type, Callable[[DisklessPerformer, Any], None]] = {

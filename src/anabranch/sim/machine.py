@@ -38,7 +38,7 @@ class Machine(NodeLife):
     def __init__(self, cluster: Cluster, name: str, folders: int) -> None:
         super().__init__(name)
         self.cluster = cluster
-        self.world = cluster.world
+        self.world, self.store, self.batches = cluster.world, cluster.store, cluster.batches
         self.folders = [f"{name}/d{index}" for index in range(folders)]
         self.directory_ids: dict[str, bytes] = {}
         self.clock = SteadyClock(self.world)

@@ -35,7 +35,7 @@ from anabranch.core.types import TopicPartition
 from anabranch.core.wire.messages import API_KEYS
 from anabranch.sim.controller import ControllerShell
 from anabranch.sim.controller_link import ControllerLink
-from anabranch.sim.diskless import DisklessPerformer, performer_of
+from anabranch.sim.diskless import DisklessPerformer
 from anabranch.sim.diskless_upkeep import Upkeep
 from anabranch.sim.hosting import HostingPerformer
 from anabranch.sim.keys import Alarm, Keys
@@ -189,7 +189,8 @@ class SimNode(Machine, Performer):
         self.session = Session(self, previous_epoch)
         self.replicating = ReplicationPerformer(self)
         self.asking = PeerPerformer(self)
-        self.diskless = performer_of(self, self.cluster)
+        remotes = self.cluster.remotes
+        self.diskless = None if remotes is None else DisklessPerformer(self, remotes)
         deadline = self.purgatory.next_deadline
         self._waits_alarm = Alarm(self.world, self, deadline, self._waits_are_over)
         deadline = self.controller_purgatory.next_deadline

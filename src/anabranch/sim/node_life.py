@@ -14,8 +14,11 @@ from anabranch.sim.rpc import Server
 
 if TYPE_CHECKING:
     from anabranch.core.api.context import Broker
+    from anabranch.core.metadata.image import MetadataImage
     from anabranch.core.settings.broker import BrokerConfig
+    from anabranch.sim.batches import MetadataBatches
     from anabranch.sim.disk import SimDisk
+    from anabranch.sim.store import SimStore
     from anabranch.sim.world import World
 
 
@@ -37,6 +40,11 @@ class NodeLife(Server):
     """A node in its present life, as its parts see it."""
 
     world: World
+    store: SimStore
+    """The metadata store of its cluster."""
+    batches: MetadataBatches
+    """The committed batches, read once for all nodes of the cluster."""
+    node_id: int
     config: BrokerConfig
     broker: Broker
     link: Link
@@ -45,6 +53,11 @@ class NodeLife(Server):
     """How much longer than on a healthy disk a sync takes."""
     directory_ids: dict[str, bytes]
     """The ids of its log folders, by path."""
+
+    @property
+    @abstractmethod
+    def image(self) -> MetadataImage:
+        """The newest metadata that it knows."""
 
     @abstractmethod
     def begin(self) -> None:

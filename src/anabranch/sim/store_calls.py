@@ -18,13 +18,13 @@ from anabranch.core.metadata.committed_log import CommittedBatch
 from anabranch.sim.store import AWAY, Stored
 
 if TYPE_CHECKING:
-    from anabranch.sim.node import SimNode
+    from anabranch.sim.node_life import NodeLife
 
 Tell = Callable[[events.StoreAnswer], None]
 NO_ANSWER = "the metadata store did not answer"
 
 
-def carry_out(node: SimNode, call: effects.StoreCall, tell: Tell) -> None:
+def carry_out(node: NodeLife, call: effects.StoreCall, tell: Tell) -> None:
     """Make a call; `tell` takes the answer, unless nobody waits for one."""
     _CALLS[type(call)](node, call, tell)
 
@@ -40,36 +40,36 @@ def _answer(
     return answered
 
 
-def _read_end(node: SimNode, call: effects.ReadEnd, tell: Tell) -> None:
+def _read_end(node: NodeLife, call: effects.ReadEnd, tell: Tell) -> None:
     def ended(found: tuple[int, bytes | None]) -> events.EndRead:
         return events.EndRead(call, *found)
 
-    _answer(call, tell, ended)(node.cluster.store.end(node, call.last_base_offset))
+    _answer(call, tell, ended)(node.store.end(node, call.last_base_offset))
 
 
-def _read_lease(node: SimNode, call: effects.ReadLease, tell: Tell) -> None:
+def _read_lease(node: NodeLife, call: effects.ReadLease, tell: Tell) -> None:
     answered = _answer(call, tell, lambda lease: events.LeaseRead(call, lease))
-    answered(node.cluster.store.lease(node))
+    answered(node.store.lease(node))
 
 
-def _take_lease(node: SimNode, call: effects.TakeLease, tell: Tell) -> None:
+def _take_lease(node: NodeLife, call: effects.TakeLease, tell: Tell) -> None:
     holder, incarnation, _ = call.me
     answered = _answer(call, tell, lambda lease: events.LeaseTaken(call, lease))
-    node.cluster.store.take_lease(node, call.seen, holder, incarnation, answered)
+    node.store.take_lease(node, call.seen, holder, incarnation, answered)
 
 
-def _renew_lease(node: SimNode, call: effects.RenewLease, tell: Tell) -> None:
+def _renew_lease(node: NodeLife, call: effects.RenewLease, tell: Tell) -> None:
     answered = _answer(call, tell, lambda lease: events.LeaseRenewed(call, lease))
-    node.cluster.store.renew_lease(node, call.lease, answered)
+    node.store.renew_lease(node, call.lease, answered)
 
 
-def _release_lease(node: SimNode, call: effects.ReleaseLease, _tell: Tell) -> None:
-    node.cluster.store.release_lease(node, call.lease)
+def _release_lease(node: NodeLife, call: effects.ReleaseLease, _tell: Tell) -> None:
+    node.store.release_lease(node, call.lease)
 
 
-def _read_log(node: SimNode, call: effects.ReadLog, tell: Tell) -> None:
+def _read_log(node: NodeLife, call: effects.ReadLog, tell: Tell) -> None:
     def read(stored: Stored) -> events.LogRead:
-        known, batches = Committed(), node.cluster.batches
+        known, batches = Committed(), node.batches
         if stored.snapshot is not None:
             known.begin(stored.snapshot)
         for batch in stored.batches:
@@ -79,19 +79,19 @@ def _read_log(node: SimNode, call: effects.ReadLog, tell: Tell) -> None:
                 known.image, _ = batches.replay(known.image, batch.payload)
         return events.LogRead(call, known.image, known.log, known.history)
 
-    node.cluster.store.read(node, _answer(call, tell, read))
+    node.store.read(node, _answer(call, tell, read))
 
 
-def _append(node: SimNode, call: effects.Append, tell: Tell) -> None:
+def _append(node: NodeLife, call: effects.Append, tell: Tell) -> None:
     answered = _answer(call, tell, lambda outcome: events.AppendEnded(call, outcome))
     batches = list(call.batches)
-    node.cluster.store.append(node, call.lease, call.first_offset, batches, answered)
+    node.store.append(node, call.lease, call.first_offset, batches, answered)
 
 
-def _write_snapshot(node: SimNode, call: effects.WriteSnapshot, tell: Tell) -> None:
+def _write_snapshot(node: NodeLife, call: effects.WriteSnapshot, tell: Tell) -> None:
     snapshot = encoded(call, node.world.now_ms)
     answered = _answer(call, tell, lambda _: events.SnapshotStored(call, snapshot))
-    node.cluster.store.save_snapshot(node, snapshot, call.keep_log_from, answered)
+    node.store.save_snapshot(node, snapshot, call.keep_log_from, answered)
 
 
 _CALLS: dict[type[effects.StoreCall], Callable[[Any, Any, Tell], None]] = {
