@@ -25,8 +25,9 @@ from anabranch.core.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from anabranch.server.connection import QUEUED_HIGH_BYTES, SHARED_BUFFER_BYTES
+from anabranch.server.connection import QUEUED_HIGH_BYTES
 from anabranch.server.listener import BAD_LINES_A_SECOND
+from anabranch.server.receive_memory import SHARED_BUFFER_BYTES
 
 VERSION = 9
 
