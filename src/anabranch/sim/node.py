@@ -280,8 +280,8 @@ class SimNode(Machine, Performer):
         moved = self.hosting.publish(image, known)
         self._is_published = True
         broker.take_image(delta, known, self.now_ms)
-        if moved:
-            self.replicating.follow_states(moved)
+        if moved or delta.changed_brokers:  # recorded seeds have it so: no real broker looks at all
+            self.replicating.follow_states(None if delta.changed_brokers else moved)
         self.settle()
         self.session.metadata_moved()
 
