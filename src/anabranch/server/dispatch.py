@@ -362,7 +362,7 @@ class Dispatcher(Performer):
         slot.last_reads = places
         self.cold_reads_total += len(cold.reads)
         if slot.colds > SAME_READ_WARMED:
-            path = cold.reads[0].file.path
+            path, _ = next(iter(places))
             self._hang_up(slot, f"{path} does not stay in the page cache long enough")
             return
         slot.parked = self.purgatory.park_cold(cold, partial(self._resolve, slot))

@@ -198,10 +198,10 @@ class Node(InMemoryNode):
             ended: list[int] = []
             reads = [read for read in outcome.reads if isinstance(read, FarRead)]
             self.diskless.bring(reads, partial(ended.append, 1))
-            for _ in range(1000):
-                if ended:
+            for _ in range(10_000):
+                if ended:  # it goes on in the step in which the last read has ended
                     break
-                self.settle()
+                self.perform(self.next())
             assert ended, "a read did not end"
             outcome = outcome.poll(self.now_ms, False)
             self.take()

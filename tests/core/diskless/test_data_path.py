@@ -8,7 +8,7 @@ from tests.core.diskless.diskless_node import CLUSTER_ID, START_MS, Cluster, bat
 from anabranch.core.diskless import effects as does
 from anabranch.core.diskless.coordinator import CoordinatorAway
 from anabranch.core.diskless.objects import ObjectsAway
-from anabranch.core.diskless.rows import LogKey, NewLogs
+from anabranch.core.diskless.rows import LogKey, NewLogs, Wanted
 from anabranch.core.errors import ErrorCode
 from anabranch.core.outcome import NoAnswer, Wait
 from anabranch.core.wire.batch import walk
@@ -446,6 +446,44 @@ def test_a_watch_that_tells_nothing_is_made_good_by_the_next_measurement(cluster
     two.diskless.measured([key], cluster.coordinator.states([key]))
     assert two.diskless.lags.all()[0].coordinator_lag == 1, "it was behind"
     assert got(two.polled(parked)) == (NONE, [(0, b"a")], 1)
+
+
+@pytest.mark.parametrize("known", range(5))
+def test_a_fetch_ends_however_little_stays_in_memory(cluster, known):
+    """Of four partitions more is wanted than the cache keeps from one round of reads to the next;
+    where the records of some lie is known before."""
+    one = cluster.node()
+    topic_id = cluster.topic(partitions=4)
+    for _ in range(2):
+        for index in range(4):
+            produced(one, batch(b"x" * 400_000), index=index)
+    two = cluster.node(config={"diskless.fetch.cache.max.bytes": "1048576"})
+    cluster.nodes.remove(one)
+    two.topic("t", 4, configs={"diskless.enable": "true"})
+    for index in range(known):
+        key = LogKey(topic_id, index)
+        (found,) = cluster.coordinator.find([Wanted(key, 0, 1 << 30)])
+        two.diskless.coordinates.found(key, found.runs, 0)
+    offsets = dict.fromkeys(range(4), 0)
+    for _ in range(20):
+        wanted = [
+            FetchPartition(partition=index, fetch_offset=at, partition_max_bytes=1 << 20)
+            for index, at in offsets.items()
+            if at < 2
+        ]
+        if not wanted:
+            break
+        topics = [FetchTopic(topic="t", partitions=wanted)]
+        (topic,) = two.ask(FetchRequest(max_wait_ms=500, min_bytes=1, topics=topics), 12).responses
+        assert sorted(each.partition_index for each in topic.partitions) == sorted(
+            each.partition for each in wanted
+        )
+        for each in topic.partitions:
+            assert each.error_code == NONE
+            for _, header in walk(each.records or b""):
+                assert header.base_offset == offsets[each.partition_index]
+                offsets[each.partition_index] += 1
+    assert set(offsets.values()) == {2}
 
 
 @pytest.mark.parametrize("lost", [range(1, 2), range(1, 4), range(2, 5)])

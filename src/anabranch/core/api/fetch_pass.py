@@ -89,6 +89,7 @@ class Fetch:
         "broker",
         "deadline_ms",
         "doubts",
+        "has_brought",
         "is_follower",
         "is_noted",
         "parked",
@@ -117,6 +118,8 @@ class Fetch:
         """Answers to later questions are newer than this request."""
         self.doubts: Doubts | None = None
         self.is_noted = False
+        self.has_brought = False
+        """Whether bytes were brought in for this request, which may not stay for another round."""
         self.parked: list[tuple[Partition, int, int, int]] = []
         self.size = 0
 
@@ -124,7 +127,9 @@ class Fetch:
         """Read: an answer, or a Wait, or the ranges that have to be brought in first."""
         found = self.read()
         if found.missing:
-            return Cold(found.missing, self.start)
+            if not self.may_leave_out(found, now_ms):
+                return self.bring(found)
+            found = self.without_missing(found)
         self.is_noted = True  # a later pass says nothing new about a follower
         if self.doubts is not None and self.doubts.waiting:
             self.deadline_ms = max(self.deadline_ms, self.doubts.until(now_ms))
@@ -135,6 +140,35 @@ class Fetch:
         if self.must_answer():  # nobody could say so while it waited for the disk
             return self.answer(found, now_ms)
         return self.park(found)
+
+    def bring(self, found: Round) -> Cold:
+        """Have brought in what is missing, and read again."""
+        self.has_brought = self.has_brought or any(each.brings_bytes for each in found.missing)
+        return Cold(found.missing, self.start)
+
+    def may_leave_out(self, found: Round, now_ms: int) -> bool:
+        """Whether a consumer is answered without what is still missing: what is there may be gone
+        from memory when the rest has come, and again when it has been brought anew."""
+        if self.is_follower or not (self.has_brought and found.size_bytes):
+            return False
+        return self.is_enough(found) or now_ms >= self.deadline_ms
+
+    def without_missing(self, found: Round) -> Round:
+        """What is there; the others have no records this time."""
+        there = {id(wanted) for wanted, _ in found.answers}
+        others = [wanted for wanted in self.named if id(wanted) not in there]
+        empty = [(wanted, self.empty(wanted)) for wanted in others if not self.has_no_news(wanted)]
+        return msgspec.structs.replace(found, answers=[*found.answers, *empty], missing=())
+
+    def empty(self, wanted: Wanted) -> PartitionData:
+        """The answer of a partition that is left out: nothing, and no news of its marks."""
+        return PartitionData(
+            partition_index=wanted.index,
+            high_watermark=wanted.told_high_watermark,
+            log_start_offset=wanted.told_log_start,
+            aborted_transactions=None,
+            records=b"",
+        )
 
     @property
     def named(self) -> Iterable[Wanted]:
@@ -180,7 +214,7 @@ class Fetch:
             return None
         found = self.read()
         if found.missing:
-            return Cold(found.missing, self.start)
+            return self.bring(found)
         if self.doubts is not None and self.doubts.waiting and not expired:
             return None
         if at_once or self.is_enough(found):

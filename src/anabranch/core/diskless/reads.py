@@ -56,4 +56,5 @@ class FarRead(ColdRead):
     def __init__(self, ask: Ask, length: int = 0) -> None:
         Exception.__init__(self, f"{ask!r} is not in memory")
         self.ask = ask
+        self.brings_bytes = isinstance(ask, BytesOf)
         self.position, self.length = 0, length

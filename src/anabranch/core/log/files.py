@@ -26,6 +26,9 @@ class DiskFull(StorageFault):
 class ColdRead(Exception):
     """The bytes are not in the page cache: warm `file.warm(position, length)`, then ask again."""
 
+    brings_bytes = True
+    """Whether what is brought in takes room, and may have to give it up again."""
+
     def __init__(self, file: File, position: int, length: int) -> None:
         super().__init__(f"{file.path}: {length} bytes at {position} are not in memory")
         self.file = file

@@ -44,6 +44,15 @@ MUTANTS = (
         "::test_a_watch_that_tells_nothing_is_made_good_by_the_next_measurement",
     ),
     Mutant(
+        name="fetch-waits-until-all-is-there",
+        rule="a fetch answers with what it has, before that is gone from memory again",
+        module="anabranch.core.api.fetch_pass",
+        old="            if not self.may_leave_out(found, now_ms):\n",
+        new="            if True:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{DATA_PATH_TESTS}::test_a_fetch_ends_however_little_stays_in_memory",
+    ),
+    Mutant(
         name="unlimited-not-looked-over",
         rule="rows that DeleteRecords left are dropped where retention has no limit, too",
         module=f"{DISKLESS}.retention",
