@@ -20,6 +20,7 @@ SERVER_FACTS = (
 )
 PSYCOPG = ("psycopg", "psycopg_binary")
 LOST_TRACK = "the connection ended where psycopg did not expect it"
+NO_RIGHT = "42501"
 COMMIT_TO_DISK = "SET synchronous_commit = on"
 
 
@@ -58,6 +59,24 @@ def lost_track(error: BaseException) -> bool:
 def one_line(error: Exception) -> str:
     """What an error says."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def with_remedy(error: psycopg.Error, setting: str) -> str:
+    """What an error says, and what to do about it; the setting names the server."""
+    said = one_line(error)
+    if "password" in said and ("authentication failed" in said or "supplied" in said):
+        helps = f"correct the user in {setting}, and PGPASSWORD or the password file"
+    elif error.sqlstate is None and "does not exist" in said:
+        helps = f"make it on the server, or correct {setting}"
+    elif "pg_hba.conf" in said:
+        helps = "allow this host, user and database there"
+    elif error.sqlstate == NO_RIGHT:
+        helps = f"grant it to the user of {setting}"
+    elif is_away(error):
+        helps = f"see that the server runs, and that {setting} names it"
+    else:
+        return said
+    return f"{said}; {helps}"
 
 
 def check_facts(facts: tuple[Any, ...], what: str) -> bool:

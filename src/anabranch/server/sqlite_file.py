@@ -37,7 +37,9 @@ def open_file(path: str, what: str) -> sqlite3.Connection:
     try:
         make_folder(os.path.dirname(path) or ".")
     except OSError as error:
-        raise StorageFault(f"{what} {path}: {error.strerror}") from error
+        raise StorageFault(
+            f"{what} {path}: {error.strerror}; see that its folder can be made and written in"
+        ) from error
     connection = sqlite3.connect(
         path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
     )

@@ -106,8 +106,17 @@ async def test_a_server_that_is_not_there_is_away(postgres: Any) -> None:
         await open_coordinator(f"postgresql://me:river@127.0.0.1:{port}/db", CLUSTER)
     assert f"127.0.0.1:{port}/db" in str(told.value)
     assert "river" not in str(told.value)
-    for refused in (postgres.url("postgres", "not-the-password"), postgres.url("no-such")):
-        with pytest.raises(StorageFault) as told:
+    assert "see that the server runs, and that diskless.coordinator.url" in str(told.value)
+    with psycopg.connect(postgres.url("postgres"), autocommit=True) as on:
+        on.execute("CREATE ROLE poor LOGIN PASSWORD 'river'")
+        on.execute("REVOKE CREATE ON DATABASE postgres FROM poor")
+    poor = postgres.url("postgres", "river").replace("anabranch:", "poor:", 1)
+    for refused, remedy in (
+        (postgres.url("postgres", "not-the-password"), "and PGPASSWORD or the password file"),
+        (postgres.url("no-such"), "make it on the server, or correct diskless.coordinator.url"),
+        (poor, "grant it to the user of diskless.coordinator.url"),
+    ):
+        with pytest.raises(StorageFault, match=remedy) as told:
             await open_coordinator(refused, CLUSTER)
         assert not isinstance(told.value, CoordinatorAway)
         assert "not-the-password" not in str(told.value)
@@ -119,7 +128,7 @@ async def test_what_is_no_file_or_no_database_is_said_with_the_remedy(tmp_path: 
     for path, said in (
         ("text", "name another file in diskless.coordinator.url"),
         ("folder", REMEDIES["SQLITE_CANTOPEN"]),
-        ("text/diskless.db", "text/diskless.db"),
+        ("text/diskless.db", "text/diskless.db: .*; see that its folder can be made"),
     ):
         with pytest.raises(StorageFault, match=said) as told:
             await open_coordinator(str(tmp_path / path), CLUSTER)

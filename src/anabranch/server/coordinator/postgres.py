@@ -50,6 +50,7 @@ from anabranch.server.postgres_server import (
     one_line,
     session_settings,
     shown_place,
+    with_remedy,
 )
 
 ResultT = TypeVar("ResultT")
@@ -172,7 +173,7 @@ class _Lane:
             return self._repeat(call)
         except psycopg.Error as error:
             kind = CoordinatorAway if is_away(error) or self._was_lost else StorageFault
-            raise kind(f"coordinator {self._name}: {one_line(error)}") from error
+            raise kind(f"coordinator {self._name}: {with_remedy(error, SETTING)}") from error
 
     def _repeat(self, call: Callable[[Tables], ResultT]) -> ResultT:
         tries = 0
