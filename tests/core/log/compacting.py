@@ -6,6 +6,8 @@ from anabranch.core.log import cleanable, compaction, segment_swap
 from anabranch.core.log.compaction import Outcome
 from anabranch.core.log.log import Log
 from anabranch.core.wire.batch import walk
+from anabranch.core.wire.control import end_marker
+from anabranch.core.wire.records import decode_records
 
 MAP_BYTES = 1 << 20
 IO_BYTES = 1 << 19
@@ -56,4 +58,28 @@ def batches_of(log: Log) -> list[bytes]:
             assert header.last_offset >= offset
             found.append(bytes(held[position : position + header.size_bytes]))
             offset = header.next_offset
+    return found
+
+
+def committed_values(log: Log, upto: int) -> dict[bytes, bytes]:
+    """Key -> value, as a reader finds them that drops what it is told was aborted."""
+    offset, found = log.start_offset, {}
+    while offset < upto:
+        read = log.read(offset, max_bytes=300, upto=upto, at_least_one=True)
+        if not read:
+            break
+        headers = [header for _, header in walk(read)]
+        told = log.aborted_transactions(offset, headers[-1].next_offset)
+        firsts = sorted(told, key=lambda each: each.first_offset)
+        aborted: set[int] = set()
+        for position, header in walk(read):
+            while firsts and firsts[0].first_offset <= header.last_offset:
+                aborted.add(firsts.pop(0).producer_id)
+            if header.is_control:
+                decision = end_marker(read, position)
+                if decision is not None and not decision.committed:
+                    aborted.discard(header.producer_id)
+            elif not (header.is_transactional and header.producer_id in aborted):
+                found.update({each.key: each.value for each in decode_records(read, position)})
+        offset = headers[-1].next_offset
     return found

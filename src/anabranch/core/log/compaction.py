@@ -5,11 +5,12 @@
 
 What stays: the newest record of every key below the end of the pass; a tombstone until its delete
 horizon (`delete.retention.ms` after it was first compacted); records without a key never. Records
-of aborted transactions go; a marker goes once nothing of its transaction is left and its horizon
-has passed. Three batches stay, if need be empty: the last one of a producer, so that its sequence
-is known; the first one of a leader epoch, so that whoever copies the log knows where the epoch
-began; the last one of a pass, so that a reader comes to the log's end though nothing follows. They
-are few: librdkafka takes an answer without any record for one that was too large.
+of aborted transactions go; a marker goes once nothing of its transaction is left, no snapshot of
+producers says that it is open, and its horizon has passed. Three batches stay, if need be empty:
+the last one of a producer, so that its sequence is known; the first one of a leader epoch, so that
+whoever copies the log knows where the epoch began; the last one of a pass, so that a reader comes
+to the log's end though nothing follows. They are few: librdkafka takes an answer without any record
+for one that was too large.
 
 Rule kept: `run` changes no file of the log: it writes `.cleaned` files, which a crash leaves as
 rubbish. It needs no Log object, so that another process can do it, and yields often, so that its
@@ -28,7 +29,7 @@ import msgspec
 from anabranch.core.errors import CorruptLog, ProtocolError
 from anabranch.core.log.batch_filter import rewritten
 from anabranch.core.log.cleanable import Dirt
-from anabranch.core.log.compacted_transactions import Transactions
+from anabranch.core.log.compacted_transactions import Transactions, open_at_snapshots
 from anabranch.core.log.epochs import LeaderEpochs
 from anabranch.core.log.files import File, Files
 from anabranch.core.log.indexes import INT32_MAX, AbortedRange, encode_aborted
@@ -150,7 +151,8 @@ def run(files: Files, job: Job) -> Iterator[int | Outcome]:
     outcome = Outcome()
     key_map = KeyMap(job.map_bytes)
     yield from _fill(files, job, key_map, outcome)
-    transactions, epochs = Transactions(job.aborted), LeaderEpochs()
+    snapshots = open_at_snapshots(files, job.folder, outcome.upto)
+    transactions, epochs = Transactions(job.aborted, snapshots), LeaderEpochs()
     for group in _groups(files, job, outcome.upto):
         yield from _Cleaner(files, job, key_map, transactions, epochs, group, outcome).steps()
     yield outcome

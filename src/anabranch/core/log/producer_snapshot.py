@@ -11,6 +11,7 @@ fails its checksum is not used: state is then rebuilt from batch headers.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from operator import itemgetter
 
 from anabranch.core.log.producers import Producer, ProducerBatch, ProducerStates
@@ -48,6 +49,27 @@ def decode_snapshot(encoded: bytes, now_ms: int = LATEST_MS) -> ProducerStates |
     """Read a snapshot; None when it is damaged or of a version that is not known.
 
     Nobody has written after `now_ms`, whatever a clock said that was wrong."""
+    entries = _entries(encoded)
+    if entries is None:
+        return None
+    states = ProducerStates(now_ms)
+    for fields in entries:
+        _restore(states, *fields)
+    opened = sorted(states.open_transactions.items(), key=itemgetter(1))
+    states.open_transactions = dict(opened)
+    return states
+
+
+def open_in_snapshot(encoded: bytes) -> frozenset[int] | None:
+    """The producers that have an open transaction; None as `decode_snapshot`."""
+    entries = _entries(encoded)
+    if entries is None:
+        return None
+    return frozenset(fields[0] for fields in entries if fields[-1] >= 0)
+
+
+def _entries(encoded: bytes) -> Iterator[tuple[int, ...]] | None:
+    """What stands in a sound snapshot, as `_ENTRY` has it."""
     if len(encoded) < _HEAD.size:
         return None
     version, crc, count = _HEAD.unpack_from(encoded)
@@ -55,12 +77,7 @@ def decode_snapshot(encoded: bytes, now_ms: int = LATEST_MS) -> ProducerStates |
         return None
     if len(encoded) != _HEAD.size + count * _ENTRY.size:
         return None
-    states = ProducerStates(now_ms)
-    for fields in _ENTRY.iter_unpack(encoded[_HEAD.size :]):
-        _restore(states, *fields)
-    opened = sorted(states.open_transactions.items(), key=itemgetter(1))
-    states.open_transactions = dict(opened)
-    return states
+    return _ENTRY.iter_unpack(encoded[_HEAD.size :])
 
 
 def _restore(

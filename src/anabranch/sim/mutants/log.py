@@ -87,4 +87,14 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by="tests/core/log/test_indexes.py::test_a_torn_time_index_is_refused[2]",
     ),
+    Mutant(
+        name="marker-goes-before-the-snapshot",
+        rule="a marker stays while a snapshot of producers says that its transaction is open",
+        module="anabranch.core.log.compacted_transactions",
+        old="        is_open = producer_id in self._open\n",
+        new="        is_open = False\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_compacted_transactions.py"
+        "::test_compaction_changes_nothing_that_recovery_finds[79]",
+    ),
 )
