@@ -133,7 +133,9 @@ class ReplicationShell:
         while cuts:
             cut = cuts.popleft()
             LOG.info(
-                "dropped records that the leader does not have",
+                "copies transactions again that were compacted while this broker was away"
+                if cut.is_copied_again
+                else "dropped records that the leader does not have",
                 partition=cut.topic_partition,
                 leader=cut.leader_id,
                 leader_epoch=cut.leader_epoch,

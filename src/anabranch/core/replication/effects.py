@@ -43,13 +43,15 @@ Effect: TypeAlias = SendFetch | SendAlterPartition
 
 
 class Cut(NamedTuple):
-    """A follower dropped `[first_offset, end_offset)`, which its leader does not have."""
+    """A follower dropped `[first_offset, end_offset)`, which its leader does not have; or, with
+    `is_copied_again`, transactions whose markers compaction may have taken from the leader's."""
 
     topic_partition: TopicPartition
     leader_id: int
     leader_epoch: int
     first_offset: int
     end_offset: int
+    is_copied_again: bool = False
 
 
 class Obstacle(NamedTuple):

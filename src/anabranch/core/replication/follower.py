@@ -3,7 +3,9 @@
 The rule it keeps: only an answer to what is still the question (same leader epoch, same log end)
 touches the log. A log is cut where its history leaves the leader's, as the leader says by epochs,
 and nowhere else; never to the high watermark, and not at all when the log knows newer leader epochs
-than the metadata does. When the leader's log begins after this one ends (or this one is empty), the
+than the metadata does. The one exception: a copy that was left behind is cut to where its first
+open transaction begins, when compaction may have taken that transaction's marker from the leader's
+log meanwhile. When the leader's log begins after this one ends (or this one is empty), the
 copy begins anew at the leader's start; also a log of which compaction took records and committed
 ones are to be cut, and one that the leader has deleted whole and that may hold what was never
 committed.
@@ -14,10 +16,12 @@ sending (`fetcher`).
 from __future__ import annotations
 
 from enum import Enum
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
-from anabranch.core.errors import ApiError, ErrorCode
+from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
 from anabranch.core.log.holes import may_have_holes
+from anabranch.core.wire.batch import walk
 from anabranch.core.wire.messages.fetch import FetchPartition
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from anabranch.core.wire.messages.fetch import PartitionData
 
 NOTHING_SENT = -1
+NO_TRANSACTION = -1
 FIRST_PAUSE_MS = 20
 SHORT_PAUSES = 3
 """Under each leadership a follower asks again after 20, 80 and 320 ms at most, before it waits as
@@ -64,6 +69,8 @@ class FollowedPartition:
     """One followed partition under one leader epoch."""
 
     __slots__ = (
+        "copies_again",
+        "kept_to",
         "key",
         "leader_epoch",
         "leader_id",
@@ -80,6 +87,10 @@ class FollowedPartition:
         self.leader_epoch = replica.leader_epoch
         self.key: tuple[TopicId, int] = (replica.topic_id, replica.topic_partition.partition)
         self.sent_offset = self.sent_start = NOTHING_SENT
+        self.kept_to = replica.log.end_offset
+        """What lies before was copied under earlier leaderships: the leader may have less of it."""
+        self.copies_again = False
+        """Whether the last answer had the log cut to where a transaction begins."""
         self.obstacle = ""
         """Why the last answer could not be used, for people."""
         self.pauses = 0
@@ -119,6 +130,7 @@ class FollowedPartition:
         be), StorageFault (as the log does).
         """
         replica, log = self.replica, self.replica.log
+        self.copies_again = False
         if not self.is_current:
             return Next.UNCHANGED
         if self.sent_offset != log.end_offset:
@@ -136,6 +148,10 @@ class FollowedPartition:
         if answer.records:
             if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
                 replica.copied(answer.high_watermark, answer.log_start_offset)
+            first_offset = self._without_marker(answer.records, answer.high_watermark)
+            if first_offset != NO_TRANSACTION:
+                self._copy_again(first_offset)
+                return Next.FETCH
             self._append(answer.records, wall_ms)
         replica.copied(answer.high_watermark, answer.log_start_offset)
         moved = log.end_offset != self.sent_offset or log.start_offset != self.sent_start
@@ -166,6 +182,50 @@ class FollowedPartition:
             log.truncate_to(offset)
         finally:  # a disk that refuses may have cut already
             replica.truncated()
+
+    def _without_marker(self, records: Buffer, leader_high_watermark: int) -> int:
+        """Where the first transaction begins that is open in this log, and whose marker may lie
+        where the leader's log has a gap or an empty batch now; NO_TRANSACTION for none.
+
+        Compaction touches nothing behind an open transaction, so behind a gap it has ended. Its
+        marker stays as long as the leader has a record of it; what was copied before may be such a
+        record, and the leader no longer have it. A replica in sync has all that may be compacted;
+        the metadata may not tell yet that this one is not, nor a new leader that so much is
+        committed."""
+        replica, log = self.replica, self.replica.log
+        open_here = log.producers.open_transactions
+        is_behind = log.end_offset < leader_high_watermark
+        if not open_here or (replica.broker_id in replica.in_sync_replicas and not is_behind):
+            return NO_TRANSACTION
+        opened = dict(takewhile(lambda each: each[1] < self.kept_to, open_here.items()))
+        next_offset = log.end_offset
+        try:
+            for _, header in walk(records):
+                if not opened:
+                    break
+                if header.base_offset > next_offset or not header.record_count:
+                    return min(opened.values())
+                if header.is_control:
+                    opened.pop(header.producer_id, None)
+                next_offset = header.next_offset
+        except ProtocolError:
+            return NO_TRANSACTION  # the append says so
+        return NO_TRANSACTION
+
+    def _copy_again(self, offset: int) -> None:
+        """Cut the log to where a transaction begins: what the leader has of it is copied again.
+
+        This log was not compacted behind its open transaction, so nothing that is kept was
+        superseded by what goes."""
+        replica, log = self.replica, self.replica.log
+        if offset <= log.start_offset:
+            self._begin_at(log.start_offset)
+        else:
+            try:
+                log.truncate_to(offset)
+            finally:  # as above
+                replica.truncated()
+        self.kept_to, self.copies_again = log.end_offset, True
 
     def _older_metadata(self) -> str:
         return (

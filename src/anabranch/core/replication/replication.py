@@ -246,6 +246,7 @@ class Replication:
                 following.leader_epoch,
                 replica.log.end_offset,
                 end_offset,
+                following.copies_again,
             )
         )
 

@@ -133,6 +133,11 @@ class Compacted:
             self._seen_ms[entry] = now_ms
             self._by_base.setdefault(entry.base, []).append(entry)
 
+    def is_of_transaction(self, entry: Entry) -> bool:
+        """Whether a batch holds records of a transaction."""
+        found = self._decided.get(entry)
+        return found is not None and found.is_transactional
+
     def _note_horizon(self, entry: Entry, header: BatchHeader) -> None:
         if header.has_delete_horizon:
             earliest = self._horizons.get(entry, header.base_timestamp)

@@ -5,7 +5,8 @@
     L3  what is committed is with every member of the ISR that the metadata log names
     L4  who leads, or joins the ISR, has all that is committed; else the election said so
     L5  a high watermark goes back only with its log; nobody shows more than what is committed
-    L6  no committed batch is cut off a log
+    L6  no committed batch is cut off a log, but for a transaction's of a copy that lacks committed
+        ones besides: compaction may have taken the marker from the leader's log
     L7  committed means: on min.insync.replicas, flushed where that is promised; an acknowledged
         record is committed; a process that ends takes nothing with it
     L8  a producer's sequence numbers stand once, and in order, in a log

@@ -370,4 +370,24 @@ MUTANTS = (
         seed=NO_SCHEDULE,
         caught_by=f"{DATA_PATH_TESTS}::test_an_offset_is_out_of_range_only_when_the_coordinator_says_so",
     ),
+    Mutant(
+        name="open-transaction-kept-behind-a-gap",
+        rule="a replica that was away copies again what may have lost its marker to compaction",
+        module=FOLLOWING,
+        old="                if header.base_offset > next_offset or not header.record_count:\n",
+        new="                if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_who_returns_knows_how_transactions_ended[4-True]",
+    ),
+    Mutant(
+        name="empty-batch-is-no-gap",
+        rule="a marker may also be missing where compaction left a batch without records",
+        module=FOLLOWING,
+        old="header.base_offset > next_offset or not header.record_count:",
+        new="header.base_offset > next_offset:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_who_returns_knows_how_transactions_ended[4-True]",
+    ),
 )

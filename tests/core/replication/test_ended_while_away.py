@@ -1,0 +1,150 @@
+"""A replica that was away for long knows how each transaction ended, though the markers are gone.
+
+All short histories of a compacted partition on two brokers. A producer begins a transaction, and
+both have its first record. Then the follower is away: the transaction goes on and ends, others
+supersede its records or not, its producer begins the next one; the leader compacts once or until
+also markers go; more may follow. The follower returns and is elected. It must then say what the old
+leader said: which transactions are open, where readers of committed records stop, and what they
+find under each key.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+from tests.core.api.in_memory_node import START_MS
+from tests.core.log.compacting import committed_values
+from tests.core.log.support import marker
+from tests.core.replication.peers import PLACE, Peers
+from tests.core.replication.test_compacted_logs import COMPACTED, compacted
+
+from anabranch.core.errors import ApiError
+from anabranch.core.wire.records import Record, build_batch
+
+PRODUCER = 7
+AWAY = ["".join(each) for count in (1, 2) for each in product("wcasn", repeat=count)]
+AFTERWARDS = ["", "n"]
+WAYS = [(1, True), (4, True), (4, False)]
+"""How many passes, and whether the marker raises the epoch (KIP-890)."""
+PASS_MS = 2_000
+
+
+class History:
+    """Two brokers; broker 1 leads, and what it wrote is told by `committed`."""
+
+    def __init__(self, *, raises_epoch: bool) -> None:
+        self.peers = Peers(2, topic_config=COMPACTED)
+        self.raises_epoch = raises_epoch
+        self.now_ms, self.count = START_MS, 0
+        self.epoch = self.sequence = 0
+        self.is_open = False
+        self.undecided: dict[bytes, bytes] = {}
+        """What counts once the transaction is committed."""
+        self.committed: dict[bytes, bytes] = {}
+
+    def step(self, letter: str) -> None:
+        match letter:
+            case "w":
+                self.write(b"more")
+            case "c" | "a":
+                self.end(is_committed=letter == "c")
+            case "s":  # all of it is superseded
+                for key in (b"first", b"more", b"next"):
+                    self.committed[key] = self.append(key)
+                    self.undecided.pop(key, None)
+            case "n":  # the next transaction of the same producer
+                self.end(is_committed=True)
+                self.write(b"next")
+                self.end(is_committed=True)
+
+    def write(self, key: bytes) -> None:
+        self.is_open = True
+        self.undecided[key] = self.append(
+            key, producer_id=PRODUCER, producer_epoch=self.epoch, base_sequence=self.sequence
+        )
+        self.sequence += 1
+
+    def append(self, key: bytes, **producer: int) -> bytes:
+        self.count += 1
+        value = b"%d" % self.count
+        record = Record(0, self.now_ms, key, value)
+        self.give(build_batch([record], transactional=bool(producer), **producer), client=True)
+        return value
+
+    def end(self, *, is_committed: bool) -> None:
+        if not self.is_open:
+            return
+        self.is_open = False
+        if self.raises_epoch:
+            self.epoch, self.sequence = self.epoch + 1, 0
+        ends = marker(PRODUCER, committed=is_committed, producer_epoch=self.epoch)
+        self.give(ends, client=False)
+        if is_committed:
+            self.committed.update(self.undecided)
+        self.undecided.clear()
+
+    def give(self, records: bytearray, *, client: bool) -> None:
+        leader = self.peers[1]
+        leader.clock()
+        leader.replica.append(records, required_acks=1, now_ms=self.now_ms, client=client)
+        leader.broker.changed.add(PLACE)
+        leader.finish()
+
+    def leave(self) -> None:
+        """The follower's process ends."""
+        self.peers.lose_all()
+        self.peers.change(isr=(1,))
+        self.peers.publish(1)
+        self.peers.mail.clear()
+
+    def compact(self) -> None:
+        self.now_ms += PASS_MS
+        compacted(self.peers, 1, now_ms=self.now_ms)
+
+    def come_back(self) -> None:
+        self.peers.restart(2)
+        self.peers.publish()
+        self.peers.settle()
+
+    def told(self, broker_id: int) -> tuple[int, dict[int, int], dict[bytes, bytes]]:
+        """Where readers stop, what is open, and what they find."""
+        replica = self.peers[broker_id].replica
+        stable = replica.last_stable_offset
+        return (
+            stable,
+            dict(replica.log.producers.open_transactions),
+            committed_values(replica.log, stable),
+        )
+
+
+@pytest.mark.parametrize(("passes", "raises_epoch"), WAYS)
+def test_who_returns_knows_how_transactions_ended(passes: int, raises_epoch: bool) -> None:
+    for away, afterwards in product(AWAY, AFTERWARDS):
+        try:
+            run(away, passes, afterwards, raises_epoch=raises_epoch)
+        except (AssertionError, ApiError) as fault:
+            raise AssertionError(f"{away} {passes} {afterwards}: {fault}") from fault
+
+
+def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool) -> None:
+    history = History(raises_epoch=raises_epoch)
+    history.write(b"first")
+    history.peers.settle()
+    history.leave()
+    for letter in away:
+        history.step(letter)
+    for _ in range(passes):
+        history.compact()
+    for letter in afterwards:
+        history.step(letter)
+    expected = history.told(1)
+    history.come_back()
+    assert sorted(history.peers.state.isr) == [1, 2]
+    assert history.told(1) == expected
+    assert history.told(2) == expected
+    if not expected[1]:
+        assert expected[2] == history.committed
+    history.peers.elect(2)
+    history.peers.settle()
+    assert history.told(2) == expected
