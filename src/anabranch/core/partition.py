@@ -154,8 +154,8 @@ class Partition(Protocol):
     def append(
         self, records: Buffer, *, required_acks: int, now_ms: int, client: bool = True
     ) -> Ticket:
-        """Append whole batches; a writable buffer may be patched. `client=False` is for a batch
-        that this node has just made."""
+        """Append whole batches, all of them or none; a writable buffer may be patched.
+        `client=False` is for batches that this node has just made."""
 
     def acknowledged(
         self, ticket: Ticket, led_from_epoch: int, acks: int = ACKS_ALL

@@ -84,8 +84,8 @@ class Shard:
         return Codec.NONE
 
     def write(self, records: Sequence[Record], now_ms: int, effect: Effect, **how: Any) -> None:
-        """Append records; `effect` is done when all of them are committed, perhaps at once. `how`
-        is for the batches (`build_batch`).
+        """Append records, all of them or none (`_parts`); `effect` is done when all of them are
+        committed, perhaps at once. `how` is for the batches (`build_batch`).
 
         Raises ApiError with the code that a client is told; then nothing counts.
         """
@@ -110,8 +110,8 @@ class Shard:
 
     def _append(self, batches: Sequence[bytearray], now_ms: int) -> None:
         replica = self.replica
-        for batch in batches:
-            replica.append(batch, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
+        for part in _parts(batches, replica.log.config.segment_bytes):
+            replica.append(part, required_acks=ACKS_ALL, now_ms=now_ms, client=False)
         self._broker.changed.add(self.place)
         if replica.needs_sync(now_ms):
             self._broker.unsynced.add(self.place)
@@ -136,3 +136,16 @@ class Shard:
     def pending_effects(self) -> int:
         """Writes that are not committed yet."""
         return len(self._pending)
+
+
+def _parts(batches: Sequence[bytearray], segment_bytes: int) -> Sequence[bytearray]:
+    """What is appended at once: all batches, so that a full disk takes all of them or none, and no
+    later reader finds a half of what was refused. Only what outgrows a segment goes in several."""
+    if len(batches) == 1:
+        return batches
+    parts = [bytearray()]
+    for batch in batches:
+        if parts[-1] and len(parts[-1]) + len(batch) > segment_bytes:
+            parts.append(bytearray())
+        parts[-1] += batch
+    return parts

@@ -21,7 +21,7 @@ from anabranch.core.log.segment_roll import roll
 from anabranch.core.log.side_files import assign_epoch
 from anabranch.core.log.state import LogState
 from anabranch.core.types import Buffer
-from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, read_header
+from anabranch.core.wire.batch import BatchHeader, patch, patch_log_append_time, walk
 
 Entry: TypeAlias = tuple[int, BatchHeader, int, int]
 """A batch to be written: its position in the bytes, header, base offset, largest timestamp."""
@@ -47,7 +47,7 @@ def as_leader(
     """Give whole batches the next offsets and append them; a writable buffer is patched in
     place.
 
-    `client=False` is for one batch that this node has just made: it is not checked. Raises
+    `client=False` is for batches that this node has just made: they are not checked. Raises
     ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is offline).
     """
     if log.fault is not None:
@@ -55,7 +55,7 @@ def as_leader(
     config = log.config
     view = writable(records)
     if not client:
-        batches = [(0, read_header(view))]
+        batches = list(walk(view))
     else:
         view, batches = validation.check_client(view, config, log.topic_partition, now_ms)
         duplicate = _duplicate(log, batches)

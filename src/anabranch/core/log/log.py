@@ -108,7 +108,7 @@ class Log(LogState):
     ) -> AppendResult:
         """Give whole batches the next offsets and append them; a writable buffer is patched.
 
-        `client=False` is for one batch that this node has just made: it is not checked. Raises
+        `client=False` is for batches that this node has just made: they are not checked. Raises
         ApiError with Kafka's code, DiskFull (the log is as before), StorageFault (it is
         offline)."""
         return appends.as_leader(self, records, leader_epoch, now_ms, client=client)

@@ -289,4 +289,14 @@ MUTANTS = (
         caught_by="tests/core/groups/test_offsets.py"
         "::test_a_reader_is_told_wherever_it_looks_that_its_offsets_are_not_known",
     ),
+    Mutant(
+        name="refused-write-leaves-a-part",
+        rule="a coordinator's write of many records is in the log whole, or not at all",
+        module=ANY_SHARD,
+        old="if parts[-1] and len(parts[-1]) + len(batch) > segment_bytes:",
+        new="if parts[-1]:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/groups/test_whole_writes.py"
+        "::test_a_request_is_written_whole_or_not_at_all",
+    ),
 )

@@ -1,0 +1,70 @@
+"""What the log of offsets refuses is not there: no next coordinator reads a part of it.
+
+A disk takes some writes and then none, for each number of writes and each request that writes more
+records than a batch holds. What the client was told is what the next coordinator finds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.core.groups.group_world import GroupWorld
+from tests.core.groups.test_offsets import delete_groups, delete_offsets
+
+from anabranch.core.coordination.shard import RECORDS_A_BATCH
+from anabranch.core.errors import ErrorCode
+from anabranch.core.groups.offsets_topic import OFFSETS_TOPIC, partition_of
+from anabranch.core.log.files import DiskFull
+
+INDEXES = range(RECORDS_A_BATCH + 100)
+REQUESTS = ["commit", "delete offsets", "delete the group"]
+
+
+class Filling:
+    """A segment's file that takes so many writes; a write that it refuses leaves its half."""
+
+    def __init__(self, file: Any, left: int) -> None:
+        self.file, self.left = file, left
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def write(self, position: int, buffers: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            held = b"".join(bytes(each) for each in buffers)
+            self.file.write(position, (held[: len(held) // 2],))
+            raise DiskFull("no room")
+        self.file.write(position, buffers)
+
+
+def asked(world: GroupWorld, request: str) -> set[int]:
+    """The codes that the client is told."""
+    if request == "commit":
+        return set(world.commit_codes(dict.fromkeys(INDEXES, 2), topic="wide"))
+    if request == "delete offsets":
+        codes = delete_offsets(world, "wide", *INDEXES)
+        return set(codes) if isinstance(codes, list) else {codes}
+    return set(delete_groups(world, "g"))
+
+
+def found(world: GroupWorld) -> set[int]:
+    return set(world.fetch(topic="wide", indexes=INDEXES).values())
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+@pytest.mark.parametrize("taken", range(3))
+def test_a_request_is_written_whole_or_not_at_all(request_name: str, taken: int) -> None:
+    world = GroupWorld()
+    world.node.topic("wide", len(INDEXES))
+    assert set(world.commit_codes(dict.fromkeys(INDEXES, 1), topic="wide")) == {ErrorCode.NONE}
+    index = partition_of("g", world.broker.image, world.broker.config)
+    segment = world.node.replica(OFFSETS_TOPIC, index).log.active
+    segment.file = Filling(segment.file, taken)
+    is_taken = asked(world, request_name) == {ErrorCode.NONE}
+    segment.file = segment.file.file
+    after = {"commit": 2}.get(request_name, -1)
+    assert found(world) == {after if is_taken else 1}
+    world.restart()
+    assert found(world) == {after if is_taken else 1}, "the next coordinator found a part"
