@@ -407,4 +407,14 @@ MUTANTS = (
         caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
         "::test_a_diskless_topic_of_the_same_name_holds_nothing_up",
     ),
+    Mutant(
+        name="fence-of-the-last-epoch-forgotten",
+        rule="no producer is told the epoch that fenced it, also where the coordinator has moved",
+        module=f"{TRANSACTIONS}.records",
+        old="said.producer_epoch == FENCE_EPOCH and said.next_producer_id == NO_PRODUCER_ID",
+        new="False",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_states.py"
+        "::test_each_epoch_that_a_producer_is_given_can_be_fenced",
+    ),
 )

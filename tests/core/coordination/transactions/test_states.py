@@ -10,6 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from anabranch.core.coordination.transactions import rules, transaction
+from anabranch.core.coordination.transactions.records import transaction_of, transaction_record
 from anabranch.core.coordination.transactions.rules import Answered, Producer
 from anabranch.core.coordination.transactions.states import (
     COMPLETE_ABORT,
@@ -272,16 +273,19 @@ def test_who_goes_on_before_the_markers_are_written_comes_again(commits, epoch):
 
 LIFE = st.lists(
     st.sampled_from(
-        ["starts", "goes on", "asks again", "adds", "commits", "aborts", "late", "marked"]
+        ["starts", "goes on", "asks again", "adds", "commits", "aborts", "late", "marked", "moves"]
     ),
     max_size=25,
 )
 LATE_ON_THE_LAST_EPOCH = ["starts", "adds", "late", "marked", "goes on", "adds", "commits"]
+LATE_AND_MOVED = ["starts", "adds", "late", "marked", "moves", "aborts", "adds", "commits"]
+"""The next coordinator does not know that the one before has fenced the producer."""
 
 
 @settings(max_examples=200)
 @given(LIFE, st.sampled_from([0, 2]))
 @example(LATE_ON_THE_LAST_EPOCH, 2)
+@example(LATE_AND_MOVED, 2)
 def test_each_epoch_that_a_producer_is_given_can_be_fenced(steps, version):
     """Also where epochs run out: markers of KIP-890 have a later epoch than the records."""
     known = in_state(EMPTY)._replace(producer_epoch=LAST_EPOCH - 1)
@@ -305,11 +309,18 @@ def test_each_epoch_that_a_producer_is_given_can_be_fenced(steps, version):
                 found = transaction.fenced(known, NOW_MS, version)
             elif step == "marked" and known.state in DECIDED:
                 found = transaction.completed(known, NOW_MS)
+            elif step == "moves":
+                record = transaction_record("id", known, NOW_MS, version)
+                found = transaction_of(bytes(record.value))
             else:
                 continue
         except ApiError:
             continue
         if isinstance(found, Answered):
+            if version == 2 and step in ("commits", "aborts"):  # the answer says the epoch
+                stands = found.transaction
+                before, producer = producer, Producer(stands.producer_id, stands.producer_epoch)
+                assert producer.epoch <= LAST_EPOCH
             continue
         if known.state is ONGOING and found.state in DECIDED and (found.is_fenced or version == 2):
             assert found.producer_epoch > known.producer_epoch

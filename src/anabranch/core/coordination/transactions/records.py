@@ -13,7 +13,12 @@ from anabranch.core.coordination.transactions.states import (
     PREPARE_EPOCH_FENCE,
     STATES_BY_NUMBER,
 )
-from anabranch.core.coordination.transactions.transaction import NO_PARTITIONS, Transaction
+from anabranch.core.coordination.transactions.transaction import (
+    FENCE_EPOCH,
+    NO_PARTITIONS,
+    NO_PRODUCER_ID,
+    Transaction,
+)
 from anabranch.core.errors import ProtocolError
 from anabranch.core.types import TopicPartition
 from anabranch.core.wire.records import Record
@@ -66,7 +71,10 @@ def tombstone(transactional_id: str, now_ms: int) -> Record:
 
 def transaction_of(value: bytes) -> Transaction:
     """What a value of the log says. Raises ProtocolError, also for a state that is never written
-    and for a schema that is newer than this version of Anabranch."""
+    and for a schema that is newer than this version of Anabranch.
+
+    It does not say whether the coordinator fenced the producer, but for the last epoch: only a
+    producer that goes on with another id ends its own transaction with that."""
     said = decode_value(value)
     state = STATES_BY_NUMBER.get(said.transaction_status)
     if state is None or state in (DEAD, PREPARE_EPOCH_FENCE):
@@ -88,4 +96,5 @@ def transaction_of(value: bytes) -> Transaction:
         previous_producer_id=said.previous_producer_id,
         next_producer_id=said.next_producer_id,
         client_version=said.client_transaction_version,
+        is_fenced=(said.producer_epoch == FENCE_EPOCH and said.next_producer_id == NO_PRODUCER_ID),
     )

@@ -66,7 +66,8 @@ class Transaction(NamedTuple):
     client_version: int = 0
     """The transaction.version by which the present transaction is ended."""
     is_fenced: bool = False
-    """Whether the coordinator ended it, and not its producer. Not in the log."""
+    """Whether the coordinator ended it, and not its producer. Not in the log, but for the last
+    epoch, of which it follows."""
 
     @property
     def is_exhausted(self) -> bool:
