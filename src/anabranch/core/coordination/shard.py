@@ -66,6 +66,7 @@ class Shard:
         self.place = replica.topic_partition
         self._broker = broker
         self._pending: deque[tuple[int, Effect]] = deque()
+        self._is_catching_up = False
 
     @property
     def is_current(self) -> bool:
@@ -124,12 +125,22 @@ class Shard:
     def catch_up(self, now_ms: int) -> bool:
         """Do what waits for records that are committed by now. False, and nothing, once this
         broker has ceased to lead: at these offsets there may be others' records then, and what was
-        written here may be cut off."""
+        written here may be cut off.
+
+        What is done may write, and that may be committed at once: it has its turn when what is
+        being done is over, lest hundreds that were committed together are done within each other.
+        """
         if not self.is_current:
             return False
-        pending, committed = self._pending, self.replica.high_watermark
-        while pending and pending[0][0] <= committed:
-            pending.popleft()[1](now_ms)
+        if self._is_catching_up:
+            return True
+        pending, replica = self._pending, self.replica
+        self._is_catching_up = True
+        try:
+            while pending and pending[0][0] <= replica.high_watermark:
+                pending.popleft()[1](now_ms)
+        finally:
+            self._is_catching_up = False
         return True
 
     @property

@@ -417,4 +417,14 @@ MUTANTS = (
         caught_by=f"{TRANSACTION_TESTS}/test_states.py"
         "::test_each_epoch_that_a_producer_is_given_can_be_fenced",
     ),
+    Mutant(
+        name="effects-within-effects",
+        rule="what is committed together is done one after the other",
+        module="anabranch.core.coordination.shard",
+        old="        if self._is_catching_up:\n",
+        new="        if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by=f"{TRANSACTION_TESTS}/test_coordinator.py"
+        "::test_hundreds_of_decisions_that_are_committed_at_once_are_carried_out",
+    ),
 )

@@ -485,6 +485,24 @@ def test_nothing_is_answered_and_no_marker_is_sent_before_the_record_is_committe
     assert len(world.asks) == 1
 
 
+def test_hundreds_of_decisions_that_are_committed_at_once_are_carried_out():
+    """None of them has a partition left, so each is complete, and written down, at once."""
+    world = TransactionWorld(replicas=(1, 2))
+    names = [f"id{number}" for number in range(400)]
+    started = [world.init(name) for name in names]
+    world.replicate()
+    told = [
+        world.ask_end((box[0].producer_id, box[0].producer_epoch), commits=False, name=name)
+        for name, box in zip(names, started, strict=True)
+    ]
+    world.replicate()
+    assert [box[0].error_code for box in told] == [NONE] * len(names)
+    assert set(world.listed().values()) == {"CompleteAbort"}
+    assert not any(
+        shard.pending or shard.pending_effects for shard in world.coordinator.shards.values()
+    )
+
+
 def test_markers_are_sent_when_the_record_is_committed_though_no_client_waits():
     world = TransactionWorld(replicas=(1, 2))
     world.follow()
