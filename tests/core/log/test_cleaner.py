@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from itertools import product
+
 import pytest
 from tests.core.log.compacting import IO_BYTES, MAP_BYTES, batches_of
 from tests.core.log.support import KEY, NOW_MS, TOPIC_ID, append, sync
@@ -12,7 +15,7 @@ from anabranch.core.log.logs import LogFolder
 from anabranch.core.log.memory_files import MemoryFiles
 from anabranch.core.log.segment_swap import Stale
 from anabranch.core.log.upkeep import look_after
-from anabranch.core.wire.records import Record, build_batch
+from anabranch.core.wire.records import Record, build_batch, decode_records
 
 CONFIG = LogConfig(cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
 
@@ -38,7 +41,7 @@ class World:
             self.log, self.dirt(), now_ms=NOW_MS, map_bytes=MAP_BYTES, io_bytes=IO_BYTES
         )
         *_, outcome = compaction.run(self.log.files, job)
-        before = self.log.segments[: len(job.segments)]
+        before = cleaner.before_pass(self.log, job)
         return cleaner.install(
             self.folder,
             self.log,
@@ -47,6 +50,25 @@ class World:
             is_hosted=lambda: self.hosted,
             clock_ms=lambda: NOW_MS,
         )
+
+    def change(self, what: str, written: dict[int, bytes]) -> None:
+        """Something happens behind the first three records; `written` is what is there then."""
+        match what:
+            case "a":
+                value = b"%d" % len(written)
+                records = build_batch([Record(0, NOW_MS, b"other" + value, value)])
+                written[append(self.log, records)] = value
+            case "c" if written:  # not all in-sync replicas have it
+                offset = max(written)
+                self.log.truncate_to(offset)
+                del written[offset]
+            case "r" if self.log.active.size:
+                self.log.roll(NOW_MS)
+
+    def kept(self) -> dict[int, bytes]:
+        """The records behind the first three."""
+        records = [record for each in batches_of(self.log) for record in decode_records(each)]
+        return {each.offset: each.value for each in records if each.offset >= 3}
 
 
 def run(world: World, steps, hosted_for: int = 100) -> None:
@@ -78,6 +100,23 @@ def test_a_pass_over_a_log_that_changed_replaces_nothing():
         run(world, steps)
     assert batches_of(world.log) == before[:1]
     assert not [name for name in world.log.files.list(world.log.folder) if "swapping" in name]
+
+
+@pytest.mark.parametrize("at", range(8))
+def test_what_comes_to_a_log_under_a_pass_stays(at):
+    """A follower's log is cut, grows and closes segments between any two steps of a pass, in any
+    order; a segment that the pass has read may take records again."""
+    for changes in product("acr", repeat=4):
+        world = World()
+        steps, written = world.steps(), {}
+        with contextlib.suppress(Stale):
+            for number, step in enumerate(steps):
+                if number == at:
+                    for change in changes:
+                        world.change(change, written)
+                step.call()
+        assert world.log.end_offset == 3 + len(written), changes
+        assert world.kept() == written, changes
 
 
 @pytest.mark.parametrize("steps_before", range(6))

@@ -107,7 +107,7 @@ class World:
         )
         *_, outcome = compaction.run(self.disk, job)
         assert isinstance(outcome, compaction.Outcome)
-        before = self.log.segments[: len(job.segments)]
+        before = cleaner.before_pass(self.log, job)
         for step in cleaner.install(
             self.folder,
             self.log,

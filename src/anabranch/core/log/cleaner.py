@@ -2,6 +2,7 @@
 
     dirt_of      what a pass could do for a log now, None where it must not be compacted
     dirtiest     which logs get a pass, in which order
+    before_pass  what a pass reads
     check        raises Stale once a log has changed under its pass
     install      puts what a pass has made in the place of what it was made from
     end_of       what kind of end a fault is for a pass
@@ -26,7 +27,7 @@ from typing import NamedTuple, TypeVar
 from anabranch.core.errors import CorruptLog, StorageFault
 from anabranch.core.log import cleanable, segment_swap
 from anabranch.core.log.cleanable import Dirt
-from anabranch.core.log.compaction import CLEANED, NewSegment, Outcome
+from anabranch.core.log.compaction import CLEANED, Job, NewSegment, Outcome
 from anabranch.core.log.files import ColdRead, DiskFull, Files
 from anabranch.core.log.log import Log
 from anabranch.core.log.logs import Draft, LogFolder
@@ -68,6 +69,14 @@ def end_of(fault: Exception) -> PassEnd:
     return PassEnd.BUG
 
 
+class Before(NamedTuple):
+    """What a pass reads: the segments, and how often the log's end had been cut by then. A segment
+    that was cut may be closed again, with other records behind those that the pass has read."""
+
+    segments: list[Segment]
+    cuts: int
+
+
 class Step(NamedTuple):
     """A call that may wait for a disk. `hold` names a file that the log's next change replaces: to
     keep it open until then leaves the giving back of its space to whoever closes it."""
@@ -104,18 +113,23 @@ def dirtiest(
     return sorted(worth, key=lambda each: -each[1].ratio), highest
 
 
-def check(log: Log, before: list[Segment], *, is_hosted: bool) -> None:
-    """Raises Stale when the log is not the one that a pass over the segments `before` began for."""
+def before_pass(log: Log, job: Job) -> Before:
+    """What a pass is about to read."""
+    return Before(log.segments[: len(job.segments)], log.cuts)
+
+
+def check(log: Log, before: Before, *, is_hosted: bool) -> None:
+    """Raises Stale when the log is not the one that a pass began for."""
     if log.fault is not None or not is_hosted:
         raise segment_swap.Stale("the partition is not here any more")
-    if log.segments[: len(before)] != before or log.active in before:
+    if log.segments[: len(before.segments)] != before.segments or log.cuts != before.cuts:
         raise segment_swap.Stale("its segments were removed or cut meanwhile")
 
 
 def install(
     folder: LogFolder,
     log: Log,
-    before: list[Segment],
+    before: Before,
     outcome: Outcome,
     *,
     is_hosted: Callable[[], bool],
@@ -123,7 +137,7 @@ def install(
 ) -> Iterator[Step]:
     """Put the segments that a pass has made in place; raises Stale, StorageFault.
 
-    `before` are the segments that it has read. The steps of one folder must not mix with those of
+    `before` is what it has read. The steps of one folder must not mix with those of
     another pass: both write drafts of the same checkpoints."""
     place = log.topic_partition
     if folder.promised(place) < outcome.upto:
@@ -135,7 +149,7 @@ def install(
 
 def _replace(
     log: Log,
-    before: list[Segment],
+    before: Before,
     new: NewSegment,
     is_hosted: Callable[[], bool],
     clock_ms: Callable[[], int],
@@ -153,8 +167,9 @@ def _replace(
         raise
     replaced = segment_swap.swap(log, new, clock_ms())
     swapped = log.segments[log.segment_index(new.base_offset)]
-    first = next(i for i, one in enumerate(before) if one.base_offset == new.base_offset)
-    before[first : first + len(new.replaces)] = [swapped]
+    known = before.segments
+    first = next(i for i, one in enumerate(known) if one.base_offset == new.base_offset)
+    known[first : first + len(new.replaces)] = [swapped]
     yield Step(partial(files.sync_dir, folder))
     if not is_hosted():
         raise segment_swap.Stale("the partition is not here any more")

@@ -52,6 +52,7 @@ class LogState:
         "aborted",
         "active",
         "config",
+        "cuts",
         "deleted",
         "end_offset",
         "epochs",
@@ -101,6 +102,8 @@ class LogState:
         self.active: Segment | None = None
         self.start_offset = self.end_offset = self.flushed_offset = self.sync_ceiling = 0
         self.size_bytes = 0
+        self.cuts = 0
+        """How often its end was cut: a closed segment may be another one since."""
         self.producers = ProducerStates()
         self.epochs = LeaderEpochs()
         self.aborted: dict[int, list[AbortedRange]] = {}

@@ -138,6 +138,7 @@ def _note_tail(log: LogState, segment: Segment) -> None:
 
 def _set_end(log: LogState, end_offset: int) -> None:
     log.end_offset = end_offset
+    log.cuts += 1
     log.flushed_offset = min(log.flushed_offset, end_offset)
     log.sync_ceiling = min(log.sync_ceiling, end_offset)
     log.hints.clear()

@@ -97,4 +97,13 @@ MUTANTS = (
         caught_by="tests/core/log/test_compacted_transactions.py"
         "::test_compaction_changes_nothing_that_recovery_finds[79]",
     ),
+    Mutant(
+        name="pass-over-a-log-that-was-cut",
+        rule="a pass replaces no segment that was cut, and closed again, since it was read",
+        module="anabranch.core.log.cleaner",
+        old=" or log.cuts != before.cuts:",
+        new=" or log.active in before.segments:",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/log/test_cleaner.py::test_what_comes_to_a_log_under_a_pass_stays",
+    ),
 )

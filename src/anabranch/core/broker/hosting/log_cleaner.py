@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from anabranch.core.broker.hosting.logs import Logs
     from anabranch.core.log.log import Log
     from anabranch.core.log.logs import LogFolder
-    from anabranch.core.log.segment import Segment
     from anabranch.core.replication.replica import Replica
     from anabranch.core.types import TopicPartition
 
@@ -63,13 +62,13 @@ class Pass:
         self._folder = folder
         self._dirt = dirt
         self._is_hosted = partial(is_hosted, replica)
-        self._before: list[Segment] = []
+        self._before = cleaner.Before([], replica.log.cuts)
 
     def job(self, *, now_ms: int, map_bytes: int, io_bytes: int) -> compaction.Job:
         """What is to be read and written, of the log as it is now. May raise ColdRead."""
         log = self.replica.log
         job = compaction.job(log, self._dirt, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)
-        self._before = log.segments[: len(job.segments)]
+        self._before = cleaner.before_pass(log, job)
         return job
 
     def check(self) -> None:
