@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from tests.core.controller.world import World
 
+from anabranch.core.api.topic_names import INTERNAL_TOPICS
 from anabranch.core.errors import ErrorCode
 from anabranch.core.wire.messages.create_partitions import (
     CreatePartitionsAssignment,
@@ -119,9 +120,11 @@ def test_nobody_active(world: World) -> None:
     assert by_hand.error_code == 39
 
 
-def grow(world: World, count: int, assignments: list[list[int]] | None = None) -> Any:
+def grow(
+    world: World, count: int, assignments: list[list[int]] | None = None, *, name: str = "t"
+) -> Any:
     lists = assignments and [CreatePartitionsAssignment(broker_ids=each) for each in assignments]
-    wanted = CreatePartitionsTopic(name="t", count=count, assignments=lists)
+    wanted = CreatePartitionsTopic(name=name, count=count, assignments=lists)
     return world.ask(CreatePartitionsRequest(topics=[wanted])).results[0]
 
 
@@ -140,6 +143,15 @@ def test_partitions_grow(world: World) -> None:
     found = world.image.topic("t")
     assert found is not None and len(found.partitions) == 5
     assert found.partitions[3].replicas == (2,)
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_an_internal_topic_does_not_grow(world: World, name: str) -> None:
+    """Who asks for a group or a transactional id would find another partition, and nothing in it."""
+    create(world, topic(name, partitions=2))
+    assert grow(world, 3, name=name).error_code == ErrorCode.INVALID_REQUEST
+    found = world.image.topic(name)
+    assert found is not None and len(found.partitions) == 2
 
 
 def test_a_topic_is_deleted_by_name_or_id(world: World) -> None:

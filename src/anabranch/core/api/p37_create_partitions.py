@@ -4,6 +4,8 @@ KIP: KIP-195, KIP-590 (forwarded), KIP-599 (quotas)
 Versions: 0-3
 Behaviour: `count` is the new total. Replicas are placed as for a new topic with the replication
     factor of partition 0, or taken from the request, which must then give a list a new partition.
+    Internal topics do not grow, where only Kafka's own tool refuses it (INVALID_REQUEST): their
+    groups and transactional ids would be looked for in other partitions.
 Skipped: mutation quotas
 """
 

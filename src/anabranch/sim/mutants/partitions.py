@@ -191,4 +191,13 @@ MUTANTS = (
         caught_by=f"{CARRIED}"
         "::test_a_drain_cordons_first_and_only_its_own_cordon_is_taken_back[True-cancel]",
     ),
+    Mutant(
+        name="internal-topic-grows",
+        rule="the number of partitions of an internal topic stays as it is",
+        module="anabranch.core.controller.topics.topics",
+        old="    if is_internal(topic.name):\n",
+        new="    if False:\n",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/controller/test_topics.py::test_an_internal_topic_does_not_grow",
+    ),
 )

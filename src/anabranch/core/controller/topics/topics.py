@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from anabranch.core.api.topic_names import is_internal
 from anabranch.core.controller.cluster_state import ClusterState
 from anabranch.core.controller.diskless.creation import check_managed
 from anabranch.core.controller.reasons import Code
@@ -292,6 +293,12 @@ def create_partitions(
         raise ClientFault(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             "This server does not host this topic-partition.",
+        )
+    if is_internal(topic.name):
+        raise ClientFault(
+            ErrorCode.INVALID_REQUEST,
+            f"The number of partitions of {topic.name} cannot be changed: it says in which of them "
+            "each group or transactional id is.",
         )
     have = len(topic.partitions)
     effective = effective_topic_config(planner.image, topic.name, planner.config)
