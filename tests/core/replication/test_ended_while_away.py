@@ -94,6 +94,7 @@ class History:
     def leave(self) -> None:
         """The follower's process ends."""
         self.peers.lose_all()
+        self.older = self.peers.image
         self.peers.change(isr=(1,))
         self.peers.publish(1)
         self.peers.mail.clear()
@@ -102,8 +103,13 @@ class History:
         self.now_ms += PASS_MS
         compacted(self.peers, 1, now_ms=self.now_ms)
 
-    def come_back(self) -> None:
+    def come_back(self, *, is_told: bool) -> None:
+        """It copies before the metadata tells it that it is not in sync, or then."""
         self.peers.restart(2)
+        self.peers.publish(1)
+        if not is_told:
+            self.peers[2].publish(self.older)
+            self.peers.run(8)
         self.peers.publish()
         self.peers.settle()
 
@@ -127,7 +133,14 @@ def test_who_returns_knows_how_transactions_ended(passes: int, raises_epoch: boo
             raise AssertionError(f"{away} {passes} {afterwards}: {fault}") from fault
 
 
-def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool) -> None:
+@pytest.mark.parametrize("away", ["a", "an", "cs"])
+def test_also_one_that_takes_itself_for_in_sync(away: str) -> None:
+    run(away, max(WAYS)[0], "", raises_epoch=True, is_told=False)
+
+
+def run(
+    away: str, passes: int, afterwards: str, *, raises_epoch: bool, is_told: bool = True
+) -> None:
     history = History(raises_epoch=raises_epoch)
     history.write(b"first")
     history.peers.settle()
@@ -139,7 +152,7 @@ def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool) -> None:
     for letter in afterwards:
         history.step(letter)
     expected = history.told(1)
-    history.come_back()
+    history.come_back(is_told=is_told)
     assert sorted(history.peers.state.isr) == [1, 2]
     assert history.told(1) == expected
     assert history.told(2) == expected

@@ -390,4 +390,14 @@ MUTANTS = (
         caught_by="tests/core/replication/test_ended_while_away.py"
         "::test_who_returns_knows_how_transactions_ended[4-True]",
     ),
+    Mutant(
+        name="gap-overlooked-by-old-metadata",
+        rule="a replica looks for it also before the metadata tells that it is not in sync",
+        module=FOLLOWING,
+        old=" in replica.in_sync_replicas and not is_behind):",
+        new=" in replica.in_sync_replicas):",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_also_one_that_takes_itself_for_in_sync",
+    ),
 )
