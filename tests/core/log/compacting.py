@@ -20,10 +20,13 @@ def make(
     map_bytes: int = MAP_BYTES,
     io_bytes: int = IO_BYTES,
 ) -> Outcome:
-    """One pass over whatever is dirty, without putting its result in place."""
+    """One pass over whatever is dirty, without putting its result in place; where nothing is, over
+    what is clean."""
     found = cleanable.dirt(
         log, now_ms=now_ms, high_watermark=log.end_offset, first_dirty_offset=first_dirty_offset
     )
+    if not found.dirty_bytes and log.segment_index(found.upto) == log.segment_index(found.upto - 1):
+        return Outcome(upto=found.upto)  # the log begins within a segment: no pass ends there
     job = compaction.job(log, found, now_ms=now_ms, map_bytes=map_bytes, io_bytes=io_bytes)
     *_, outcome = compaction.run(log.files, job)
     assert isinstance(outcome, Outcome)

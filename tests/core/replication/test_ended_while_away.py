@@ -20,6 +20,7 @@ from tests.core.replication.peers import PLACE, Peers
 from tests.core.replication.test_compacted_logs import COMPACTED, compacted
 
 from anabranch.core.errors import ApiError
+from anabranch.core.replication.follower import LEAST_AGE_MS
 from anabranch.core.wire.records import Record, build_batch
 
 PRODUCER = 7
@@ -103,11 +104,16 @@ class History:
         self.now_ms += PASS_MS
         compacted(self.peers, 1, now_ms=self.now_ms)
 
-    def come_back(self, *, is_told: bool) -> None:
-        """It copies before the metadata tells it that it is not in sync, or then."""
-        self.peers.restart(2)
-        self.peers.publish(1)
-        if not is_told:
+    def come_back(self, how: str) -> None:
+        """A new process copies once the metadata tells it that it is not in sync, or before; or
+        the same one goes on copying after a long pause."""
+        if how == "paused":
+            self.peers.publish(2)
+            self.peers.wait(LEAST_AGE_MS)
+        else:
+            self.peers.restart(2)
+            self.peers.publish(1)
+        if how == "not told":
             self.peers[2].publish(self.older)
             self.peers.run(8)
         self.peers.publish()
@@ -133,14 +139,13 @@ def test_who_returns_knows_how_transactions_ended(passes: int, raises_epoch: boo
             raise AssertionError(f"{away} {passes} {afterwards}: {fault}") from fault
 
 
+@pytest.mark.parametrize("how", ["not told", "paused"])
 @pytest.mark.parametrize("away", ["a", "an", "cs"])
-def test_also_one_that_takes_itself_for_in_sync(away: str) -> None:
-    run(away, max(WAYS)[0], "", raises_epoch=True, is_told=False)
+def test_also_one_that_takes_itself_for_in_sync_or_pauses(away: str, how: str) -> None:
+    run(away, max(WAYS)[0], "", raises_epoch=True, how=how)
 
 
-def run(
-    away: str, passes: int, afterwards: str, *, raises_epoch: bool, is_told: bool = True
-) -> None:
+def run(away: str, passes: int, afterwards: str, *, raises_epoch: bool, how: str = "told") -> None:
     history = History(raises_epoch=raises_epoch)
     history.write(b"first")
     history.peers.settle()
@@ -152,7 +157,7 @@ def run(
     for letter in afterwards:
         history.step(letter)
     expected = history.told(1)
-    history.come_back(is_told=is_told)
+    history.come_back(how)
     assert sorted(history.peers.state.isr) == [1, 2]
     assert history.told(1) == expected
     assert history.told(2) == expected

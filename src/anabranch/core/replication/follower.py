@@ -16,7 +16,6 @@ sending (`fetcher`).
 from __future__ import annotations
 
 from enum import Enum
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from anabranch.core.errors import ApiError, ErrorCode, ProtocolError
@@ -32,6 +31,9 @@ if TYPE_CHECKING:
 
 NOTHING_SENT = -1
 NO_TRANSACTION = -1
+LEAST_AGE_MS = 60_000
+"""What was copied more recently is not copied again, however short delete.retention.ms is: a copy
+that goes back more often than it gets on has no end."""
 FIRST_PAUSE_MS = 20
 SHORT_PAUSES = 3
 """Under each leadership a follower asks again after 20, 80 and 320 ms at most, before it waits as
@@ -148,7 +150,7 @@ class FollowedPartition:
         if answer.records:
             if log.end_offset == answer.log_start_offset:  # the leader has nothing of this log
                 replica.copied(answer.high_watermark, answer.log_start_offset)
-            first_offset = self._without_marker(answer.records, answer.high_watermark)
+            first_offset = self._without_marker(answer, wall_ms)
             if first_offset != NO_TRANSACTION:
                 self._copy_again(first_offset)
                 return Next.FETCH
@@ -183,7 +185,7 @@ class FollowedPartition:
         finally:  # a disk that refuses may have cut already
             replica.truncated()
 
-    def _without_marker(self, records: Buffer, leader_high_watermark: int) -> int:
+    def _without_marker(self, answer: PartitionData, wall_ms: int) -> int:
         """Where the first transaction begins that is open in this log, and whose marker may lie
         where the leader's log has a gap or an empty batch now; NO_TRANSACTION for none.
 
@@ -194,13 +196,17 @@ class FollowedPartition:
         committed."""
         replica, log = self.replica, self.replica.log
         open_here = log.producers.open_transactions
-        is_behind = log.end_offset < leader_high_watermark
+        is_behind = log.end_offset < answer.high_watermark
         if not open_here or (replica.broker_id in replica.in_sync_replicas and not is_behind):
             return NO_TRANSACTION
-        opened = dict(takewhile(lambda each: each[1] < self.kept_to, open_here.items()))
+        opened = {
+            producer_id: first_offset
+            for producer_id, first_offset in open_here.items()
+            if first_offset < self.kept_to or self._is_old(producer_id, wall_ms)
+        }
         next_offset = log.end_offset
         try:
-            for _, header in walk(records):
+            for _, header in walk(answer.records or b""):
                 if not opened:
                     break
                 if header.base_offset > next_offset or not header.record_count:
@@ -211,6 +217,13 @@ class FollowedPartition:
         except ProtocolError:
             return NO_TRANSACTION  # the append says so
         return NO_TRANSACTION
+
+    def _is_old(self, producer_id: int, wall_ms: int) -> bool:
+        """Whether a producer's last batch was copied so long ago that the leader may have nothing
+        of its transaction left, nor the marker."""
+        log = self.replica.log
+        age_ms = wall_ms - log.producers.producers[producer_id].last_written_ms
+        return age_ms >= max(log.config.delete_retention_ms, LEAST_AGE_MS)
 
     def _copy_again(self, offset: int) -> None:
         """Cut the log to where a transaction begins: what the leader has of it is copied again.

@@ -398,6 +398,16 @@ MUTANTS = (
         new=" in replica.in_sync_replicas):",
         seed=NO_SCHEDULE,
         caught_by="tests/core/replication/test_ended_while_away.py"
-        "::test_also_one_that_takes_itself_for_in_sync",
+        "::test_also_one_that_takes_itself_for_in_sync_or_pauses",
+    ),
+    Mutant(
+        name="gap-overlooked-in-a-slow-copy",
+        rule="so does one that has copied a transaction's records long ago",
+        module=FOLLOWING,
+        old="if first_offset < self.kept_to or self._is_old(producer_id, wall_ms)",
+        new="if first_offset < self.kept_to",
+        seed=NO_SCHEDULE,
+        caught_by="tests/core/replication/test_ended_while_away.py"
+        "::test_also_one_that_takes_itself_for_in_sync_or_pauses",
     ),
 )
