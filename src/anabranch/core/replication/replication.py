@@ -238,7 +238,7 @@ class Replication:
 
     def _note_cut(self, following: FollowedPartition, end_offset: int) -> None:
         replica = following.replica
-        self.truncations += 1
+        self.truncations += not following.copies_again
         self.cuts.append(
             Cut(
                 replica.topic_partition,
