@@ -19,7 +19,7 @@ MUTANTS = (
         name="commit-acknowledged-early",
         rule="a group's commit is acknowledged when its record is committed",
         module=ANY_SHARD,
-        old="while pending and pending[0][0] <= committed:",
+        old="while pending and pending[0][0] <= replica.high_watermark:",
         new="while pending:",
         seed=109,
         caught_by="group-commit",
