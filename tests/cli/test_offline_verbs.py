@@ -120,6 +120,19 @@ def test_a_file_of_something_else_is_no_metadata(tmp_path):
     assert "no batch" in done.output and "Traceback" not in done.output
 
 
+def test_the_log_of_a_topic_is_no_metadata(copy):
+    said = run("metadata", "dump", copy / "t-0")
+    assert said.exit_code == 1
+    assert "`anabranch log dump` shows those" in said.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [("--seconds", "nan"), ("--seconds", "-1"), ("--processes", "0"), ("--seed", "-1")]
+)
+def test_a_campaign_that_would_never_end_is_refused(words):
+    assert run("sim", *words).exit_code == 2
+
+
 def test_the_copy_of_a_node_that_runs_is_left_alone(copy):
     node = ThreadNode(copy).start()
     try:

@@ -96,6 +96,10 @@ def test_what_cannot_be_meant_is_refused(transactions):
     assert transactions("find-hanging", "--partition", "0").exit_code == 2
     assert transactions("list", "--state", "No").exit_code == 2
     assert transactions("producers", "--topic", "no", "--partition", "0").exit_code == 1
+    who = ("--producer-id", "77", "--producer-epoch", "0", "--coordinator-epoch", "0")
+    unknown = transactions("abort", *place, *who)
+    assert unknown.exit_code == 1
+    assert "No open transaction of transfers-0 is of producer 77" in unknown.stderr
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,30 @@ def test_a_partition_that_is_not_there_is_refused_at_once(verb, words):
     assert time.monotonic() - begin < 5, "nothing is waited for"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("topics", "describe", "--topic", "no"),
+            "no topic 'no'. (UNKNOWN_TOPIC_OR_PARTITION) `anab",
+        ),
+        (("explain", "no-0"), "`anabranch topics describe` shows what there is."),
+        (("transactions", "describe", "--id", "no"), "`anabranch transactions list` shows"),
+        (("groups", "describe", "--group", "no"), "`anabranch groups list` shows"),
+        (("topics", "create", "--topic", "x", "--config", "retention.m=1"), "mean retention.ms?"),
+        (("topics", "list", "--timeout", "nan"), "'nan' is not a number of seconds."),
+        (("topics", "list", "--timeout", "-1"), "-1.0 is not in the range x>0."),
+        (("consume", "--topic", "t", "--timeout", "nan"), "'nan' is not a number of seconds."),
+        (("apply", "{no_text}"), "cannot be read: it is not text in UTF-8. Name another file."),
+        (("partitions", "reassign", "--execute", "--file", "{no_text}"), "it is not text in UTF-8"),
+    ],
+)
+def test_an_error_says_what_helps(verb, tmp_path, words, said):
+    no_text = tmp_path / "no-text"
+    no_text.write_bytes(b"\xff\xfe")
+    refused(verb(*(each.format(no_text=no_text) for each in words)), said)
+
+
 def test_nobody_there_is_one_line_with_what_to_do(verb):
     for words in (("topics", "list"), ("cluster", "id"), ("consume", "--topic", "t")):
         result = verb(*words, "--bootstrap-server", "127.0.0.1:1", "--timeout", "1")

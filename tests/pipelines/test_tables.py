@@ -18,6 +18,7 @@ from tests.pipelines.standalone import end
 
 from anabranch.cli.main import main
 from anabranch.core.wire.records import Record, build_batch
+from anabranch.pipelines import session
 from anabranch.pipelines.faults import PipelineFault
 from anabranch.pipelines.fields import MOST_FIELDS
 from anabranch.pipelines.table_schema import PLACE, add_fields, prepare, schema_of_table
@@ -234,6 +235,23 @@ def test_the_verb_tells_what_the_table_has_and_why_it_could_not(spark, job, writ
     assert missing.exit_code == 1
     assert "absent" in missing.stderr
     assert "Traceback" not in missing.stderr and "\tat " not in missing.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tables", "--table", "t", "--topic", "absent"), "There is no topic 'absent'."),
+        (("scrub", "--topic", "absent"), "There is no topic 'absent'."),
+        (("scrub", "--bootstrap-server", "127.0.0.1:1"), "127.0.0.1:1 cannot be reached"),
+    ],
+)
+def test_what_is_not_there_is_refused_before_spark_starts(topics, monkeypatch, words, said):
+    monkeypatch.setattr(session, "job_session", None)
+    told = CliRunner().invoke(
+        main, ["spark", *words], env={"ANABRANCH_BOOTSTRAP_SERVER": topics.bootstrap}
+    )
+    assert told.exit_code == 1
+    assert told.stderr.startswith(f"Error: {said}")
 
 
 @pytest.mark.slow

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING
 import click
 
 from anabranch.cli.carried import show
-from anabranch.cli.cluster_command import ask, bootstrap_option, json_option, timeout_option
+from anabranch.cli.cluster_command import (
+    ask,
+    bootstrap_option,
+    json_option,
+    text_of,
+    timeout_option,
+)
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
@@ -58,6 +64,6 @@ def _read(path: Path) -> PlanFile:
     from anabranch.core.placement.plan_file import read_plan
 
     try:
-        return read_plan(path.read_text("utf-8"))
-    except (InputFault, OSError, UnicodeDecodeError) as fault:
+        return read_plan(text_of(path))
+    except InputFault as fault:
         raise click.ClickException(f"{path}: {fault}") from None

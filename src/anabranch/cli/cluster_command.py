@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
+import re
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 if TYPE_CHECKING:
     from anabranch.client.cluster import Cluster
+    from anabranch.core.errors import ApiError
 
 T = TypeVar("T")
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
@@ -25,6 +29,30 @@ SILENCE_SECONDS = 4.0
 WHOLE_SENTENCE = 1000
 """More letters than a sentence has."""
 
+REMEDIES = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`anabranch topics describe` shows what there is.",
+    "TRANSACTIONAL_ID_NOT_FOUND": "`anabranch transactions list` shows those that there are.",
+    "GROUP_ID_NOT_FOUND": "`anabranch groups list` shows those that there are.",
+    "OFFSET_OUT_OF_RANGE": "The first record is at `--offset earliest`.",
+}
+"""What helps, by the name of an error code; for sentences that do not say it themselves."""
+UNKNOWN_SETTING = re.compile(r"Unknown topic config name: (\S+)")
+"""Kafka's words, as tools of Kafka's look for them."""
+
+
+class Seconds(click.FloatRange):
+    """A time that ends: click's own range takes `nan`, which no time ever exceeds."""
+
+    def convert(
+        self, value: Any, parameter: click.Parameter | None, context: click.Context | None
+    ) -> float:
+        """The number of seconds; anything else is a usage error."""
+        found = float(super().convert(value, parameter, context))
+        if not math.isfinite(found):
+            self.fail(f"{value!r} is not a number of seconds.", parameter, context)
+        return found
+
+
 bootstrap_option = click.option(
     "--bootstrap-server", "bootstrap", default=DEFAULT_BOOTSTRAP, show_default=True,
     metavar="HOST:PORT", envvar="ANABRANCH_BOOTSTRAP_SERVER", show_envvar=True,
@@ -32,8 +60,8 @@ bootstrap_option = click.option(
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 timeout_option = click.option(
-    "--timeout", "timeout_seconds", type=float, default=DEFAULT_TIMEOUT_SECONDS,
-    show_default=True, metavar="SECONDS",
+    "--timeout", "timeout_seconds", type=Seconds(0, min_open=True),
+    default=DEFAULT_TIMEOUT_SECONDS, show_default=True, metavar="SECONDS",
     help="How long to try before giving up.",
 )  # fmt: skip
 
@@ -95,12 +123,24 @@ def ask(
         return asyncio.run(run())
     except ConnectionLost as fault:
         raise Refused(
-            f"{fault}. Is the broker running?",
+            str(fault) if str(fault).endswith("?") else f"{fault}. Is the broker running?",
             code="CONNECTION_LOST",
             remedy="Start one with `anabranch up`, or name another with --bootstrap-server.",
         ) from None
     except ApiError as fault:
-        raise Refused(f"{fault.message} ({fault.code.name})", code=fault.code.name) from None
+        name = fault.code.name
+        raise Refused(f"{fault.message} ({name})", code=name, remedy=_remedy(fault)) from None
+
+
+def _remedy(fault: ApiError) -> str:
+    """What helps against a refusal; nothing where its sentence says so itself."""
+    unknown = UNKNOWN_SETTING.fullmatch(fault.message)
+    if unknown is not None:
+        from anabranch.core.settings.tables.topic import TOPIC
+
+        near = get_close_matches(unknown[1], [each.name for each in TOPIC], n=1)
+        return f"Did you mean {near[0]}?" if near else ""
+    return "" if "`anabranch" in fault.message else REMEDIES.get(fault.code.name, "")
 
 
 @contextlib.asynccontextmanager
@@ -210,6 +250,17 @@ def turned(headings: Sequence[str], rows: Sequence[Sequence[str]], width: int) -
 def time_text(at_ms: int) -> str:
     """A time of the wall clock, in UTC, to the second."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def text_of(path: Path) -> str:
+    """What a file says; one that is no text, or cannot be read, is told so."""
+    try:
+        return path.read_text("utf-8")
+    except UnicodeDecodeError:
+        why = "it is not text in UTF-8"
+    except OSError as fault:
+        why = fault.strerror or str(fault)
+    raise click.ClickException(f"{path} cannot be read: {why}. Name another file.")
 
 
 def pairs(texts: Sequence[str], what: str) -> dict[str, str]:

@@ -16,6 +16,7 @@ import click
 
 from anabranch.cli.cluster_command import (
     DEFAULT_TIMEOUT_SECONDS,
+    Seconds,
     ask,
     bootstrap_option,
     pairs,
@@ -106,7 +107,7 @@ def _plain(value: bytes | None) -> str | dict[str, str] | None:
 @click.option(
     "--timeout",
     "timeout_seconds",
-    type=click.FloatRange(min=0),
+    type=Seconds(0),
     metavar="SECONDS",
     help="Stop when no record has come for so long; without it, wait forever. To reach the "
     f"cluster, {DEFAULT_TIMEOUT_SECONDS:.0f} s are allowed without it.",

@@ -75,7 +75,9 @@ def records_of(path: Path) -> Any:
                     decoded = decode_record(record.value or b"")
                     yield {**said, "type": type(decoded).__name__, "fields": _fields(decoded)}
     except ProtocolError as fault:
-        raise click.ClickException(f"{path}: {fault}") from None
+        raise click.ClickException(
+            f"{path}: {fault}. Is it a topic's log? `anabranch log dump` shows those."
+        ) from None
 
 
 def _fields(struct: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from anabranch.cli import reassign
+from anabranch.cli import cluster_command, reassign
 from anabranch.cli.cluster_command import (
     VerbGroup,
     ask,
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 REMEDIES = {
     "PREFERRED_LEADER_NOT_AVAILABLE": "start the first replica, or wait until it is in sync again",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start one of the replicas",
-    "UNKNOWN_TOPIC_OR_PARTITION": "`anabranch topics describe` shows what there is",
 }
 
 
@@ -133,7 +132,8 @@ def _sentence(failed: list[Elected], why: dict[str, list[str]]) -> str:
     """The first failure and why it came to it, how many more there are, and what helps."""
     first = failed[0]
     more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-    remedy = REMEDIES.get(first.code.name)
+    name = first.code.name
+    remedy = REMEDIES.get(name) or cluster_command.REMEDIES.get(name, "").rstrip(".")
     said = "".join(f"; {each}" for each in why.get(f"{first.topic}-{first.partition}", []))
     return (
         f"No leader was elected for {first.topic}-{first.partition}{more}: "

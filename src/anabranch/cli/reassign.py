@@ -20,6 +20,7 @@ from anabranch.cli.cluster_command import (
     json_option,
     print_json,
     print_table,
+    text_of,
     timeout_option,
 )
 
@@ -120,8 +121,8 @@ def _read(path: Path) -> Moves:
     from anabranch.core.placement.reassignment_file import read_moves
 
     try:
-        return read_moves(path.read_text("utf-8"))
-    except (InputFault, OSError, UnicodeDecodeError) as fault:
+        return read_moves(text_of(path))
+    except InputFault as fault:
         raise click.ClickException(f"{path}: {fault}") from None
 
 

@@ -8,28 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from anabranch.cli.cluster_command import json_option, print_json
+from anabranch.cli.cluster_command import Seconds, json_option, print_json
 
 if TYPE_CHECKING:
     from anabranch.sim.schedule import Outcome
 
 
 @click.command(epilog="Example: anabranch sim --seed 42")
-@click.option("--seed", type=int, default=None, help="Replay the schedule of this seed.")
+@click.option(
+    "--seed", type=click.IntRange(0), default=None, help="Replay the schedule of this seed."
+)
 @click.option(
     "--shrink", is_flag=True, help="Reduce a failing schedule to the faults that it needs."
 )
 @click.option("--verdict", is_flag=True, help="Print the verdict alone, without the trace.")
 @click.option(
     "--seconds",
-    type=float,
+    type=Seconds(0, min_open=True),
     default=60.0,
     envvar="SECONDS",
     show_default=True,
     help="Without --seed: run random schedules for this long.",
 )
-@click.option("--first", type=int, default=None, help="Begin a campaign at this seed.")
-@click.option("--processes", type=int, default=None, help="Processes of a campaign (default: all).")
+@click.option(
+    "--first", type=click.IntRange(0), default=None, help="Begin a campaign at this seed."
+)
+@click.option(
+    "--processes", type=click.IntRange(1), default=None,
+    help="Processes of a campaign (default: all).",
+)  # fmt: skip
 @json_option
 def command(
     seed: int | None,

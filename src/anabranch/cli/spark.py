@@ -20,12 +20,14 @@ import click
 from anabranch.cli.cluster_command import (
     Refused,
     VerbGroup,
+    ask,
     bootstrap_option,
     json_option,
     print_json,
 )
 
 if TYPE_CHECKING:
+    from anabranch.client.cluster import Cluster
     from anabranch.pipelines.scrub import Report
 
 LOOK_SECONDS = 0.5
@@ -89,6 +91,7 @@ def tables(
     """
     _need("pyspark", "pyspark>=4.3,<4.4")
     _need("deltalake", "deltalake>=1.1")
+    _refuse_absent(bootstrap, topic)
     from anabranch.pipelines.session import leave_faults_to_the_job
     from anabranch.pipelines.tables import TableJob, counted, keep_table
 
@@ -161,6 +164,7 @@ def scrub(
     compared by record, and by the latest record of each key.
     """
     _need("pyspark", "pyspark>=4.3,<4.4")
+    _refuse_absent(bootstrap, *topics)
     with _session("anabranch spark scrub", master) as spark:
         from anabranch.pipelines.scrub import scrub as work
         from anabranch.pipelines.waves import NotesFault
@@ -229,6 +233,16 @@ def _need(package: str, requirement: str) -> None:
             code="MISSING_PACKAGE",
             remedy=f"Install it with: pip install '{requirement}'.",
         )
+
+
+def _refuse_absent(bootstrap: str, *topics: str) -> None:
+    """Refuse what is not there before Spark takes its seconds to start."""
+
+    async def work(cluster: Cluster) -> None:
+        for each in topics:
+            await cluster.topic(each)
+
+    ask(bootstrap, work)
 
 
 def _sentence(fault: Exception) -> str:

@@ -219,7 +219,7 @@ def abort(
         place = topic, partition
         if start_offset is not None:
             return (await transactions.abort_at(cluster, place, start_offset)).producer_id
-        await transactions.abort(
+        await transactions.abort_of(
             cluster,
             place,
             producer_id=producer_id or 0,

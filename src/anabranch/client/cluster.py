@@ -153,6 +153,8 @@ class Cluster:
         topic = (await self.metadata([name])).topics[0]
         if topic.error_code:
             code = ErrorCode(topic.error_code)
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise ApiError(code, f"There is no topic {name!r}.")
             raise ApiError(code, f"Topic {name!r}: {ERRORS[code].sentence}")
         return topic
 

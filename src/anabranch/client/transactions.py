@@ -252,6 +252,39 @@ async def abort(
     await cluster.retrying(attempt)
 
 
+async def abort_of(
+    cluster: Cluster,
+    place: Place,
+    *,
+    producer_id: int,
+    producer_epoch: int,
+    coordinator_epoch: int,
+) -> None:
+    """Abort the open transaction of a producer. Raises ApiError INVALID_TXN_STATE without one: a
+    marker for a producer that is not known would only lie in the log."""
+    if not any(
+        each.producer_id == producer_id and each.start_offset >= 0
+        for each in await producers(cluster, [place])
+    ):
+        raise _nothing_open(place, f"is of producer {producer_id}")
+    await abort(
+        cluster,
+        place,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        coordinator_epoch=coordinator_epoch,
+    )
+
+
+def _nothing_open(place: Place, which: str) -> ApiError:
+    topic, index = place
+    return ApiError(
+        ErrorCode.INVALID_TXN_STATE,
+        f"No open transaction of {topic}-{index} {which}; "
+        "`anabranch transactions producers` shows those that are open.",
+    )
+
+
 async def abort_at(cluster: Cluster, place: Place, start_offset: int) -> Open:
     """Abort the open transaction whose first record has this offset; what it was."""
     for each in await producers(cluster, [place]):
@@ -264,9 +297,4 @@ async def abort_at(cluster: Cluster, place: Place, start_offset: int) -> Open:
                 coordinator_epoch=max(each.coordinator_epoch, 0),
             )
             return each
-    topic, index = place
-    raise ApiError(
-        ErrorCode.INVALID_TXN_STATE,
-        f"No open transaction of {topic}-{index} begins at offset {start_offset}; "
-        "`anabranch transactions producers` shows those that are open.",
-    )
+    raise _nothing_open(place, f"begins at offset {start_offset}")
