@@ -29,7 +29,7 @@ def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
 def test_no_acknowledged_record_is_missing_after_a_kill(tmp_path):
     done = run(tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "every promise held" in done.stdout
+    assert "all checks passed" in done.stdout
     assert "SIGKILL for broker" in done.stdout
     assert " NO " not in done.stdout
     assert list(tmp_path.iterdir()) == [], "the folder of the demo is still there"

@@ -89,7 +89,7 @@ class Story:
             self._diskless(loaded)
             if self.with_spark:
                 self._lake(loaded, tally)
-        verdict = "every promise held" if self.held else "[red]a promise was broken[/red]"
+        verdict = "all checks passed" if self.held else "[red]a check failed[/red]"
         self.console.print(f"\n{verdict}; {time.perf_counter() - begin:.0f} s in all")
         return self.held
 
@@ -136,7 +136,7 @@ class Story:
         seconds = create_topic(self.cluster.bootstrap, TOPIC)
         print_(
             f"topic {TOPIC}: {PARTITIONS} partitions, 3 replicas each, min.insync.replicas=2, "
-            f"led after {seconds * 1000:.0f} ms"
+            f"leaders elected after {seconds * 1000:.0f} ms"
         )
         loaded = []
         with self._progress("unpacking the flights") as advance:
@@ -155,17 +155,17 @@ class Story:
         self.console.print(f"read back and checked: {rates(took)}")
         self._promise(
             tally.missing == 0 and tally.duplicates == 0,
-            f"all {self.records:,} records are there, each once",
+            f"all {self.records:,} records were read, each exactly once",
         )
         self._promise(
             tally.out_of_order == 0 and tally.wrong_key == 0,
-            f"in order for each of {tally.keys:,} tail numbers",
+            f"the records of each of {tally.keys:,} tail numbers are in order",
         )
         return tally
 
     def _carriers(self, tally: Tally) -> None:
         names = carrier_names()
-        table = Table(title="from what was read", title_justify="left")
+        table = Table(title="flights and delays by carrier", title_justify="left")
         table.add_column("carrier")
         table.add_column("flights", justify="right")
         table.add_column("mean departure delay, min", justify="right")
@@ -178,17 +178,17 @@ class Story:
     def _sizes(self, tally: Tally) -> None:
         nodes = self.cluster.nodes
         resident = sum(node.resident_bytes() for node in nodes)
-        memory = f", {megabytes(resident)} of memory" if resident else ""
+        memory = f"; they use {megabytes(resident)} of memory" if resident else ""
         self.console.print(
-            f"the three keep {megabytes(tally.value_bytes)} of values, each three times, in "
+            f"the brokers store {megabytes(tally.value_bytes)} of values, three copies each, in "
             f"{megabytes(sum(node.disk_bytes() for node in nodes))} on disk{memory}"
         )
 
     def _diskless(self, loaded: list[Keyed]) -> None:
         """The same flights, with their bytes in objects and their order in a database."""
         self.console.print(
-            f"topic {DISKLESS_TOPIC}: diskless, one replica in each rack; any broker buffers "
-            "records, stores them as objects, and acknowledges once they have their offsets"
+            f"topic {DISKLESS_TOPIC}: diskless, one replica in each rack; any broker buffers records, "
+            "stores them as objects, and acknowledges them once their offsets are assigned"
         )
         kept = sum(node.disk_bytes() for node in self.cluster.nodes)
         self._crash(loaded, DISKLESS_TOPIC, is_diskless=True)
@@ -200,7 +200,7 @@ class Story:
             for name in names
         )
         self.console.print(
-            f"  {megabytes(stored)} of objects, once; the brokers' own disks took "
+            f"  {megabytes(stored)} of objects, one copy each; the brokers' disks grew by "
             f"{megabytes(max(0, grown))}"
         )
 
@@ -209,7 +209,7 @@ class Story:
         with self._progress("sending, with a SIGKILL") as advance:
             sender, before, victim = self._send_through_a_kill(loaded, topic, advance)
         self.console.print(
-            f"every one of the {sender.acknowledged:,} records was acknowledged in the end; the "
+            f"all {sender.acknowledged:,} records were acknowledged; the "
             f"longest time without an acknowledgement was {sender.longest_gap_s:.2f} s"
         )
         self._look_for_each(sender, topic, before)
@@ -217,7 +217,8 @@ class Story:
         self.cluster.node(victim).wait_ready()
         seconds = wait_in_sync(self.cluster.bootstrap, (TOPIC, topic))
         self._promise(
-            True, f"broker {victim} is back, and every replica in sync {seconds:.2f} s after that"
+            True,
+            f"broker {victim} is back, and all replicas were in sync {seconds:.2f} s later",
         )
 
     def _lake(self, loaded: list[Keyed], tally: Tally) -> None:
@@ -235,8 +236,8 @@ class Story:
             self._ranked("ranked by delay, from a DataFrame of the topic", found)
             self._promise(
                 found == tally.carriers,
-                f'format("anabranch") gives all {self.records:,} records ({seconds:.1f} s), and of '
-                f"each of {len(found)} carriers what the consumers counted",
+                f'format("anabranch") returns all {self.records:,} records ({seconds:.1f} s), and the same '
+                f"figures for each of {len(found)} carriers",
             )
             self._keep_table(spark, loaded[:LIVE_RECORDS])
         finally:
@@ -249,7 +250,7 @@ class Story:
         create_topic(self.cluster.bootstrap, LIVE_TOPIC)
         query = pipeline.keep(spark, self.cluster.bootstrap, LIVE_TOPIC, table)
         try:
-            with self._progress("sending beside a stream into a Delta table") as advance:
+            with self._progress("sending while a stream writes a Delta table") as advance:
                 send_in_pieces(self.cluster.bootstrap, LIVE_TOPIC, live, advance=advance)
             query.processAllAvailable()
         finally:
@@ -261,7 +262,7 @@ class Story:
         self._ranked("ranked by delay, from the Delta table", found)
         self._promise(
             kept.rows == kept.distinct == len(live) and found == expected.carriers,
-            f"the Delta table has all {len(live):,} records that were sent meanwhile, each once, "
+            f"the Delta table has all {len(live):,} records sent meanwhile, each exactly once, "
             f"at version {kept.version}",
         )
 
@@ -289,10 +290,10 @@ class Story:
             read_all(self.cluster.bootstrap, topic, tally, advance=advance, each=found)
         self._promise(
             not lost,
-            f"each record acknowledged ({before:,} of them before the kill) lies where the "
-            "acknowledgement said",
+            f"each acknowledged record ({before:,} of them from before the kill) is at its "
+            "acknowledged offset",
         )
-        self._promise(tally.holds, "none is missing, doubled or out of order")
+        self._promise(tally.holds, "no record is missing, duplicated or out of order")
 
     def _send_through_a_kill(
         self, loaded: list[Keyed], topic: str, advance: Advance
@@ -311,8 +312,8 @@ class Story:
                 sender.watch_gaps()
                 acknowledged_before = sender.acknowledged
                 self.console.print(
-                    f"SIGKILL for broker {victim}, which leads, with {acknowledged_before:,} "
-                    f"records acknowledged and {sender.sent - acknowledged_before:,} under way"
+                    f"SIGKILL for broker {victim}, a leader, with {acknowledged_before:,} "
+                    f"records acknowledged and {sender.sent - acknowledged_before:,} in flight"
                 )
         sender.finish()
         return sender, acknowledged_before, victim
