@@ -70,75 +70,76 @@ ROUND_ROBIN = "org.apache.kafka.clients.producer.RoundRobinPartitioner"
 WITH_EFFECT: dict[str, Setting] = {
     "acks": Setting(
         "all", one_of("all", "-1", "1"),
-        "Which replicas have a batch when it counts as written. 1 needs "
-        "enable.idempotence=false; 0 is refused, as a batch could be lost without a word.",
+        "Replicas that must have a batch before it counts as written. 1 needs "
+        "enable.idempotence=false; 0 is refused, because batches could be lost unnoticed.",
     ),
     "batch.size": Setting(
         "524288", whole(0, MOST_BYTES),
-        "Bytes of a batch at most, before it is compressed, and never over max.request.size; a "
-        "larger record is a batch by itself. "
-        "Kafka's default is 16384: here whole columns are at hand, and nothing waits for more.",
+        "Maximum size of a batch before compression, limited by max.request.size; a larger record "
+        "forms its own batch. Kafka's default is 16384. The sink has whole columns at once, so "
+        "larger batches add no delay.",
     ),
-    "bootstrap.servers": Setting("", words, "Brokers as host:port, with commas; required."),
+    "bootstrap.servers": Setting("", words, "Brokers as host:port, separated by commas; required."),
     "buffer.memory": Setting(
         str(16 << 20), whole(1 << 16, 1 << 30),
-        "Bytes that a task holds until they are acknowledged; then it waits. Kafka's default is "
-        "33554432, for all threads of a process; here each task has its own.",
+        "Maximum number of unacknowledged bytes of a task; beyond it, the task waits. Kafka's "
+        "default is 33554432 for a whole process.",
     ),
-    "client.id": Setting("anabranch-spark", words, "The name that brokers see."),
-    "compression.gzip.level": Setting("", whole(-1, 9), "Of gzip, 1 to 9; -1 is its default."),
-    "compression.lz4.level": Setting("", whole(1, 17), "Of lz4; empty is its default."),
+    "client.id": Setting("anabranch-spark", words, "The client id that brokers see."),
+    "compression.gzip.level": Setting("", whole(-1, 9), "Level of gzip, 1 to 9; -1 is its default."),
+    "compression.lz4.level": Setting("", whole(1, 17), "Level of lz4; empty is its default."),
     "compression.type": Setting("none", one_of(*CODECS), "none, gzip, snappy, lz4 or zstd."),
-    "compression.zstd.level": Setting("", whole(-131072, 22), "Of zstd; empty is its default, 3."),
+    "compression.zstd.level": Setting("", whole(-131072, 22), "Level of zstd; empty is its default, 3."),
     "delivery.timeout.ms": Setting(
         "120000", whole(1, LONGEST_MS),
-        "After this the task fails, if a batch is not acknowledged. At least request.timeout.ms.",
+        "Time after which the task fails if a batch is not acknowledged; at least "
+        "request.timeout.ms.",
     ),
     "enable.idempotence": Setting(
-        "true", truth, "Whether brokers drop a batch of a task that comes twice."
+        "true", truth, "Whether brokers discard repeated batches of a task."
     ),
     "max.block.ms": Setting(
         "60000", whole(0, LONGEST_MS), "How long a task waits for a topic or a producer id."
     ),
     "max.in.flight.requests.per.connection": Setting(
         "5", whole(1, 1000),
-        "Batches under way at once; here to a partition. At most 5 with idempotence.",
+        "Maximum number of batches in flight to a partition; at most 5 with idempotence.",
     ),
     "max.request.size": Setting(
         "1048576", whole(100, MOST_BYTES),
-        "Bytes of a record at most, with its batch's header and before it is compressed.",
+        "Maximum size of a record with the header of its batch, before compression.",
     ),
     "partitioner.class": Setting(
         "", one_of("", ROUND_ROBIN.lower()),
-        f"Empty, or {ROUND_ROBIN}: rows in turn, whatever their keys.",
+        f"Empty, or {ROUND_ROBIN}, which ignores keys.",
     ),
     "partitioner.ignore.keys": Setting(
-        "false", truth, "Whether rows with a key go where those without one go."
+        "false", truth, "Whether rows with a key are distributed like rows without one."
     ),
     "request.timeout.ms": Setting(
         "30000", whole(1, LONGEST_MS), "How long a broker may wait for replicas."
     ),
     "retries": Setting(
-        str(LONGEST_MS), whole(0, LONGEST_MS), "Attempts after the first, within the delivery time."
+        str(LONGEST_MS), whole(0, LONGEST_MS), "Maximum number of retries, within delivery.timeout.ms."
     ),
-    "retry.backoff.max.ms": Setting("1000", whole(0, LONGEST_MS), "The longest pause."),
-    "retry.backoff.ms": Setting("100", whole(0, LONGEST_MS), "The first pause; it doubles."),
+    "retry.backoff.max.ms": Setting("1000", whole(0, LONGEST_MS), "The longest pause between retries."),
+    "retry.backoff.ms": Setting("100", whole(0, LONGEST_MS), "The first pause; it doubles with each retry."),
     "security.protocol": Setting(
-        "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported so far."
+        "PLAINTEXT", one_of("plaintext"), "Only PLAINTEXT is supported."
     ),
 }  # fmt: skip
 
 _CONNECTIONS = "connections last for a task"
-_METADATA = "a task asks for metadata when it begins, and when a leader has moved"
+_METADATA = "a task asks for metadata at its start, and when a leader has moved"
 _METRICS = "Spark counts rows and bytes"
 _LOAD = "rows without a key are spread evenly by bytes"
 
 WITHOUT_EFFECT: dict[str, str] = {
     "auto.include.jmx.reporter": _METRICS,
-    "client.dns.lookup": "every address of a name is tried",
+    "client.dns.lookup": "all addresses of a name are tried",
     "connections.max.idle.ms": _CONNECTIONS,
     "enable.metrics.push": _METRICS,
-    "linger.ms": "whole columns are at hand, so a batch is sent when it is made",
+    "linger.ms": "the sink has whole columns, so it sends each batch at once",
     "metadata.max.age.ms": _METADATA,
     "metadata.max.idle.ms": _METADATA,
     "metadata.recovery.rebootstrap.trigger.ms": _METADATA,
@@ -149,12 +150,12 @@ WITHOUT_EFFECT: dict[str, str] = {
     "metrics.sample.window.ms": _METRICS,
     "partitioner.adaptive.partitioning.enable": _LOAD,
     "partitioner.availability.timeout.ms": _LOAD,
-    "receive.buffer.bytes": "the system sizes it",
+    "receive.buffer.bytes": "the operating system chooses the size",
     "reconnect.backoff.max.ms": "retry.backoff.max.ms is used",
     "reconnect.backoff.ms": "retry.backoff.ms is used",
-    "send.buffer.bytes": "the system sizes it",
-    "socket.connection.setup.timeout.max.ms": "a broker has 10 s to take a connection",
-    "socket.connection.setup.timeout.ms": "a broker has 10 s to take a connection",
+    "send.buffer.bytes": "the operating system chooses the size",
+    "socket.connection.setup.timeout.max.ms": "the timeout is 10 s",
+    "socket.connection.setup.timeout.ms": "the timeout is 10 s",
 }
 """Setting -> why it has none. It is accepted, so that a job can keep its options."""
 
@@ -163,8 +164,8 @@ _SERIALIZERS = "Columns are written as they are: cast them to string or binary"
 _TRANSACTIONS = "This sink writes without transactions: rows are written at least once"
 
 REFUSED: dict[str, str] = {
-    "config.providers": "Values are not looked up: give the value itself",
-    "interceptor.classes": "Java classes are not run: change the rows in Spark",
+    "config.providers": "Config providers are not supported: set the value itself",
+    "interceptor.classes": "Java classes are not supported: change the rows in Spark",
     "key.serializer": _SERIALIZERS,
     "security.providers": _SECURITY,
     "transaction.timeout.ms": _TRANSACTIONS,
